@@ -1,0 +1,44 @@
+# Portolan's whole workflow: install, run, check, test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install run test test-large check format lock clean
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Portolan needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m mediator.stores.embedded.jars
+	@touch $@
+
+run: install
+	$(BIN)/portolan demo
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: install
+	$(BIN)/pytest
+
+test-large: install
+	$(BIN)/pytest -m "large or not large"
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Resolve pyproject.toml anew; needs uv (any installation of it).
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-annotate --no-header --all-extras pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache

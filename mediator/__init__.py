@@ -1,0 +1,1 @@
+"""Polyglot persistence: knows no HTTP and no sketch."""

@@ -1,0 +1,132 @@
+"""What happens, told once: logs, metrics, placement statistics and violations subscribe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "CallOutcome",
+    "CircuitChanged",
+    "Observation",
+    "Observer",
+    "PlacementDecided",
+    "ProposalRecorded",
+    "RedoRecovered",
+    "RequestFinished",
+    "StoreCallFinished",
+    "SystemRegistered",
+    "ViolationDetected",
+    "broadcast",
+]
+
+CallOutcome: TypeAlias = Literal["ok", "unavailable", "timeout", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCallFinished:
+    """One round trip to a store, of `count` calls of one class; `seconds` is the store's time."""
+
+    system: str
+    database: str
+    class_name: str
+    operation: Literal["read", "write"]
+    count: int
+    seconds: float
+    outcome: CallOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitChanged:
+    """The circuit breaker of a system opened (no calls until it is probed) or closed."""
+
+    system: str
+    open: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRegistered:
+    """A system was registered, probed and calibrated."""
+
+    system: str
+    kind: str
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementDecided:
+    """The placements of a database were decided with a schema."""
+
+    database: str
+    epoch: int
+    placements: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalRecorded:
+    """Scores now favour another system; data moves only by migration."""
+
+    database: str
+    node: str
+    current: str
+    proposed: str
+    margin: float
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationDetected:
+    """An annotation's score stayed below its threshold."""
+
+    database: str
+    node: str
+    metric: str
+    system: str
+    measured: float
+    score: float
+    below: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RedoRecovered:
+    """A write over several systems was rolled forward (or dropped before it had begun)."""
+
+    database: str
+    class_name: str
+    operation: str
+    outcome: Literal["applied", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFinished:
+    """One HTTP request was answered."""
+
+    method: str
+    route: str
+    status: int
+    seconds: float
+
+
+Observation: TypeAlias = (
+    StoreCallFinished
+    | CircuitChanged
+    | SystemRegistered
+    | PlacementDecided
+    | ProposalRecorded
+    | ViolationDetected
+    | RedoRecovered
+    | RequestFinished
+)
+Observer: TypeAlias = Callable[[Observation], None]
+
+
+def broadcast(*observers: Observer) -> Observer:
+    """Return an observer that tells all of `observers`, in their order."""
+
+    def tell(observation: Observation) -> None:
+        for observer in observers:
+            observer(observation)
+
+    return tell

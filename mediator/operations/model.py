@@ -1,0 +1,136 @@
+"""The agnostic operations: what a client wants of one object, before anything is routed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from mediator.operations.operators import OperatorCall
+from mediator.schema.types import Values
+
+__all__ = [
+    "ANYTHING",
+    "Condition",
+    "Create",
+    "Delete",
+    "Get",
+    "Operation",
+    "Outcome",
+    "Put",
+    "Revise",
+    "Update",
+    "WriteOperation",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold for a write to happen (RFC 9110, section 13).
+
+    Attributes:
+        present: True: the object must be there (If-Match: *); False: it must not
+            (If-None-Match: *).
+        versions: Versions that groups must have (If-Match with an ETag); None stands for a group
+            that must be absent. Several alternatives: any one may match.
+    """
+
+    present: bool | None = None
+    versions: tuple[Mapping[str, int | None], ...] = ()
+
+
+ANYTHING = Condition()
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read an object, or some of its fields (sorted, without duplicates)."""
+
+    database: str
+    class_name: str
+    id: str
+    fields: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """What all writes have.
+
+    `operation` identifies the write for ever; a retry carries the same one. `fingerprint` is set
+    when the client gave an Idempotency-Key: then the answer is remembered with the write.
+    """
+
+    database: str
+    class_name: str
+    id: str
+    operation: str
+    condition: Condition = ANYTHING
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Create(_Write):
+    """Create an object that must not be there."""
+
+    values: Values = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Put(_Write):
+    """Make an object exactly `values`, there before or not."""
+
+    values: Values = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Update(_Write):
+    """Set, remove and operate on fields of an object that is there."""
+
+    values: Values = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    operators: tuple[OperatorCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Revise(_Write):
+    """Compute an object's new form from its present one; retried when somebody else was faster.
+
+    `compute` takes the object as JSON without `id` and returns the new one, or raises `Invalid`.
+    """
+
+    compute: Callable[[dict[str, Any]], dict[str, Any]] = dict
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(_Write):
+    """Delete an object."""
+
+
+WriteOperation: TypeAlias = Create | Put | Update | Revise | Delete
+Operation: TypeAlias = Get | WriteOperation
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an operation that succeeded; failures are raised as `MediatorError`.
+
+    Attributes:
+        id: The object's id.
+        values: Get, and writes that compute values in the store: the fields of the resource that
+            are there, merged over systems. None after a delete.
+        versions: Version of every group of the resource; None where the group is absent.
+        created: The write created the object.
+        replayed: The write had taken effect before, under the same operation id.
+        partial: Groups whose part of a write over several systems is still to be rolled forward.
+        schema_version: Version of the class's schema that the values belong to.
+        systems: Systems that took part, in order.
+    """
+
+    id: str
+    values: Values | None
+    versions: Mapping[str, int | None]
+    created: bool = False
+    replayed: bool = False
+    partial: tuple[str, ...] = ()
+    schema_version: int = 1
+    systems: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Placement: which system serves which node of a schema, and why."""

@@ -1,0 +1,67 @@
+"""The routing model: all placements, immutable, replaced as a whole, with an epoch number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from mediator.schema.tree import ClassSchema, Schema
+from mediator.stores.port import Fragment
+
+__all__ = ["EMPTY", "ClassRoute", "DatabaseRoute", "RoutingModel"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRoute:
+    """Where the parts of a class live.
+
+    Attributes:
+        schema: The class.
+        schema_version: Its version.
+        fragments: One for each system that holds a part; the one of the anchor group comes first.
+    """
+
+    schema: ClassSchema
+    schema_version: int
+    fragments: tuple[Fragment, ...]
+
+    @property
+    def anchor(self) -> Fragment:
+        """The fragment that decides whether an object exists."""
+        return self.fragments[0]
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
+        """All cache groups with their fields, in the order of their names."""
+        merged = {g: f for fragment in self.fragments for g, f in fragment.groups.items()}
+        return dict(sorted(merged.items()))
+
+    @cached_property
+    def group_of(self) -> Mapping[str, str]:
+        """The cache group of each field."""
+        return {name: group for group, names in self.groups.items() for name in names}
+
+    @cached_property
+    def fragment_of(self) -> Mapping[str, Fragment]:
+        """The fragment that holds each field."""
+        return {name: fragment for fragment in self.fragments for name in fragment.fields}
+
+
+@dataclass(frozen=True, eq=False)
+class DatabaseRoute:
+    """A database: its schema and the routes of its classes. Advisory databases have no routes."""
+
+    schema: Schema
+    classes: Mapping[str, ClassRoute]
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingModel:
+    """All databases at one epoch."""
+
+    epoch: int
+    databases: Mapping[str, DatabaseRoute] = field(default_factory=dict)
+
+
+EMPTY = RoutingModel(epoch=0)

@@ -1,0 +1,178 @@
+"""What the mediator offers to HTTP: a data plane for operations, a control plane for schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from mediator.errors import MediatorError
+from mediator.operations.model import Get, Operation, Outcome, WriteOperation
+from mediator.placement.routing import ClassRoute, RoutingModel
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
+from mediator.stores.port import SystemConfig
+
+__all__ = ["ControlPlane", "DataPlane", "Page", "SchemaChange", "SystemRegistration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing, and whether more follows."""
+
+    items: tuple[Outcome, ...]
+    more: bool
+
+
+class DataPlane(Protocol):
+    """Operations on objects. Every method raises `MediatorError` and nothing else."""
+
+    @property
+    def model(self) -> RoutingModel:
+        """The routing model in force."""
+
+    async def route(self, database: str, class_name: str) -> ClassRoute:
+        """Find a class, looking for a newer routing model before saying `NotFound`.
+
+        Raises:
+            NotFound: There is no such database or class.
+            AdvisoryOnly: The database holds no data.
+        """
+
+    async def read(self, operation: Get) -> Outcome:
+        """Read one object; `NotFound` if it is not there."""
+
+    async def write(self, operation: WriteOperation) -> Outcome:
+        """Write one object; returns when the write is acknowledged."""
+
+    async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
+        """Do many operations with few round trips; operations on one object keep their order."""
+
+    async def recall(self, operation: WriteOperation) -> Outcome | None:
+        """Return the answer remembered for an operation id; `IdempotencyReused` if it differs."""
+
+    async def listing(
+        self,
+        database: str,
+        class_name: str,
+        *,
+        order: tuple[str, Literal["asc", "desc"]] | None = None,
+        after: tuple[Value | MissingType, str] | None = None,
+        limit: int = 100,
+        fields: tuple[str, ...] | None = None,
+    ) -> Page:
+        """List a class by id, or by an indexed field; `after` is the last (value, id) seen.
+
+        Raises:
+            Invalid: The field is not indexed, or its store cannot order it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRegistration:
+    """A system as the operator registers it.
+
+    Attributes:
+        config: How to reach it.
+        declared: Capabilities that cannot be probed or observed, by the operator's word.
+        metrics: Metrics by the operator's word; they replace measured ones until removed.
+    """
+
+    config: SystemConfig
+    declared: tuple[str, ...] = ()
+    metrics: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """What setting a schema did, or would do (dry run).
+
+    Attributes:
+        database: Name of the database.
+        version: Version of the schema after the change.
+        epoch: Epoch of the routing model after the change.
+        document: The schema as stored: complete, with defaults spelled out.
+        placements: For each node (``class`` or ``class.field``): system, bound, scores, why.
+        moves: What would have to move: node, from, to, objects. Not empty only in a dry run.
+        notes: Things worth knowing, e.g. goals and utilities mixed on one field.
+    """
+
+    database: str
+    version: int
+    epoch: int
+    document: dict[str, Any]
+    placements: dict[str, Any]
+    moves: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class ControlPlane(Protocol):
+    """Schemas, systems, placements. Every method raises `MediatorError` and nothing else."""
+
+    async def databases(self) -> list[dict[str, Any]]:
+        """List databases: name, mode, version, classes."""
+
+    async def schema(self, database: str) -> SchemaChange:
+        """Return the stored schema with its placements."""
+
+    async def set_schema(
+        self, database: str, document: Any, *, dry_run: bool = False, version: int | None = None
+    ) -> SchemaChange:
+        """Validate, place, prepare the stores, store, and put a new routing model in force.
+
+        Args:
+            database: Name of the database.
+            document: The schema as JSON.
+            dry_run: Only say what would happen.
+            version: The version the caller has seen; 0: none yet.
+
+        Raises:
+            SchemaInvalid: With the place of every mistake.
+            Unplaceable: No system serves a node; the routing model stays as it was.
+            DataWouldMove: Existing data would move; `extra["plan"]`.
+            PreconditionFailed: The stored version is another.
+        """
+
+    async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Drop a database with its data; returns what was (or would be) dropped."""
+
+    async def systems(self) -> list[dict[str, Any]]:
+        """Describe all systems: capabilities with their proof, metrics, facts, state."""
+
+    async def system(self, name: str) -> dict[str, Any]:
+        """Describe one system."""
+
+    async def register(self, registration: SystemRegistration) -> dict[str, Any]:
+        """Open, probe, observe, calibrate and store a system; `Conflict` if the name is taken."""
+
+    async def amend(
+        self,
+        name: str,
+        *,
+        metrics: Mapping[str, float | None] | None = None,
+        declared: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Change what the operator says of a system (None removes a metric); rescores placements."""
+
+    async def calibrate(self, name: str) -> dict[str, Any]:
+        """Probe and calibrate a system anew."""
+
+    async def unregister(self, name: str) -> None:
+        """Forget a system that holds nothing; `Conflict` otherwise."""
+
+    async def advise(self, document: Any) -> dict[str, Any]:
+        """Answer advice for {"schema", "systems"}: pure; without "systems" the registered ones."""
+
+    async def explain(
+        self, database: str, class_name: str | None = None, field: str | None = None
+    ) -> dict[str, Any]:
+        """Say where a node is placed and why: candidates, metrics, scores, margins, thresholds."""
+
+    async def violations(self, database: str | None = None) -> list[dict[str, Any]]:
+        """List violation events, newest first."""
+
+    async def proposals(self, database: str | None = None) -> list[dict[str, Any]]:
+        """List recorded proposals: node, current, proposed, margin, since."""
+
+    async def readiness(self) -> dict[str, Any]:
+        """Say for each system and the catalogue whether it answers, and what depends on it."""

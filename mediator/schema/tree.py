@@ -1,0 +1,116 @@
+"""The schema tree of one database, parsed and validated: plain immutable data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal, TypeAlias
+
+from mediator.schema.annotations import Annotation
+from mediator.schema.types import FieldType, Value
+
+__all__ = [
+    "MAIN_GROUP",
+    "MISSING",
+    "Batching",
+    "CachePolicy",
+    "ClassSchema",
+    "Field",
+    "MissingType",
+    "Mode",
+    "Primary",
+    "Schema",
+]
+
+MAIN_GROUP: Final = "main"
+"""The cache group of fields that name none; it is the anchor group: it decides existence."""
+
+
+class MissingType:
+    """The type of `MISSING`: no value at all, as against a stored null."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Final = MissingType()
+
+
+class Mode(StrEnum):
+    """How far placement may go (papers/ppm, operating modes)."""
+
+    MIXED = "mixed"
+    MICROBATCHED = "microbatched"
+    ENTITY = "entity"
+    ADVISORY = "advisory"
+
+
+@dataclass(frozen=True, slots=True)
+class Primary:
+    """Where whole objects are materialised, and how late at most (seconds)."""
+
+    system: str | None = None
+    staleness_s: float = 5.0
+
+
+Visibility: TypeAlias = Literal["public", "private", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class CachePolicy:
+    """Who may cache objects of a class, and for how long at most (seconds)."""
+
+    visibility: Visibility = "none"
+    max_ttl_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How long a request may wait (seconds) to be served together with others, and how many."""
+
+    max_wait_s: float
+    max_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a class."""
+
+    name: str
+    type: FieldType
+    items: FieldType | None = None
+    to: str | None = None
+    required: bool = False
+    max_length: int | None = None
+    default: Value | MissingType = MISSING
+    index: bool = False
+    group: str | None = None
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSchema:
+    """One class: its fields and its rules."""
+
+    name: str
+    fields: Mapping[str, Field]
+    annotations: tuple[Annotation, ...] = ()
+    cache: CachePolicy = field(default_factory=CachePolicy)
+    require_if_match: bool = False
+    batching: Batching | None = None
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The schema of one database."""
+
+    database: str
+    classes: Mapping[str, ClassSchema]
+    mode: Mode = Mode.MIXED
+    primary: Primary = field(default_factory=Primary)
+    annotations: tuple[Annotation, ...] = ()

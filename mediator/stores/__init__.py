@@ -1,0 +1,1 @@
+"""Stores: one small port, one package for each kind of database."""

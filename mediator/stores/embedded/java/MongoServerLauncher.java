@@ -1,0 +1,211 @@
+import de.bwaldvogel.mongo.MongoServer;
+import de.bwaldvogel.mongo.MongoVersion;
+import de.bwaldvogel.mongo.backend.h2.H2Backend;
+import de.bwaldvogel.mongo.bson.Document;
+import de.bwaldvogel.mongo.wire.message.MongoMessage;
+import io.netty.channel.Channel;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import org.h2.mvstore.MVStore;
+
+/**
+ * Runs mongo-java-server on a file, with the isolation and durability that the library leaves out.
+ *
+ * <p>Arguments: DATA_FILE PORT_FILE PREFERRED_PORT COMMIT_MS. The port is written to PORT_FILE once
+ * the server listens. COMMIT_MS of 0 makes every command durable before it is answered.
+ */
+public final class MongoServerLauncher {
+
+  private static final String HOST = "127.0.0.1";
+
+  private MongoServerLauncher() {}
+
+  public static void main(String[] args) throws IOException {
+    Path dataFile = Path.of(args[0]);
+    Path portFile = Path.of(args[1]);
+    long commitMillis = Long.parseLong(args[3]);
+    Store store = new Store(dataFile, commitMillis);
+    Backend backend = new Backend(store, List.of(args));
+    MongoServer server = bound(backend, Integer.parseInt(args[2]), commitMillis == 0);
+    Runtime.getRuntime().addShutdownHook(new Thread(() -> shutDown(server, store), "shutdown"));
+    store.startCommitting();
+    announce(portFile, server.getLocalAddress().getPort());
+  }
+
+  private static MongoServer bound(Backend backend, int preferredPort, boolean groupCommit) {
+    // A group of commits is as large as the number of threads that can wait for it.
+    int workers = groupCommit ? 16 : 2;
+    MongoServer server = new MongoServer(backend);
+    try {
+      server.bind(new InetSocketAddress(HOST, preferredPort), 1, workers);
+    } catch (RuntimeException taken) {
+      throw new IllegalStateException("cannot listen on port " + preferredPort, taken);
+    }
+    return server;
+  }
+
+  private static void shutDown(MongoServer server, Store store) {
+    server.stopListening();
+    store.close();
+    server.shutdownNow();
+  }
+
+  private static void announce(Path portFile, int port) throws IOException {
+    Path draft = portFile.resolveSibling(portFile.getFileName() + ".new");
+    Files.writeString(draft, Integer.toString(port));
+    Files.move(draft, portFile, StandardCopyOption.ATOMIC_MOVE);
+  }
+
+  /** The file, and the one gate through which commands and commits pass. */
+  private static final class Store {
+    private static final int RETENTION_MS = 10_000;
+    private static final int COMPACT_BELOW_PERCENT = 50;
+    private static final int COMPACT_BYTES = 2 * 1024 * 1024;
+
+    final MVStore file;
+    final long commitMillis;
+    final Object gate = new Object();
+    private final Object committing = new Object();
+    private final ScheduledExecutorService clock =
+        Executors.newSingleThreadScheduledExecutor(task -> new Thread(task, "commit"));
+    private long commands;
+    private long durableCommands;
+
+    Store(Path path, long commitMillis) {
+      // H2's own commits may fall between the two maps that one command changes (record and
+      // index), and would leave a file that cannot be read consistently after a kill.
+      this.file = new MVStore.Builder().fileName(path.toString()).autoCommitDisabled().open();
+      this.file.setRetentionTime(RETENTION_MS);
+      this.commitMillis = commitMillis;
+    }
+
+    void startCommitting() {
+      long everyMillis = commitMillis == 0 ? 1_000 : commitMillis;
+      clock.scheduleWithFixedDelay(this::commitOrDie, everyMillis, everyMillis, TimeUnit.MILLISECONDS);
+    }
+
+    /** Called inside the gate: the number of the last command that the file does not hold yet. */
+    long lastUnsaved() {
+      return file.hasUnsavedChanges() ? ++commands : 0;
+    }
+
+    /** Waits until a command is on disk; whoever comes first commits for all who wait. */
+    void awaitDurable(long command) {
+      synchronized (committing) {
+        if (durableCommands < command) {
+          commit();
+        }
+      }
+    }
+
+    private void commit() {
+      synchronized (committing) {
+        long upTo;
+        synchronized (gate) {
+          upTo = commands;
+          if (file.hasUnsavedChanges()) {
+            file.commit();
+          }
+        }
+        file.sync();
+        durableCommands = upTo;
+      }
+    }
+
+    private void commitOrDie() {
+      try {
+        if (file.hasUnsavedChanges()) {
+          commit();
+        }
+        synchronized (gate) {
+          file.compact(COMPACT_BELOW_PERCENT, COMPACT_BYTES);
+        }
+      } catch (RuntimeException broken) {
+        // A store that cannot write must not go on answering: the service starts a new one.
+        broken.printStackTrace();
+        Runtime.getRuntime().halt(70);
+      }
+    }
+
+    void close() {
+      clock.shutdownNow();
+      synchronized (gate) {
+        file.close(2_000);
+      }
+    }
+  }
+
+  /** The library's backend behind the gate. */
+  private static final class Backend extends H2Backend {
+    private final Store store;
+    private final List<String> arguments;
+
+    Backend(Store store, List<String> arguments) {
+      super(store.file);
+      this.store = store;
+      this.arguments = arguments;
+      version(new Protocol());
+    }
+
+    @Override
+    public Document handleMessage(MongoMessage message) {
+      Document answer;
+      long unsaved;
+      synchronized (store.gate) {
+        // The library changes documents in place and encodes answers after its own lock is
+        // released, so an answer would show later updates (or break): give out a copy.
+        answer = super.handleMessage(message).cloneDeeply();
+        unsaved = store.commitMillis == 0 ? store.lastUnsaved() : 0;
+      }
+      if (unsaved > 0) {
+        store.awaitDurable(unsaved);
+      }
+      return answer;
+    }
+
+    @Override
+    public Document handleCommand(Channel channel, String database, String command, Document query) {
+      switch (command) {
+        case "hello":
+          return super.handleCommand(channel, database, "ismaster", query)
+              .append("isWritablePrimary", true);
+        case "buildInfo":
+        case "buildinfo":
+          return super.handleCommand(channel, database, command, query)
+              .append("implementation", "mongo-java-server")
+              .append("storageEngines", List.of("h2"));
+        case "getCmdLineOpts":
+          return options();
+        default:
+          return super.handleCommand(channel, database, command, query);
+      }
+    }
+
+    private Document options() {
+      Document storage = new Document("dbPath", Path.of(arguments.get(0)).getParent().toString());
+      Document parsed = new Document("storage", storage);
+      return new Document("argv", new ArrayList<>(arguments)).append("parsed", parsed).append("ok", 1.0);
+    }
+  }
+
+  /** What MongoDB 5.0 reports; the library says wire version 8, which newer drivers refuse. */
+  private static final class Protocol implements MongoVersion {
+    @Override
+    public List<Integer> getVersionArray() {
+      return List.of(5, 0, 0);
+    }
+
+    @Override
+    public int getWireVersion() {
+      return 13;
+    }
+  }
+}

@@ -1,0 +1,340 @@
+"""The port every store implements, and the calls that go through it.
+
+A *record* is what one system holds of one object: the fields placed there, a version for each
+cache group, and the birth of the object (the version of its creation). All groups of an object
+that live on one system share one record, so that one call reads or writes them atomically.
+
+Every call carries its `Fragment`, which says where it goes and how values are typed. Calls come in
+sequences because round trips are what costs: a store sends them as one pipeline or bulk call. Each
+call is atomic by itself; calls on the same record take effect in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Literal, Protocol, runtime_checkable
+
+from mediator.operations.operators import Operator, OperatorCall, OperatorFailure
+from mediator.schema.tree import Field, MissingType
+from mediator.schema.types import FieldType, Value, Values
+
+__all__ = [
+    "REMEMBER_S",
+    "Fragment",
+    "Ordered",
+    "Read",
+    "Reapable",
+    "Recalled",
+    "Record",
+    "ServerFacts",
+    "Status",
+    "Store",
+    "StoreError",
+    "StoreRefused",
+    "StoreTimeout",
+    "StoreUnavailable",
+    "SystemConfig",
+    "Write",
+    "WriteKind",
+    "WriteResult",
+]
+
+
+class StoreError(Exception):
+    """A store did not do what was asked; subclasses say whether it may have."""
+
+
+class StoreUnavailable(StoreError):
+    """The store could not be reached, so nothing was done, or the connection broke meanwhile."""
+
+
+class StoreTimeout(StoreError):
+    """The deadline passed; a write may or may not have taken effect."""
+
+
+class StoreRefused(StoreError):
+    """The store answered with an error that another try will not mend (a defect, a full disk)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragment:
+    """What one system holds of one class. Identity is object identity: one per routing model.
+
+    Attributes:
+        system: Name of the system.
+        database: Name of the database.
+        class_name: Name of the class.
+        fields: The fields placed here, by name.
+        groups: The cache groups placed here: group name to the names of its fields. May be a group
+            without fields: the anchor group of a class whose fields all live elsewhere.
+        schema_version: Version of the class's schema.
+    """
+
+    system: str
+    database: str
+    class_name: str
+    fields: Mapping[str, Field]
+    groups: Mapping[str, tuple[str, ...]]
+    schema_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a store holds of one object.
+
+    Attributes:
+        id: The object's id.
+        birth: Version of the object's creation; equal in all fragments of one incarnation.
+        versions: Version of each group here; strictly increasing, over deletes too.
+        values: The fields asked for that are not missing.
+    """
+
+    id: str
+    birth: int
+    versions: Mapping[str, int]
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read one record: all its fields (`fields` None) or some of them."""
+
+    fragment: Fragment
+    id: str
+    fields: tuple[str, ...] | None = None
+
+
+class WriteKind(Enum):
+    """What a write does to its record.
+
+    CREATE: the record must be absent; it becomes exactly `values`.
+    REPLACE: the record becomes exactly `values`, present before or not.
+    UPDATE: the record must be present; `values` are set, `unset` removed, `operators` applied.
+    DELETE: the record must be present; a tombstone keeps its versions.
+    """
+
+    CREATE = auto()
+    REPLACE = auto()
+    UPDATE = auto()
+    DELETE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One atomic conditional write to one record, its outbox entry included.
+
+    Attributes:
+        fragment: Where it goes.
+        id: The object's id.
+        kind: What it does.
+        operation: Unique id of the operation; with the group it makes the change id.
+        groups: The groups that get a new version, max(previous + 1, store clock in us). For CREATE,
+            REPLACE and DELETE: all groups of the fragment.
+        values: Fields set.
+        unset: Fields removed (UPDATE).
+        operators: Operators applied (UPDATE), each to a different field, none of it in `values`.
+        expect: Versions that groups here must have, else the write is not applied (CONFLICT).
+        require_present: REPLACE only if the record is there (If-Match: *).
+        birth: Set when the anchor lives elsewhere: the birth to record (CREATE, REPLACE), or, for
+            DELETE, the version of the anchor's tombstone: a record born later is left alone.
+        remember: A fingerprint of the request: the store keeps (operation, fingerprint, result)
+            with the write itself for `REMEMBER_S`, and answers a repeated operation with REPLAYED.
+        returning: Fields whose values after the write are returned; None: none; (): all.
+    """
+
+    fragment: Fragment
+    id: str
+    kind: WriteKind
+    operation: str
+    groups: tuple[str, ...]
+    values: Values = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    operators: tuple[OperatorCall, ...] = ()
+    expect: Mapping[str, int] = field(default_factory=dict)
+    require_present: bool = False
+    birth: int | None = None
+    remember: str | None = None
+    returning: tuple[str, ...] | None = None
+
+
+class Status(Enum):
+    """What became of a write.
+
+    APPLIED: it took effect now.
+    REPLAYED: this operation had taken effect before; the result is the one of then.
+    REUSED: the operation id was used before with another fingerprint; nothing done.
+    CONFLICT: a version in `expect` differs (`versions` tells the current ones); nothing done.
+    MISSING: the record is not there (UPDATE, DELETE, require_present); nothing done.
+    EXISTS: the record is there (CREATE); nothing done.
+    REFUSED: an operator cannot be applied (`failure`); nothing done.
+    """
+
+    APPLIED = auto()
+    REPLAYED = auto()
+    REUSED = auto()
+    CONFLICT = auto()
+    MISSING = auto()
+    EXISTS = auto()
+    REFUSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """The answer to a `Write`.
+
+    Attributes:
+        status: What became of it.
+        created: Whether the record was absent before (CREATE, REPLACE).
+        birth: The record's birth; for DELETE the highest version of the tombstone.
+        versions: After APPLIED and REPLAYED: all versions of the record; on CONFLICT the current
+            ones; otherwise empty.
+        values: What `returning` asked for. A replay returns the values of then, if they were asked
+            for then.
+        failure: With REFUSED.
+    """
+
+    status: Status
+    created: bool = False
+    birth: int = 0
+    versions: Mapping[str, int] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
+    failure: OperatorFailure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What was observed of a server from its own configuration.
+
+    Attributes:
+        server: Product name as the server says it, e.g. ``redis``, ``PostgreSQL``.
+        version: Its version.
+        durability_s: How many seconds of acknowledged writes a crash of the machine may lose; 0 for
+            none, None where it cannot be known.
+        replicas: Connected replicas, or None where it cannot be known.
+        details: Settings that were looked at, by name.
+    """
+
+    server: str
+    version: str
+    durability_s: float | None
+    replicas: int | None
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+REMEMBER_S = 24 * 3600
+"""Seconds for which a remembered operation, and a tombstone, is kept at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemConfig:
+    """How to reach and use one system.
+
+    Attributes:
+        name: Its name, `[a-z][a-z0-9_]{0,62}`.
+        kind: ``redis``, ``postgresql`` or ``mongodb``.
+        url: Connection URL; may carry a password, never logged.
+        durability: ``full``: a write is on disk before it is acknowledged; ``second``: a crash of
+            the machine may lose about a second of acknowledged writes; None: as the server is
+            configured. A store applies it as far as one of its clients may (and `facts`
+            observes what came of it).
+        deadline_s: Longest time of one call.
+        pool_size: Connections at most.
+        namespace: Prefix of keys, name of the PostgreSQL schema, or prefix of MongoDB databases.
+        partitions: Hash tags that the objects of a class are spread over (Redis); fixed for good.
+    """
+
+    name: str
+    kind: str
+    url: str
+    durability: Literal["full", "second"] | None = None
+    deadline_s: float = 2.0
+    pool_size: int = 16
+    namespace: str = "portolan"
+    partitions: int = 4
+
+
+class Store(Protocol):
+    """One system, opened. Raises `StoreError` and nothing else from every call."""
+
+    config: SystemConfig
+
+    async def open(self) -> None:
+        """Connect; raises `StoreUnavailable` if the server does not answer."""
+
+    async def close(self) -> None:
+        """Release every connection."""
+
+    async def ping(self) -> None:
+        """Return if the server answers."""
+
+    async def facts(self) -> ServerFacts:
+        """Observe the server's version and configuration."""
+
+    def supports(self, operator: Operator, type_: FieldType) -> bool:
+        """Whether the store applies the operator to the type exactly, by itself."""
+
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
+        """Make tables, columns and indexes for the fragment; idempotent, keeps existing data."""
+
+    async def drop(self, fragment: Fragment) -> None:
+        """Remove the fragment with all its data."""
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
+        """Read records; None for those that are not there."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        """Apply writes, each atomically with its outbox entry; the results in the same order."""
+
+    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+        """Return what is remembered of an operation on an object."""
+
+    async def scan(
+        self,
+        fragment: Fragment,
+        after: str | None,
+        limit: int,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read up to `limit` records in the order of their ids, beyond `after`."""
+
+    async def count(self, fragment: Fragment) -> int:
+        """Count the objects of the class that are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A remembered operation: the fingerprint it came with, and its result then."""
+
+    fingerprint: str
+    result: WriteResult
+
+
+@runtime_checkable
+class Ordered(Protocol):
+    """A store that reads a class in the order of an indexed field."""
+
+    async def ordered(
+        self,
+        fragment: Fragment,
+        field_name: str,
+        *,
+        descending: bool,
+        limit: int,
+        after: tuple[Value | MissingType, str] | None = None,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read records ordered by (field, id), beyond `after`.
+
+        Ascending: missing, nulls, values. Descending is the exact reverse, ids included. `after` is
+        the (value or MISSING, id) of the last record seen.
+        """
+
+
+@runtime_checkable
+class Reapable(Protocol):
+    """A store whose tombstones, remembered operations and outbox do not expire by themselves."""
+
+    async def reap(self, limit: int) -> int:
+        """Remove up to `limit` of those past their retention; return how many were removed."""

@@ -1,0 +1,1 @@
+"""The Cache Sketch: bounded staleness for cached records."""

@@ -1,0 +1,55 @@
+"""Real servers for the tests: three embedded stores, started once for the whole run.
+
+``PORTOLAN_TEST_REDIS_URL``, ``PORTOLAN_TEST_POSTGRESQL_URL`` and ``PORTOLAN_TEST_MONGODB_URL`` name
+servers that are running already; otherwise the embedded ones are started in a scratch directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+
+KINDS = ("redis", "postgresql", "mongodb")
+
+
+@pytest.fixture(scope="session")
+def server_urls() -> Iterator[Mapping[str, str]]:
+    """URLs of one running server of each kind."""
+    given = {kind: os.environ.get(f"PORTOLAN_TEST_{kind.upper()}_URL", "") for kind in KINDS}
+    if all(given.values()):
+        yield given
+        return
+    from mediator.stores.embedded.fleet import EmbeddedFleet
+
+    data_dir = Path(tempfile.mkdtemp(prefix="portolan-test-"))
+    try:
+        with EmbeddedFleet(data_dir) as fleet:
+            endpoints = fleet.endpoints
+            yield {kind: given[kind] or endpoints[kind].url for kind in KINDS}
+    finally:
+        shutil.rmtree(data_dir, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def redis_config(server_urls: Mapping[str, str]) -> SystemConfig:
+    """How to reach the Redis server."""
+    return SystemConfig(name="redis", kind="redis", url=server_urls["redis"])
+
+
+@pytest.fixture(scope="session")
+def postgresql_config(server_urls: Mapping[str, str]) -> SystemConfig:
+    """How to reach the PostgreSQL server."""
+    return SystemConfig(name="postgres", kind="postgresql", url=server_urls["postgresql"])
+
+
+@pytest.fixture(scope="session")
+def mongodb_config(server_urls: Mapping[str, str]) -> SystemConfig:
+    """How to reach the server that speaks MongoDB's protocol."""
+    return SystemConfig(name="mongo", kind="mongodb", url=server_urls["mongodb"])
