@@ -152,7 +152,7 @@ class ControlPlane(Protocol):
         metrics: Mapping[str, float | None] | None = None,
         declared: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Change what the operator says of a system (None removes a metric); rescores placements."""
+        """Change what the operator says of a system (None removes a metric), and rescore."""
 
     async def calibrate(self, name: str) -> dict[str, Any]:
         """Probe and calibrate a system anew."""

@@ -69,6 +69,7 @@ public final class MongoServerLauncher {
     private static final int RETENTION_MS = 10_000;
     private static final int COMPACT_BELOW_PERCENT = 50;
     private static final int COMPACT_BYTES = 2 * 1024 * 1024;
+    private static final int COMPACT_ON_CLOSE_MS = 1_000;
 
     final MVStore file;
     final long commitMillis;
@@ -136,9 +137,19 @@ public final class MongoServerLauncher {
     }
 
     void close() {
-      clock.shutdownNow();
+      stopCommitting();
       synchronized (gate) {
-        file.close(2_000);
+        file.close(COMPACT_ON_CLOSE_MS);
+      }
+    }
+
+    private void stopCommitting() {
+      // Never interrupt: that would close the file channel under a commit.
+      clock.shutdown();
+      try {
+        clock.awaitTermination(30, TimeUnit.SECONDS);
+      } catch (InterruptedException late) {
+        Thread.currentThread().interrupt();
       }
     }
   }
