@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from mediator.schema.tree import ClassSchema, Schema
+from mediator.schema.values import Codec
 from mediator.stores.port import Fragment
 
 __all__ = ["EMPTY", "ClassRoute", "DatabaseRoute", "RoutingModel"]
@@ -30,6 +31,11 @@ class ClassRoute:
     def anchor(self) -> Fragment:
         """The fragment that decides whether an object exists."""
         return self.fragments[0]
+
+    @cached_property
+    def codec(self) -> Codec:
+        """The codec of the class's values."""
+        return Codec(self.schema)
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[str, ...]]:

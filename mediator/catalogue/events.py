@@ -1,0 +1,43 @@
+"""Violation events, kept for operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import delete, func, select
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.tables import violations
+from mediator.observation import ViolationDetected
+
+__all__ = ["CatalogueEvents"]
+
+KEPT = 10_000
+"""Events kept at most; older ones are dropped."""
+
+SHOWN = 1_000
+"""Events listed at most."""
+
+
+class CatalogueEvents:
+    """Records and lists violations."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def record(self, event: ViolationDetected) -> None:
+        """Keep an event, and drop the ones beyond `KEPT`."""
+        row = {name: getattr(event, name) for name in ViolationDetected.__slots__}
+        async with self._catalogue.begin() as connection:
+            await connection.execute(violations.insert().values(**row))
+            newest = select(func.max(violations.c.id)).scalar_subquery()
+            await connection.execute(delete(violations).where(violations.c.id <= newest - KEPT))
+
+    async def newest(self, database: str | None = None) -> list[dict[str, Any]]:
+        """List events, newest first, of all databases or one."""
+        query = select(violations).order_by(violations.c.id.desc()).limit(SHOWN)
+        if database is not None:
+            query = query.where(violations.c.database == database)
+        async with self._catalogue.begin() as connection:
+            rows = await connection.execute(query)
+            return [{**row._mapping, "at": row.at.isoformat()} for row in rows]

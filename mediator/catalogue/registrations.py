@@ -1,0 +1,59 @@
+"""Systems as their operator registered them, with what was found out about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.tables import secrets, systems
+
+__all__ = ["CatalogueSystems", "StoredSystem"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSystem:
+    """One system: its registration and the findings of probe and calibration, as JSON."""
+
+    name: str
+    registration: dict[str, Any]
+    findings: dict[str, Any]
+
+
+class CatalogueSystems:
+    """Reads and changes registrations; their order is the order of first registration."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def load(self) -> list[StoredSystem]:
+        """Read all systems in order."""
+        async with self._catalogue.begin() as connection:
+            rows = await connection.execute(select(systems).order_by(systems.c.position))
+            return [StoredSystem(row.name, row.registration, row.findings) for row in rows]
+
+    async def save(self, system: StoredSystem) -> None:
+        """Store a system, at the end of the order if it is new."""
+        last = select(func.coalesce(func.max(systems.c.position), 0) + 1).scalar_subquery()
+        values = {"registration": system.registration, "findings": system.findings}
+        row = insert(systems).values(name=system.name, position=last, **values)
+        async with self._catalogue.begin() as connection:
+            await connection.execute(
+                row.on_conflict_do_update(index_elements=[systems.c.name], set_=values)
+            )
+
+    async def remove(self, name: str) -> None:
+        """Forget a system."""
+        async with self._catalogue.begin() as connection:
+            await connection.execute(delete(systems).where(systems.c.name == name))
+
+    async def secret(self, name: str, proposal: str) -> str:
+        """Return a secret that all replicas share: the first one that was ever proposed."""
+        row = insert(secrets).values(name=name, value=proposal).on_conflict_do_nothing()
+        async with self._catalogue.begin() as connection:
+            await connection.execute(row)
+            found = select(secrets.c.value).where(secrets.c.name == name)
+            return str((await connection.execute(found)).scalar_one())

@@ -1,0 +1,79 @@
+"""The tables of the catalogue."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, DateTime, Float, Integer, MetaData, Table, Text, func
+from sqlalchemy.dialects.postgresql import JSONB
+
+__all__ = ["SCHEMA", "databases", "epoch", "metadata", "redo", "secrets", "systems", "violations"]
+
+SCHEMA: Final = "portolan_catalogue"
+"""The PostgreSQL schema that holds them."""
+
+metadata = MetaData(schema=SCHEMA)
+
+epoch = Table(
+    "epoch",
+    metadata,
+    Column("only", Integer, primary_key=True, default=1),
+    Column("epoch", BigInteger, nullable=False),
+)
+"""One row: the epoch of the newest routing model. Its row lock serialises schema changes."""
+
+databases = Table(
+    "databases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("document", JSONB, nullable=False),
+    Column("layout", JSONB, nullable=False),
+)
+"""One row per database: its schema as JSON, and where each cache group of each class lives."""
+
+systems = Table(
+    "systems",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("registration", JSONB, nullable=False),
+    Column("findings", JSONB, nullable=False),
+)
+"""One row per system: what the operator said of it, and what was found out about it."""
+
+redo = Table(
+    "redo",
+    metadata,
+    Column("operation", Text, primary_key=True),
+    Column("database", Text, nullable=False),
+    Column("class_name", Text, nullable=False),
+    Column("steps", JSONB, nullable=False),
+    Column("birth", BigInteger),
+    Column("leased_until", DateTime(timezone=True), nullable=False, index=True),
+)
+"""Writes over several systems that are not settled yet (`mediator.operations.redo`)."""
+
+violations = Table(
+    "violations",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=True),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=func.now(), index=True),
+    Column("database", Text, nullable=False, index=True),
+    Column("node", Text, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("measured", Float, nullable=False),
+    Column("score", Float, nullable=False),
+    Column("below", Float, nullable=False),
+    Column("duration_s", Float, nullable=False),
+)
+"""Violations of annotations, kept for operators; the oldest are dropped."""
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""Keys that all replicas share, such as the one that authenticates cursors."""

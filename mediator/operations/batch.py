@@ -1,0 +1,182 @@
+"""Batches: many operations with one round trip for each system and direction.
+
+Operations on one object keep their order; operations on different objects need none. So a batch
+runs in waves: each wave takes, for every object, the longest run at the head of its queue that can
+travel in one call sequence (reads, or writes to one and the same record). What needs more than one
+call (revisions, writes or conditions over several systems) travels alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from mediator.errors import MediatorError, NotFound
+from mediator.operations.calls import StoreCalls
+from mediator.operations.if_match import outcome_of
+from mediator.operations.merge import merge_records
+from mediator.operations.model import Get, Operation, Outcome, Revise, WriteOperation
+from mediator.operations.plan import Steps, plan_read
+from mediator.placement.routing import ClassRoute
+from mediator.stores.port import Fragment, Read, Record, Write, WriteResult
+
+__all__ = ["run_batch"]
+
+ALONE_AT_ONCE = 16
+"""How many operations that travel alone are under way at the same time."""
+
+_Answer: TypeAlias = Outcome | MediatorError
+
+
+class Single(Protocol):
+    """What a batch needs of the plane that does single operations."""
+
+    async def route(self, database: str, class_name: str) -> ClassRoute:
+        """Find where a class lives."""
+
+    def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
+        """Plan a write that one round trip can carry out; None if it takes more."""
+
+    async def write(self, operation: WriteOperation) -> Outcome:
+        """Carry out one write."""
+
+
+@dataclass(slots=True)
+class _Planned:
+    """One operation of the batch, with its plan if it can travel with others."""
+
+    index: int
+    operation: Operation
+    route: ClassRoute
+    reads: tuple[Read, ...] = ()
+    steps: Steps | None = None
+
+    @property
+    def lane(self) -> Fragment | str:
+        """Operations on one object may share a wave only if they are in the same lane."""
+        if self.reads:
+            return "read"
+        return self.steps.first.fragment if self.steps else "alone"
+
+
+@dataclass(slots=True)
+class _Wave:
+    reads: list[_Planned] = field(default_factory=list)
+    writes: list[_Planned] = field(default_factory=list)
+    alone: list[_Planned] = field(default_factory=list)
+
+    def add(self, planned: _Planned) -> None:
+        if planned.reads:
+            self.reads.append(planned)
+        elif planned.steps:
+            self.writes.append(planned)
+        else:
+            self.alone.append(planned)
+
+
+async def run_batch(
+    plane: Single, calls: StoreCalls, operations: Sequence[Operation]
+) -> list[_Answer]:
+    """Do all operations; each gets its outcome or its error, in the order of the batch."""
+    answers: dict[int, _Answer] = {}
+    queues: dict[tuple[str, str], deque[_Planned]] = {}
+    for index, operation in enumerate(operations):
+        try:
+            planned = await _plan(plane, index, operation)
+        except MediatorError as error:
+            answers[index] = error
+        else:
+            key = (operation.class_name, operation.id)
+            queues.setdefault(key, deque()).append(planned)
+    while queues:
+        wave = _next_wave(queues)
+        await asyncio.gather(
+            _read(calls, wave.reads, answers),
+            _write(calls, wave.writes, answers),
+            _alone(plane, wave.alone, answers),
+        )
+    return [answers[index] for index in range(len(operations))]
+
+
+async def _plan(plane: Single, index: int, operation: Operation) -> _Planned:
+    route = await plane.route(operation.database, operation.class_name)
+    if isinstance(operation, Get):
+        return _Planned(index, operation, route, reads=plan_read(route, operation))
+    steps = None if isinstance(operation, Revise) else plane.plan_simply(route, operation)
+    if steps is not None and steps.rest:
+        steps = None
+    return _Planned(index, operation, route, steps=steps)
+
+
+def _next_wave(queues: dict[tuple[str, str], deque[_Planned]]) -> _Wave:
+    wave = _Wave()
+    for key in list(queues):
+        queue = queues[key]
+        lane = queue[0].lane
+        wave.add(queue.popleft())
+        while queue and lane != "alone" and queue[0].lane is lane:
+            wave.add(queue.popleft())
+        if not queue:
+            del queues[key]
+    return wave
+
+
+async def _read(
+    calls: StoreCalls, planned: Sequence[_Planned], answers: dict[int, _Answer]
+) -> None:
+    if not planned:
+        return
+    records = iter(await calls.read_each([call for p in planned for call in p.reads]))
+    for p in planned:
+        answers[p.index] = _object(p, [next(records) for _ in p.reads])
+
+
+def _object(planned: _Planned, records: Sequence[Record | MediatorError | None]) -> _Answer:
+    parts: list[Record | None] = []
+    for record in records:
+        if isinstance(record, MediatorError):
+            return record
+        parts.append(record)
+    assert isinstance(planned.operation, Get)
+    outcome = merge_records(planned.route, planned.operation, parts)
+    name = f"{planned.operation.class_name}/{planned.operation.id}"
+    return outcome or NotFound(f"{name} does not exist.")
+
+
+async def _write(
+    calls: StoreCalls, planned: Sequence[_Planned], answers: dict[int, _Answer]
+) -> None:
+    if not planned:
+        return
+    writes: list[Write] = [p.steps.first for p in planned if p.steps]
+    for p, result in zip(planned, await calls.write_each(writes), strict=True):
+        answers[p.index] = _written(p, result)
+
+
+def _written(planned: _Planned, result: WriteResult | MediatorError) -> _Answer:
+    if isinstance(result, MediatorError):
+        return result
+    assert planned.steps is not None
+    assert not isinstance(planned.operation, Get)
+    try:
+        return outcome_of(planned.route, planned.operation, planned.steps, [result])
+    except MediatorError as error:
+        return error
+
+
+async def _alone(plane: Single, planned: Sequence[_Planned], answers: dict[int, _Answer]) -> None:
+    slots = asyncio.Semaphore(ALONE_AT_ONCE)
+
+    async def one(p: _Planned) -> None:
+        operation = p.operation
+        assert not isinstance(operation, Get)
+        try:
+            async with slots:
+                answers[p.index] = await plane.write(operation)
+        except MediatorError as error:
+            answers[p.index] = error
+
+    await asyncio.gather(*(one(p) for p in planned))

@@ -1,0 +1,93 @@
+"""Store calls, sent: one round trip for each system, all systems at the same time.
+
+Around every write the `WriteGuard` is told. Its mark is cleared only after the store has answered;
+if the store did not, the mark stays until its lease ends, because the write may still land
+(COHERENCE.md, Writing).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from mediator.errors import MediatorError
+from mediator.guard import WriteGuard, guard_key
+from mediator.stores.guarded import GuardedStore
+from mediator.stores.port import Read, Record, StoreError, Write, WriteResult
+from mediator.systems import Systems, unavailable
+
+__all__ = ["StoreCalls"]
+
+_Call = TypeVar("_Call", Read, Write)
+_Result = TypeVar("_Result")
+
+
+class StoreCalls:
+    """Sends reads and writes to the systems that their fragments name."""
+
+    def __init__(self, systems: Systems, guard: WriteGuard) -> None:
+        self.systems = systems
+        self._guard = guard
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
+        """Read records; raises `Unavailable` if any of the systems does not answer."""
+        if len(calls) == 1:
+            return await self._read_system(self.systems.get(calls[0].fragment.system), calls)
+        return [_or_raise(result) for result in await self.read_each(calls)]
+
+    async def read_each(self, calls: Sequence[Read]) -> list[Record | MediatorError | None]:
+        """Read records; the calls to a system that does not answer get the error as result."""
+        return await self._send(calls, self._read_system)
+
+    async def write(self, call: Write) -> WriteResult:
+        """Write one record; raises `Unavailable` if its system does not answer."""
+        return (await self._write_system(self.systems.get(call.fragment.system), [call]))[0]
+
+    async def write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
+        """Write records; the calls to a system that does not answer get the error as result."""
+        return await self._send(calls, self._write_system)
+
+    async def _read_system(self, store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:
+        try:
+            return await store.read(calls)
+        except StoreError as error:
+            raise unavailable(store, error, "read") from error
+
+    async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
+        database = calls[0].fragment.database
+        keys = [guard_key(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
+        token = await self._guard.begin(database, keys)
+        try:
+            results = await store.write(calls)
+        except StoreError as error:
+            raise unavailable(store, error, "write") from error
+        await self._guard.end(database, token)
+        return results
+
+    async def _send(
+        self,
+        calls: Sequence[_Call],
+        send: Callable[[GuardedStore, Sequence[_Call]], Awaitable[list[_Result]]],
+    ) -> list[_Result | MediatorError]:
+        by_system: dict[str, list[int]] = {}
+        for index, call in enumerate(calls):
+            by_system.setdefault(call.fragment.system, []).append(index)
+        results: dict[int, _Result | MediatorError] = {}
+
+        async def one(name: str, indices: list[int]) -> None:
+            try:
+                answers = await send(self.systems.get(name), [calls[i] for i in indices])
+            except MediatorError as error:
+                results.update((i, error) for i in indices)
+            else:
+                results.update(zip(indices, answers, strict=True))
+
+        await asyncio.gather(*(one(name, indices) for name, indices in by_system.items()))
+        return [results[index] for index in range(len(calls))]
+
+
+def _or_raise(result: _Result | MediatorError) -> _Result:
+    if isinstance(result, MediatorError):
+        raise result
+    return result

@@ -1,0 +1,182 @@
+"""The data plane: operations are planned, sent to their stores, and their results joined."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal
+
+from mediator.errors import (
+    AdvisoryOnly,
+    MediatorError,
+    NotFound,
+    PreconditionFailed,
+)
+from mediator.operations.batch import run_batch
+from mediator.operations.calls import StoreCalls
+from mediator.operations.if_match import asked_for, check_if_match, outcome_of
+from mediator.operations.listing import Position, list_class
+from mediator.operations.merge import merge_records
+from mediator.operations.model import (
+    Condition,
+    Get,
+    Operation,
+    Outcome,
+    Revise,
+    WriteOperation,
+)
+from mediator.operations.plan import Steps, plan_read, plan_write
+from mediator.operations.recall import recall
+from mediator.operations.revise import matches, revise
+from mediator.operations.split import SplitWriter
+from mediator.placement.routing import EMPTY, ClassRoute, RoutingModel
+from mediator.planes import Page
+from mediator.schema.tree import Mode
+
+__all__ = ["Executor"]
+
+
+class Executor:
+    """Implements `mediator.planes.DataPlane` over opened systems.
+
+    Args:
+        calls: Sends store calls.
+        split: Carries out writes over several systems.
+        refresh: Looks for a newer routing model; called before a class is said not to exist.
+    """
+
+    def __init__(
+        self, calls: StoreCalls, split: SplitWriter, refresh: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._calls = calls
+        self._split = split
+        self._refresh = refresh
+        self._model = EMPTY
+
+    @property
+    def model(self) -> RoutingModel:
+        """The routing model in force."""
+        return self._model
+
+    def adopt(self, model: RoutingModel) -> None:
+        """Put a routing model in force, unless it is older than the present one."""
+        if model.epoch >= self._model.epoch:
+            self._model = model
+
+    async def route(self, database: str, class_name: str) -> ClassRoute:
+        """Find where a class lives; see `DataPlane.route`."""
+        route = self._find(database, class_name)
+        if route is None:
+            await self._refresh()
+            route = self._find(database, class_name)
+        return route or self._unknown(database, class_name)
+
+    async def read(self, operation: Get) -> Outcome:
+        """Read one object; see `DataPlane.read`."""
+        route = await self._route_of(operation)
+        records = await self._calls.read(plan_read(route, operation))
+        outcome = merge_records(route, operation, records)
+        if outcome is None:
+            raise NotFound(f"{operation.class_name}/{operation.id} does not exist.")
+        return outcome
+
+    async def write(self, operation: WriteOperation) -> Outcome:
+        """Write one object; see `DataPlane.write`."""
+        route = await self._route_of(operation)
+        if isinstance(operation, Revise):
+            check_if_match(route, operation)
+            return await revise(route, operation, self.read, self.apply)
+        steps = self.plan_simply(route, operation)
+        if steps is None:
+            expect = await self._expected(operation)
+            steps = plan_write(route, asked_for(route, operation), expect)
+        return await self._carry_out(route, operation, steps)
+
+    async def apply(
+        self, route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]
+    ) -> Outcome:
+        """Write if the groups have the versions given; raises `PreconditionFailed` otherwise."""
+        return await self._carry_out(route, operation, plan_write(route, operation, expect))
+
+    def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
+        """Plan a write whose condition its first store can check by itself; None otherwise."""
+        check_if_match(route, operation)
+        alternatives = operation.condition.versions
+        if not alternatives:
+            return plan_write(route, asked_for(route, operation), {})
+        if len(alternatives) > 1:
+            return None
+        expect = {group: v for group, v in alternatives[0].items() if v is not None}
+        steps = plan_write(route, operation, expect)
+        return steps if len(steps.first.expect) == len(alternatives[0]) else None
+
+    async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
+        """Do many operations; see `DataPlane.batch`."""
+        return await run_batch(self, self._calls, operations)
+
+    async def recall(self, operation: WriteOperation) -> Outcome | None:
+        """Return a remembered answer; see `DataPlane.recall`."""
+        route = await self._route_of(operation)
+        if len(route.fragments) > 1:
+            record = await self._split.find(operation.operation)
+            if record is not None:
+                await self._split.settle(self._model, record)
+        return await recall(self._calls.systems, route, operation)
+
+    async def listing(
+        self,
+        database: str,
+        class_name: str,
+        *,
+        order: tuple[str, Literal["asc", "desc"]] | None = None,
+        after: Position | None = None,
+        limit: int = 100,
+        fields: tuple[str, ...] | None = None,
+    ) -> Page:
+        """List a class; see `DataPlane.listing`."""
+        route = await self.route(database, class_name)
+        return await list_class(
+            self._calls, route, order=order, after=after, limit=limit, fields=fields
+        )
+
+    async def recover(self) -> int:
+        """Roll forward the writes over several systems whose writers have gone."""
+        return await self._split.recover(self._model)
+
+    async def _carry_out(
+        self, route: ClassRoute, operation: WriteOperation, steps: Steps
+    ) -> Outcome:
+        if steps.rest:
+            results = await self._split.write(route, operation, steps)
+        else:
+            results = [await self._calls.write(steps.first)]
+        return outcome_of(route, operation, steps, results)
+
+    async def _expected(self, operation: WriteOperation) -> Mapping[str, int]:
+        """Read the object to find which alternative of If-Match holds."""
+        whole = Get(operation.database, operation.class_name, operation.id)
+        try:
+            current = await self.read(whole)
+        except NotFound as error:
+            raise PreconditionFailed(error.detail) from error
+        for alternative in operation.condition.versions:
+            if matches(Condition(versions=(alternative,)), current):
+                return {group: v for group, v in alternative.items() if v is not None}
+        raise PreconditionFailed(f"{operation.class_name}/{operation.id} was changed meanwhile.")
+
+    def _find(self, database: str, class_name: str) -> ClassRoute | None:
+        found = self._model.databases.get(database)
+        return found.classes.get(class_name) if found is not None else None
+
+    async def _route_of(self, operation: Operation) -> ClassRoute:
+        route = self._find(operation.database, operation.class_name)
+        if route is not None:
+            return route
+        return await self.route(operation.database, operation.class_name)
+
+    def _unknown(self, database: str, class_name: str) -> ClassRoute:
+        found = self._model.databases.get(database)
+        if found is None:
+            raise NotFound(f"There is no database {database}.")
+        if found.schema.mode is Mode.ADVISORY:
+            raise AdvisoryOnly(f"The database {database} only gives advice; it holds no data.")
+        raise NotFound(f"The database {database} has no class {class_name}.")

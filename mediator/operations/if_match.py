@@ -1,0 +1,59 @@
+"""The rule of classes that ask for If-Match (428, RFC 6585), and the joining it takes part in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mediator.errors import PreconditionFailed, PreconditionRequired
+from mediator.operations.merge import failure_of, merge_results
+from mediator.operations.model import ANYTHING, Condition, Create, Outcome, Put, WriteOperation
+from mediator.operations.plan import Steps
+from mediator.placement.routing import ClassRoute
+from mediator.stores.port import WriteResult
+
+__all__ = ["asked_for", "check_if_match", "outcome_of"]
+
+
+def outcome_of(
+    route: ClassRoute, operation: WriteOperation, steps: Steps, results: Sequence[WriteResult]
+) -> Outcome:
+    """Join the results of a write, or raise why it was not applied."""
+    failure = failure_of(operation, results[0])
+    if failure is None:
+        return merge_results(route, operation, steps, results)
+    if _creates_only(route, operation) and isinstance(failure, PreconditionFailed):
+        raise _if_match_required(operation)
+    raise failure
+
+
+def _creates_only(route: ClassRoute, operation: WriteOperation) -> bool:
+    """Whether a put without condition may only create, because the class asks for If-Match."""
+    return (
+        route.schema.require_if_match
+        and isinstance(operation, Put)
+        and operation.condition == ANYTHING
+    )
+
+
+def asked_for(route: ClassRoute, operation: WriteOperation) -> WriteOperation:
+    """Narrow a put without condition to a creation where the class asks for If-Match."""
+    if _creates_only(route, operation):
+        return replace(operation, condition=Condition(present=False))
+    return operation
+
+
+def check_if_match(route: ClassRoute, operation: WriteOperation) -> None:
+    """Raise `PreconditionRequired` for a write that may not come without If-Match."""
+    if (
+        route.schema.require_if_match
+        and operation.condition == ANYTHING
+        and not isinstance(operation, Create | Put)
+    ):
+        raise _if_match_required(operation)
+
+
+def _if_match_required(operation: WriteOperation) -> PreconditionRequired:
+    return PreconditionRequired(
+        f"Writes to objects of {operation.class_name} need If-Match with the ETag last seen."
+    )

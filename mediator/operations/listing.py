@@ -1,0 +1,112 @@
+"""Listings: a class in the order of its ids, or of an indexed field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from mediator.errors import Invalid, Place
+from mediator.operations.calls import StoreCalls
+from mediator.operations.merge import merge_records
+from mediator.operations.model import Get, Outcome
+from mediator.operations.plan import plan_read
+from mediator.placement.routing import ClassRoute
+from mediator.planes import Page
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
+from mediator.stores.port import Fragment, Ordered, Record, StoreError
+from mediator.systems import unavailable
+
+__all__ = ["Position", "list_class", "read_objects"]
+
+Position = tuple[Value | MissingType, str]
+"""Where a listing stopped: the value of the order field (or MISSING), and the id."""
+
+
+async def list_class(
+    calls: StoreCalls,
+    route: ClassRoute,
+    *,
+    order: tuple[str, Literal["asc", "desc"]] | None,
+    after: Position | None,
+    limit: int,
+    fields: tuple[str, ...] | None,
+) -> Page:
+    """Read one page: the leading store finds the objects, the others add their parts."""
+    fragment = route.fragment_of[order[0]] if order else route.anchor
+    if order is None:
+        found = await _scan(calls, fragment, after, limit + 1)
+    else:
+        found = await _ordered(calls, fragment, order, after, limit + 1)
+    page = found[:limit]
+    whole = Get(fragment.database, fragment.class_name, "", fields)
+    outcomes = await _complete(calls, route, whole, page)
+    return Page(tuple(outcome for outcome in outcomes if outcome), len(found) > limit)
+
+
+async def read_objects(
+    calls: StoreCalls, route: ClassRoute, resource: Get, ids: Sequence[str]
+) -> list[Outcome | None]:
+    """Read many objects of a class with one round trip for each system."""
+    plans = [plan_read(route, _named(resource, id_)) for id_ in ids]
+    records = iter(await calls.read([call for plan in plans for call in plan]))
+    return [
+        merge_records(route, _named(resource, id_), [next(records) for _ in plan])
+        for id_, plan in zip(ids, plans, strict=True)
+    ]
+
+
+async def _complete(
+    calls: StoreCalls, route: ClassRoute, resource: Get, page: Sequence[Record]
+) -> list[Outcome | None]:
+    if len(route.fragments) > 1:
+        return await read_objects(calls, route, resource, [record.id for record in page])
+    return [merge_records(route, _named(resource, r.id), [_only(r, resource)]) for r in page]
+
+
+def _only(record: Record, resource: Get) -> Record:
+    if resource.fields is None:
+        return record
+    values = {name: record.values[name] for name in resource.fields if name in record.values}
+    return Record(record.id, record.birth, record.versions, values)
+
+
+def _named(resource: Get, id_: str) -> Get:
+    return Get(resource.database, resource.class_name, id_, resource.fields)
+
+
+async def _scan(
+    calls: StoreCalls, fragment: Fragment, after: Position | None, limit: int
+) -> list[Record]:
+    store = calls.systems.get(fragment.system)
+    beyond = after[1] if after else None
+    try:
+        return await store.guarded(lambda: store.store.scan(fragment, beyond, limit))
+    except StoreError as error:
+        raise unavailable(store, error, "read") from error
+
+
+async def _ordered(
+    calls: StoreCalls,
+    fragment: Fragment,
+    order: tuple[str, Literal["asc", "desc"]],
+    after: Position | None,
+    limit: int,
+) -> list[Record]:
+    name, direction = order
+    guarded = calls.systems.get(fragment.system)
+    store = guarded.store
+    if not fragment.fields[name].index or not isinstance(store, Ordered):
+        raise Invalid(
+            f"The class cannot be ordered by {name}.",
+            places=[Place("order", f'{name} needs "index": true on a store that keeps orders')],
+        )
+    ordered = store.ordered
+    try:
+        return await guarded.guarded(
+            lambda: ordered(
+                fragment, name, descending=direction == "desc", limit=limit, after=after
+            )
+        )
+    except StoreError as error:
+        raise unavailable(guarded, error, "read") from error

@@ -1,0 +1,133 @@
+"""From store results back to one outcome: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mediator.errors import (
+    AlreadyExists,
+    IdempotencyReused,
+    MediatorError,
+    NotFound,
+    OperatorRefused,
+    Place,
+    PreconditionFailed,
+)
+from mediator.operations.model import Delete, Get, Outcome, Put, WriteOperation
+from mediator.operations.plan import Steps, resource_groups
+from mediator.placement.routing import ClassRoute
+from mediator.schema.types import Values
+from mediator.stores.port import Record, Status, WriteResult
+
+__all__ = ["failure_of", "merge_records", "merge_results"]
+
+_REASONS = {
+    "overflow": "the result is beyond the range of the field's type",
+    "too_long": "the result is longer than the field's max_length",
+    "required": "the field is required",
+}
+
+
+def merge_records(
+    route: ClassRoute, operation: Get, records: Sequence[Record | None]
+) -> Outcome | None:
+    """Join the parts of an object; None if it is not there.
+
+    The anchor's part decides whether the object exists, if it was read. A part of another birth
+    belongs to an incarnation whose write is still being rolled forward: its groups are partial.
+    """
+    anchored = operation.fields is None or any(f in route.anchor.fields for f in operation.fields)
+    lead = records[0] if anchored else max(filter(None, records), key=_birth, default=None)
+    if lead is None:
+        return None
+    groups = resource_groups(route, operation.fields)
+    if len(records) == 1:
+        versions = lead.versions
+        return Outcome(
+            id=operation.id,
+            values=lead.values,
+            versions={group: versions.get(group) for group in groups},
+            schema_version=route.schema_version,
+        )
+    parts = [record for record in records if record is not None and record.birth == lead.birth]
+    return _join(route, operation, groups, parts)
+
+
+def _birth(record: Record) -> int:
+    return record.birth
+
+
+def _join(
+    route: ClassRoute, operation: Get, groups: tuple[str, ...], parts: Sequence[Record]
+) -> Outcome:
+    values: Values = {}
+    known: dict[str, int] = {}
+    for part in parts:
+        values.update(part.values)
+        known.update(part.versions)
+    return Outcome(
+        id=operation.id,
+        values=values,
+        versions={group: known.get(group) for group in groups},
+        partial=tuple(group for group in groups if group not in known),
+        schema_version=route.schema_version,
+    )
+
+
+def merge_results(
+    route: ClassRoute, operation: WriteOperation, steps: Steps, results: Sequence[WriteResult]
+) -> Outcome:
+    """Join the results of all steps of a write that took effect.
+
+    Versions are those of the groups that took part. Values are what the client sent together with
+    what the stores computed; fewer results than steps mean that the rest will be rolled forward.
+    """
+    versions: dict[str, int | None] = {}
+    values: Values | None = None if isinstance(operation, Delete) else {}
+    for write, result in zip(steps.all, results, strict=False):
+        versions.update(result.versions)
+        if values is not None:
+            values.update(write.values)
+            values.update(result.values)
+    pending = [g for write in steps.all[len(results) :] for g in write.groups]
+    return Outcome(
+        id=operation.id,
+        values=values,
+        versions=dict(sorted(versions.items())),
+        created=results[0].created,
+        replayed=results[0].status is Status.REPLAYED,
+        partial=tuple(sorted(pending)),
+        schema_version=route.schema_version,
+    )
+
+
+def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError | None:
+    """Tell why a write was not applied, in the client's terms; None if it was."""
+    name = f"{operation.class_name}/{operation.id}"
+    conditional = bool(operation.condition.versions) or operation.condition.present is True
+    match result.status:
+        case Status.APPLIED | Status.REPLAYED:
+            return None
+        case Status.REUSED:
+            return IdempotencyReused("The Idempotency-Key was used with another request before.")
+        case Status.CONFLICT:
+            return PreconditionFailed(f"{name} was changed meanwhile.")
+        case Status.MISSING if conditional:
+            return PreconditionFailed(f"{name} does not exist.")
+        case Status.MISSING:
+            return NotFound(f"{name} does not exist.")
+        case Status.EXISTS if isinstance(operation, Put):
+            return PreconditionFailed(f"{name} exists.")
+        case Status.EXISTS:
+            return AlreadyExists(f"{name} exists.")
+    return _refused(result)
+
+
+def _refused(result: WriteResult) -> MediatorError:
+    assert result.failure is not None
+    failure = result.failure
+    reason = _REASONS.get(failure.reason, failure.reason)
+    return OperatorRefused(
+        "An operator cannot be applied to the value that is there.",
+        places=[Place(f"/{failure.field}", reason)],
+    )

@@ -1,0 +1,132 @@
+"""Redo records: what makes a write over several systems happen as a whole.
+
+Order of events, with what a crash in between leaves behind:
+
+1. the record is added to the log, under a lease;        crash: the steps are tried by recovery
+2. the first step is applied, with all conditions;       crash: recovery finds it applied (REPLAYED)
+3. the other steps are applied, without conditions;      crash: recovery repeats them (REPLAYED)
+4. the record is removed; then the write is acknowledged.
+
+If the first step is refused, the record is removed and nothing has happened. Every step carries the
+operation id and is remembered by its store, so a repeated one has no second effect. Recovery takes
+records only after their lease, which is longer than the deadlines of all steps together, so no live
+writer is still at work on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.operations.plan import Steps
+from mediator.placement.routing import ClassRoute
+from mediator.schema.tagged import dump, load
+from mediator.stores.port import Write, WriteKind
+
+__all__ = ["LEASE_S", "RedoLog", "RedoRecord", "record_of", "steps_of"]
+
+LEASE_S = 30.0
+"""Seconds for which a redo record belongs to the writer that added it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedoRecord:
+    """A write over several systems, as it is kept in the catalogue.
+
+    Attributes:
+        operation: Its unique id.
+        database: Name of the database.
+        class_name: Name of the class.
+        steps: The writes in order, as JSON.
+        birth: Set once the first step is known to have been applied: its result's birth.
+    """
+
+    operation: str
+    database: str
+    class_name: str
+    steps: list[dict[str, Any]]
+    birth: int | None = None
+
+
+class RedoLog(Protocol):
+    """Where redo records are kept, durably."""
+
+    async def add(self, record: RedoRecord, lease_s: float) -> None:
+        """Add a record that nobody else may touch for `lease_s` seconds."""
+
+    async def decide(self, operation: str, birth: int) -> None:
+        """Note that the first step of a record has been applied."""
+
+    async def remove(self, operation: str) -> None:
+        """Remove a record; no error if it is gone."""
+
+    async def find(self, operation: str) -> RedoRecord | None:
+        """Return the record of an operation, if it is still there."""
+
+    async def take(self, limit: int, lease_s: float) -> list[RedoRecord]:
+        """Take over up to `limit` records whose lease has passed, under a new lease."""
+
+
+def record_of(route: ClassRoute, database: str, steps: Steps) -> RedoRecord:
+    """Put the steps of a write into the form that the catalogue keeps."""
+    return RedoRecord(
+        operation=steps.first.operation,
+        database=database,
+        class_name=route.schema.name,
+        steps=[_dump(write) for write in steps.all],
+    )
+
+
+def steps_of(route: ClassRoute, record: RedoRecord) -> Steps:
+    """Read a redo record back, against the present route of its class.
+
+    Raises:
+        KeyError: A system or field of the record is no longer part of the class.
+    """
+    first, *rest = (_load(route, record.operation, step) for step in record.steps)
+    return Steps(first, tuple(rest))
+
+
+def _dump(write: Write) -> dict[str, Any]:
+    return {
+        "system": write.fragment.system,
+        "id": write.id,
+        "kind": write.kind.name,
+        "groups": list(write.groups),
+        "values": dump(write.values),
+        "unset": list(write.unset),
+        "operators": [
+            {"field": c.field, "operator": c.operator.value, "argument": dump(c.argument)}
+            for c in write.operators
+        ],
+        "expect": dict(write.expect),
+        "require_present": write.require_present,
+        "remember": write.remember,
+        "returning": None if write.returning is None else list(write.returning),
+    }
+
+
+def _load(route: ClassRoute, operation: str, step: Mapping[str, Any]) -> Write:
+    fragment = {f.system: f for f in route.fragments}[step["system"]]
+    returning = step["returning"]
+    values = load(step["values"])
+    assert isinstance(values, dict)
+    return Write(
+        fragment=fragment,
+        id=step["id"],
+        kind=WriteKind[step["kind"]],
+        operation=operation,
+        groups=tuple(step["groups"]),
+        values=values,
+        unset=tuple(step["unset"]),
+        operators=tuple(
+            OperatorCall(o["field"], Operator(o["operator"]), load(o["argument"]))
+            for o in step["operators"]
+        ),
+        expect=step["expect"],
+        require_present=step["require_present"],
+        remember=step["remember"],
+        returning=None if returning is None else tuple(returning),
+    )

@@ -1,0 +1,90 @@
+"""Revisions: read, compute, write on condition that nobody was faster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mediator.errors import Conflict, Invalid, Place, PreconditionFailed
+from mediator.operations.model import Condition, Get, Outcome, Revise, Update
+from mediator.placement.routing import ClassRoute
+
+__all__ = ["matches", "revise"]
+
+ATTEMPTS = 32
+
+
+async def revise(
+    route: ClassRoute,
+    operation: Revise,
+    read: Callable[[Get], Awaitable[Outcome]],
+    apply: Callable[[ClassRoute, Update, Mapping[str, int]], Awaitable[Outcome]],
+) -> Outcome:
+    """Apply a revision, starting over when somebody else changed the object meanwhile.
+
+    Args:
+        route: Where the class lives.
+        operation: The revision.
+        read: Reads the object.
+        apply: Carries out an update if the groups have the versions given.
+
+    Raises:
+        PreconditionFailed: The object does not meet the operation's condition.
+        Conflict: Others were faster every time.
+    """
+    for _ in range(ATTEMPTS):
+        current = await read(Get(operation.database, operation.class_name, operation.id))
+        if not matches(operation.condition, current):
+            raise PreconditionFailed(
+                f"{operation.class_name}/{operation.id} was changed meanwhile."
+            )
+        update = _update_of(route, operation, current)
+        if not (update.values or update.unset):
+            return current
+        seen = {group: v for group, v in current.versions.items() if v is not None}
+        try:
+            return await apply(route, update, seen)
+        except PreconditionFailed:
+            continue
+    raise Conflict("The object is being changed by others all the time; try again.")
+
+
+def matches(condition: Condition, current: Outcome) -> bool:
+    """Whether one of the alternatives of If-Match names the current versions."""
+    return not condition.versions or any(
+        all(current.versions.get(group) == version for group, version in alternative.items())
+        for alternative in condition.versions
+    )
+
+
+def _update_of(route: ClassRoute, operation: Revise, current: Outcome) -> Update:
+    """Reduce the object's new form to the fields that differ."""
+    before = route.codec.encode(current.values or {})
+    after = operation.compute(route.codec.encode(current.values or {}))
+    changed = {k: v for k, v in after.items() if k not in before or not _same(before[k], v)}
+    unset = tuple(name for name in before if name not in after)
+    _check_required(route, unset)
+    return Update(
+        database=operation.database,
+        class_name=operation.class_name,
+        id=operation.id,
+        operation=operation.operation,
+        fingerprint=operation.fingerprint,
+        values=route.codec.decode_fields(changed),
+        unset=unset,
+    )
+
+
+def _same(one: Any, other: Any) -> bool:
+    # 1, 1.0 and True are equal in Python and different in JSON, at any depth.
+    return repr(one) == repr(other)
+
+
+def _check_required(route: ClassRoute, unset: tuple[str, ...]) -> None:
+    places = [
+        Place(f"/{name}", "the field is required")
+        for name in unset
+        if route.schema.fields[name].required
+    ]
+    if places:
+        raise Invalid("A required field cannot be removed.", places=places)

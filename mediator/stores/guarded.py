@@ -1,0 +1,174 @@
+"""A store behind a circuit breaker, with every round trip observed.
+
+The breaker opens after several failures in a row. While it is open, calls fail at once, so that a
+dead store costs its callers nothing; after a pause one call is let through to try. Pauses double up
+to a bound. The store itself bounds the time of each call (`SystemConfig.deadline_s`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Literal, TypeVar
+
+from mediator.clock import Clock
+from mediator.observation import CallOutcome, CircuitChanged, Observer, StoreCallFinished
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Recalled,
+    Record,
+    Store,
+    StoreError,
+    StoreRefused,
+    StoreTimeout,
+    StoreUnavailable,
+    Write,
+    WriteResult,
+)
+
+__all__ = ["Breaker", "GuardedStore"]
+
+FAILURES_TO_OPEN = 5
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 8.0
+
+_T = TypeVar("_T")
+
+
+class Breaker:
+    """Counts failures in a row and says whether a call may go through."""
+
+    def __init__(self, system: str, observe: Observer, clock: Clock) -> None:
+        self._system = system
+        self._observe = observe
+        self._clock = clock
+        self._failures = 0
+        self._pause_s = FIRST_PAUSE_S
+        self._closed_at = 0.0
+        self._trying = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are being refused."""
+        return self._failures >= FAILURES_TO_OPEN
+
+    @property
+    def retry_after_s(self) -> float:
+        """Seconds until the next call is let through; 0 if calls go through now."""
+        return max(0.0, self._closed_at - self._clock.monotonic()) if self.is_open else 0.0
+
+    def admit(self) -> None:
+        """Let a call through, or raise `StoreUnavailable`."""
+        if not self.is_open:
+            return
+        if self._trying or self._clock.monotonic() < self._closed_at:
+            raise StoreUnavailable(f"{self._system} does not answer; it is left alone for a while")
+        self._trying = True
+
+    def succeeded(self) -> None:
+        """Note that the store answered."""
+        if self._failures:
+            was_open = self.is_open
+            self._failures, self._pause_s, self._trying = 0, FIRST_PAUSE_S, False
+            if was_open:
+                self._observe(CircuitChanged(self._system, open=False, reason="it answers again"))
+
+    def failed(self, error: BaseException) -> None:
+        """Note that the store did not answer."""
+        self._failures += 1
+        self._trying = False
+        if not self.is_open:
+            return
+        if self._failures == FAILURES_TO_OPEN:
+            self._observe(CircuitChanged(self._system, open=True, reason=str(error)))
+        else:
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        self._closed_at = self._clock.monotonic() + self._pause_s
+
+    def abandoned(self) -> None:
+        """Note that the caller went away before the store answered."""
+        self._trying = False
+
+
+class GuardedStore:
+    """Reads and writes of one store, observed and guarded by a breaker."""
+
+    def __init__(self, store: Store, observe: Observer, clock: Clock) -> None:
+        self.store = store
+        self.name = store.config.name
+        self.breaker = Breaker(self.name, observe, clock)
+        self._observe = observe
+        self._clock = clock
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
+        """Read records; see `Store.read`."""
+        return await self._observed("read", calls, self.store.read)
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        """Write records; see `Store.write`."""
+        return await self._observed("write", calls, self.store.write)
+
+    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+        """Return what is remembered of an operation; see `Store.recall`."""
+        return await self.guarded(lambda: self.store.recall(fragment, id_, operation))
+
+    async def guarded(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Make any other call of the store under the breaker."""
+        self.breaker.admit()
+        try:
+            result = await call()
+        except StoreError as error:
+            self._note(error)
+            raise
+        except BaseException:
+            self.breaker.abandoned()
+            raise
+        self.breaker.succeeded()
+        return result
+
+    async def _observed(
+        self,
+        operation: Literal["read", "write"],
+        calls: Sequence[Any],
+        send: Callable[[Sequence[Any]], Coroutine[Any, Any, list[_T]]],
+    ) -> list[_T]:
+        started = self._clock.monotonic()
+        outcome: CallOutcome = "ok"
+        try:
+            return await self.guarded(lambda: send(calls))
+        except StoreError as error:
+            outcome = _outcome_of(error)
+            raise
+        finally:
+            self._tell(operation, calls, self._clock.monotonic() - started, outcome)
+
+    def _note(self, error: StoreError) -> None:
+        # A refusal is an answer: the server is there.
+        if isinstance(error, StoreRefused):
+            self.breaker.succeeded()
+        else:
+            self.breaker.failed(error)
+
+    def _tell(
+        self,
+        operation: Literal["read", "write"],
+        calls: Sequence[Read] | Sequence[Write],
+        seconds: float,
+        outcome: CallOutcome,
+    ) -> None:
+        counts: dict[tuple[str, str], int] = {}
+        for call in calls:
+            key = (call.fragment.database, call.fragment.class_name)
+            counts[key] = counts.get(key, 0) + 1
+        for (database, class_name), count in counts.items():
+            self._observe(
+                StoreCallFinished(
+                    self.name, database, class_name, operation, count, seconds, outcome
+                )
+            )
+
+
+def _outcome_of(error: StoreError) -> CallOutcome:
+    if isinstance(error, StoreTimeout):
+        return "timeout"
+    return "refused" if isinstance(error, StoreRefused) else "unavailable"

@@ -1,0 +1,70 @@
+"""The systems at hand, opened and guarded, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from mediator.errors import OutcomeUnknown, Unavailable
+from mediator.stores.guarded import GuardedStore
+from mediator.stores.port import Store, StoreError, StoreTimeout, SystemConfig
+
+__all__ = ["StoreFactory", "Systems", "unavailable"]
+
+StoreFactory = Callable[[SystemConfig], Store]
+"""Makes an unopened store of the right kind; the composition root knows the kinds."""
+
+
+class Systems:
+    """The opened systems, in the order of their registration."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, GuardedStore] = {}
+
+    def add(self, store: GuardedStore) -> None:
+        """Put an opened store at hand."""
+        self._stores[store.name] = store
+
+    def remove(self, name: str) -> None:
+        """Take a store away; no error if it is not there."""
+        self._stores.pop(name, None)
+
+    def find(self, name: str) -> GuardedStore | None:
+        """Return a store, or None if it is not open."""
+        return self._stores.get(name)
+
+    def get(self, name: str) -> GuardedStore:
+        """Return a store.
+
+        Raises:
+            Unavailable: It is registered, as routes name it, but could not be opened so far.
+        """
+        store = self._stores.get(name)
+        if store is None:
+            raise Unavailable(f"The system {name} is not connected.", system=name)
+        return store
+
+    def __iter__(self) -> Iterator[GuardedStore]:
+        return iter(self._stores.values())
+
+
+def unavailable(
+    store: GuardedStore, error: StoreError, operation: Literal["read", "write"]
+) -> Unavailable:
+    """Turn a store's failure into what the client is told.
+
+    A write that timed out or whose connection broke may have taken effect; only a call that the
+    breaker held back certainly has not.
+    """
+    retry_after_s = max(1.0, store.breaker.retry_after_s)
+    if operation == "write" and isinstance(error, StoreTimeout):
+        return OutcomeUnknown(
+            f"The system {store.name} did not answer in time; the write may have taken effect.",
+            system=store.name,
+            retry_after_s=retry_after_s,
+        )
+    return Unavailable(
+        f"The system {store.name} does not answer.",
+        system=store.name,
+        retry_after_s=retry_after_s,
+    )
