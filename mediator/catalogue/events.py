@@ -40,4 +40,4 @@ class CatalogueEvents:
             query = query.where(violations.c.database == database)
         async with self._catalogue.begin() as connection:
             rows = await connection.execute(query)
-            return [{**row._mapping, "at": row.at.isoformat()} for row in rows]
+            return [{**row, "at": row["at"].isoformat()} for row in rows.mappings()]

@@ -1,0 +1,88 @@
+"""Settings, one class for each concern; read from the environment, see docs/settings.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from mediator.planes import SystemRegistration
+from mediator.schema.annotations import Capability
+from mediator.stores.port import SystemConfig
+
+__all__ = ["HttpSettings", "MediatorSettings", "SystemSettings"]
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class HttpSettings(BaseSettings):
+    """Where and how the service listens."""
+
+    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+
+    host: str = Field("127.0.0.1", description="Address of the data API.")
+    port: Port = Field(8080, description="Port of the data API; 0 takes a free one.")
+    admin_host: str = Field("127.0.0.1", description="Address of the admin API.")
+    admin_port: Port = Field(8081, description="Port of the admin API; 0 takes a free one.")
+    body_limit: int = Field(8 * 2**20, gt=0, description="Largest request body, in bytes.")
+    cors_origins: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description='Origins that browsers may call from, by database: {"news": ["https://…"]}.',
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="How much is logged."
+    )
+
+
+class SystemSettings(BaseSettings):
+    """One system, as an element of `PORTOLAN_SYSTEMS`."""
+
+    model_config = SettingsConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+    kind: Literal["redis", "postgresql", "mongodb"]
+    url: SecretStr
+    durability: Literal["full", "second"] | None = None
+    deadline_s: Annotated[float, Field(gt=0, le=60)] = 2.0
+    pool_size: Annotated[int, Field(ge=1, le=1000)] = 16
+    namespace: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")] = "portolan"
+    partitions: Annotated[int, Field(ge=1, le=1024)] = 4
+    declared: list[Capability] = Field(default_factory=list)
+
+    def registration(self) -> SystemRegistration:
+        """Return what the mediator registers."""
+        config = SystemConfig(
+            url=self.url.get_secret_value(),
+            **self.model_dump(exclude={"url", "declared"}),
+        )
+        return SystemRegistration(config, tuple(c.value for c in self.declared))
+
+
+class MediatorSettings(BaseSettings):
+    """The mediator's databases."""
+
+    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+
+    catalogue_url: SecretStr | None = Field(
+        None, description="PostgreSQL that holds schemas, placements and redo records."
+    )
+    coordination_url: SecretStr | None = Field(
+        None, description="Redis through which replicas share metrics; alone without it."
+    )
+    systems: list[SystemSettings] = Field(
+        default_factory=list,
+        description="Systems that are registered at the start, as a JSON list.",
+    )
+    proposal_margin: float = Field(
+        0.2, ge=0, description="By how much another system must score higher to be proposed."
+    )
+    proposal_dwell_s: float = Field(
+        60.0, ge=0, description="For how many seconds it must do so before it is proposed."
+    )
+    embedded: bool = Field(False, description="Run on embedded stores of our own.")
+    data_dir: Path = Field(Path(".portolan"), description="Where embedded stores keep their data.")
+    durability: Literal["full", "second"] = Field(
+        "second", description="Durability of the embedded stores."
+    )

@@ -1,0 +1,111 @@
+"""What was found out about a system: probed, observed, calibrated, declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mediator.placement.calibration import Calibration
+from mediator.planes import SystemRegistration
+from mediator.schema.annotations import Capability, Metric
+from mediator.schema.types import FieldType
+from mediator.stores.port import SystemConfig
+from mediator.stores.probe import ProbeReport, Verdict
+
+__all__ = ["Findings", "findings_of", "registration_from", "registration_to"]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Probe and calibration of one server version.
+
+    Attributes:
+        server: Product and version; another one makes the findings void.
+        durability_s: Seconds of acknowledged writes that a crash may lose, if known.
+        replicas: Connected replicas, if known.
+        verdicts: What was proven or refuted, and how.
+        inexact: Field types for which the store lacks an exact operator.
+        calibrated: Metrics of the synthetic workload.
+        acceptable: Whether the system may hold data; if not, `reason` says why.
+    """
+
+    server: str
+    durability_s: float | None
+    replicas: int | None
+    verdicts: Mapping[Capability, Verdict]
+    inexact: frozenset[FieldType]
+    calibrated: Mapping[Metric, float]
+    acceptable: bool = True
+    reason: str = ""
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def proven(self) -> frozenset[Capability]:
+        """Capabilities that were probed or observed to be there."""
+        return frozenset(c for c, v in self.verdicts.items() if v.state == "proven")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form kept in the catalogue and shown to operators."""
+        return {
+            "server": self.server,
+            "durability_s": self.durability_s,
+            "replicas": self.replicas,
+            "verdicts": {
+                c.value: {"state": v.state, "how": v.how, "detail": v.detail}
+                for c, v in sorted(self.verdicts.items())
+            },
+            "inexact": sorted(t.value for t in self.inexact),
+            "calibrated": {m.value: figure for m, figure in self.calibrated.items()},
+            "acceptable": self.acceptable,
+            "reason": self.reason,
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Findings:
+        """Read the form that `to_json` made."""
+        return cls(
+            server=form["server"],
+            durability_s=form["durability_s"],
+            replicas=form["replicas"],
+            verdicts={Capability(c): Verdict(**v) for c, v in form["verdicts"].items()},
+            inexact=frozenset(FieldType(t) for t in form["inexact"]),
+            calibrated={Metric(m): figure for m, figure in form["calibrated"].items()},
+            acceptable=form["acceptable"],
+            reason=form["reason"],
+            details=form["details"],
+        )
+
+
+def findings_of(report: ProbeReport, calibration: Calibration | None) -> Findings:
+    """Join what the probe and the calibration found."""
+    facts = report.facts
+    return Findings(
+        server=f"{facts.server} {facts.version}",
+        durability_s=facts.durability_s,
+        replicas=facts.replicas,
+        verdicts=report.verdicts,
+        inexact=report.inexact,
+        calibrated=calibration.metrics if calibration else {},
+        acceptable=report.acceptable,
+        reason=report.reason,
+        details=facts.details,
+    )
+
+
+def registration_to(registration: SystemRegistration) -> dict[str, Any]:
+    """Return the form of a registration that the catalogue keeps; it holds the URL."""
+    config = registration.config
+    return {
+        "config": {name: getattr(config, name) for name in SystemConfig.__slots__},
+        "declared": list(registration.declared),
+        "metrics": dict(registration.metrics or {}),
+    }
+
+
+def registration_from(form: Mapping[str, Any]) -> SystemRegistration:
+    """Read the form that `registration_to` made."""
+    return SystemRegistration(
+        SystemConfig(**form["config"]), tuple(form["declared"]), dict(form["metrics"])
+    )

@@ -1,0 +1,50 @@
+"""Layouts: where each cache group of each class lives, as the catalogue keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mediator.catalogue.schemas import Snapshot, StoredDatabase
+from mediator.placement.decide import Decision, GroupPlacement, build_routes
+from mediator.placement.routing import DatabaseRoute, RoutingModel
+from mediator.schema.parse import parse_schema
+
+__all__ = ["layout_of", "model_of", "route_of"]
+
+
+def layout_of(decision: Decision, versions: Mapping[str, int]) -> dict[str, Any]:
+    """Return the layout of a decision, with the schema version of each class."""
+    return {
+        class_name: {
+            "version": versions[class_name],
+            "groups": {
+                group: {"system": placed.system, "fields": list(placed.fields)}
+                for group, placed in groups.items()
+            },
+            # JSONB orders keys as it likes; the anchor group comes first.
+            "order": list(groups),
+        }
+        for class_name, groups in decision.groups.items()
+    }
+
+
+def route_of(stored: StoredDatabase) -> DatabaseRoute:
+    """Build the routes of a stored database."""
+    schema = parse_schema(stored.name, stored.document)
+    groups = {
+        class_name: {group: _placed(layout["groups"][group]) for group in layout["order"]}
+        for class_name, layout in stored.layout.items()
+    }
+    versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}
+    return build_routes(schema, groups, versions)
+
+
+def model_of(snapshot: Snapshot) -> RoutingModel:
+    """Build the routing model of a snapshot of the catalogue."""
+    routes = {name: route_of(stored) for name, stored in snapshot.databases.items()}
+    return RoutingModel(snapshot.epoch, routes)
+
+
+def _placed(form: Mapping[str, Any]) -> GroupPlacement:
+    return GroupPlacement(form["system"], tuple(form["fields"]))

@@ -1,0 +1,197 @@
+"""The control plane as HTTP and the command line see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from mediator.catalogue.connection import Catalogue
+from mediator.control.judgement import Judgement
+from mediator.control.registry import KnownSystem, Registry
+from mediator.control.schemas import Schemas
+from mediator.errors import Conflict, Invalid, MediatorError, Place
+from mediator.operations.executor import Executor
+from mediator.placement.advice import advice_for, advise
+from mediator.placement.decide import ROOT
+from mediator.placement.routing import RoutingModel
+from mediator.planes import SchemaChange, SystemRegistration
+from mediator.schema.annotations import Capability, Metric
+from mediator.schema.parse import parse_schema
+from mediator.stores.port import StoreError
+from mediator.systems import Systems
+
+__all__ = ["Control"]
+
+PING_S = 2.0
+
+
+class Control:
+    """Implements `mediator.planes.ControlPlane`."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        registry: Registry,
+        systems: Systems,
+        schemas: Schemas,
+        judgement: Judgement,
+        executor: Executor,
+    ) -> None:
+        self._catalogue = catalogue
+        self._registry = registry
+        self._systems = systems
+        self._schemas = schemas
+        self._judgement = judgement
+        self._executor = executor
+
+    async def databases(self) -> list[dict[str, Any]]:
+        """List databases."""
+        return await self._schemas.all()
+
+    async def schema(self, database: str) -> SchemaChange:
+        """Return the stored schema with its placements."""
+        return await self._schemas.present(database)
+
+    async def set_schema(
+        self, database: str, document: Any, *, dry_run: bool = False, version: int | None = None
+    ) -> SchemaChange:
+        """Set a schema; see `ControlPlane.set_schema`."""
+        return await self._schemas.set(database, document, dry_run=dry_run, version=version)
+
+    async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Drop a database with its data."""
+        return await self._schemas.remove(database, dry_run=dry_run)
+
+    async def systems(self) -> list[dict[str, Any]]:
+        """Describe all systems."""
+        return [self._registry.describe(known) for known in self._registry]
+
+    async def system(self, name: str) -> dict[str, Any]:
+        """Describe one system."""
+        return self._registry.describe(self._registry.get(name))
+
+    async def register(self, registration: SystemRegistration) -> dict[str, Any]:
+        """Open, probe, observe, calibrate and store a system."""
+        _check_statements(registration.metrics, registration.declared)
+        return self._registry.describe(await self._registry.register(registration))
+
+    async def amend(
+        self,
+        name: str,
+        *,
+        metrics: Mapping[str, float | None] | None = None,
+        declared: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Change what the operator says of a system, and score anew."""
+        _check_statements(metrics, declared)
+        known = await self._registry.amend(name, metrics, declared)
+        return await self._rescored(known)
+
+    async def calibrate(self, name: str) -> dict[str, Any]:
+        """Probe and calibrate a system anew."""
+        return await self._rescored(await self._registry.examine(name))
+
+    async def unregister(self, name: str) -> None:
+        """Forget a system that holds nothing."""
+        self._registry.get(name)
+        await self._schemas.refresh()
+        users = _users(self._executor.model, name)
+        if users:
+            raise Conflict(
+                f"The system {name} holds parts of {', '.join(users)}.", extra={"classes": users}
+            )
+        await self._registry.forget(name)
+
+    async def advise(self, document: Any) -> dict[str, Any]:
+        """Answer advice; without "systems", for the registered ones."""
+        if isinstance(document, dict) and set(document) == {"schema"}:
+            schema = parse_schema("advice", document["schema"])
+            return advice_for(schema, self._registry.candidates())
+        return advise(document)
+
+    async def explain(
+        self, database: str, class_name: str | None = None, field: str | None = None
+    ) -> dict[str, Any]:
+        """Say where a node is placed and why."""
+        await self._schemas.refresh()
+        node = ".".join(filter(None, (class_name, field))) or ROOT
+        return {"database": database, **self._judgement.explain(database, node)}
+
+    async def violations(self, database: str | None = None) -> list[dict[str, Any]]:
+        """List violation events."""
+        return await self._judgement.violations(database)
+
+    async def proposals(self, database: str | None = None) -> list[dict[str, Any]]:
+        """List recorded proposals."""
+        return self._judgement.proposals(database)
+
+    async def readiness(self) -> dict[str, Any]:
+        """Say what answers, and which classes depend on what does not.
+
+        Ready means that something can be served: one store that is away must not take the service
+        from those that need another one. What is away is listed as degraded.
+        """
+        known = list(self._registry)
+        pings = [self._answers(k.name) for k in known]
+        catalogue, *systems = await asyncio.gather(_answer(self._catalogue.ping), *pings)
+        away = [k.name for k, trouble in zip(known, systems, strict=True) if trouble]
+        return {
+            "ready": self._executor.model.epoch > 0 or catalogue is None,
+            "degraded": away + (["catalogue"] if catalogue else []),
+            "catalogue": _verdict(catalogue),
+            "systems": {
+                k.name: {**_verdict(trouble), "serves": _users(self._executor.model, k.name)}
+                for k, trouble in zip(known, systems, strict=True)
+            },
+        }
+
+    async def _rescored(self, known: KnownSystem) -> dict[str, Any]:
+        await self._judgement.judge()
+        return self._registry.describe(known)
+
+    async def _answers(self, name: str) -> str | None:
+        guarded = self._systems.find(name)
+        if guarded is None:
+            return "not connected"
+        return await _answer(lambda: guarded.guarded(guarded.store.ping))
+
+
+async def _answer(ping: Callable[[], Awaitable[None]]) -> str | None:
+    """Return why something does not answer; None if it does."""
+    try:
+        async with asyncio.timeout(PING_S):
+            await ping()
+    except (MediatorError, StoreError, TimeoutError) as error:
+        return str(error) or "it did not answer in time"
+    return None
+
+
+def _verdict(trouble: str | None) -> dict[str, Any]:
+    return {"ok": True} if trouble is None else {"ok": False, "detail": trouble}
+
+
+def _users(model: RoutingModel, system: str) -> list[str]:
+    """Name the classes that a system holds a part of, as database.class."""
+    return [
+        f"{name}.{class_name}"
+        for name, database in sorted(model.databases.items())
+        for class_name, route in sorted(database.classes.items())
+        if any(fragment.system == system for fragment in route.fragments)
+    ]
+
+
+def _check_statements(
+    metrics: Mapping[str, float | None] | None, declared: Sequence[str] | None
+) -> None:
+    places = [
+        Place(f"/metrics/{name}", f"is none of {', '.join(Metric)}")
+        for name in metrics or ()
+        if name not in list(Metric)
+    ] + [
+        Place(f"/declared/{index}", f"is none of {', '.join(Capability)}")
+        for index, name in enumerate(declared or ())
+        if name not in list(Capability)
+    ]
+    if places:
+        raise Invalid("Something is said of the system that has no meaning.", places=places)

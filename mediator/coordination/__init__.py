@@ -1,0 +1,1 @@
+"""Coordination: volatile state that replicas share, in Redis. Losing it loses no data."""

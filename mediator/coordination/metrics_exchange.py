@@ -1,0 +1,80 @@
+"""What replicas measured, told to one another, so that all score alike."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+import orjson
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+__all__ = ["MetricsExchange", "NoExchange", "RedisExchange"]
+
+KEY = "portolan:metrics"
+STALE_S = 60.0
+"""A replica that has told nothing for so long is taken to be gone."""
+
+
+class MetricsExchange(Protocol):
+    """Where replicas publish their metrics."""
+
+    async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
+        """Tell what this replica measured; failing to is no error."""
+
+    async def others(self, replica: str) -> list[dict[str, Any]]:
+        """Return what the other replicas told lately."""
+
+    async def close(self) -> None:
+        """Release every connection."""
+
+
+class NoExchange:
+    """For a replica that is alone."""
+
+    async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
+        """Tell nobody."""
+
+    async def others(self, replica: str) -> list[dict[str, Any]]:  # noqa: ARG002 - the port's shape
+        """Hear nothing."""
+        return []
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class RedisExchange:
+    """One hash with a field for each replica."""
+
+    def __init__(self, url: str) -> None:
+        self._redis = Redis.from_url(
+            url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
+        )
+
+    async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
+        """Tell what this replica measured."""
+        told = orjson.dumps({"at": time.time(), "snapshot": snapshot})
+        try:
+            await self._redis.hset(KEY, replica, told)
+        except (RedisError, OSError):
+            return
+
+    async def others(self, replica: str) -> list[dict[str, Any]]:
+        """Return what the other replicas told lately, and forget those that are gone."""
+        try:
+            told = await self._redis.hgetall(KEY)
+            return await self._lively({str(k): orjson.loads(v) for k, v in told.items()}, replica)
+        except (RedisError, OSError):
+            return []
+
+    async def close(self) -> None:
+        """Release every connection."""
+        await self._redis.aclose()
+
+    async def _lively(self, told: dict[str, Any], replica: str) -> list[dict[str, Any]]:
+        now = time.time()
+        gone = [name for name, entry in told.items() if now - entry["at"] > STALE_S]
+        if gone:
+            await self._redis.hdel(KEY, *gone)
+        kept = set(told) - set(gone) - {replica}
+        return [told[name]["snapshot"] for name in sorted(kept)]

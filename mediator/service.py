@@ -1,0 +1,156 @@
+"""The mediator put together: both planes, and what goes on in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.events import CatalogueEvents
+from mediator.catalogue.redo_log import CatalogueRedoLog
+from mediator.catalogue.registrations import CatalogueSystems
+from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.clock import Clock, SystemClock
+from mediator.control.judgement import Judgement
+from mediator.control.plane import Control
+from mediator.control.registry import Registry
+from mediator.control.schemas import Schemas
+from mediator.control.watch import Duty, Watch
+from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
+from mediator.guard import NullGuard, WriteGuard
+from mediator.observation import Observer, StoreCallFinished, broadcast
+from mediator.operations.calls import StoreCalls
+from mediator.operations.executor import Executor
+from mediator.operations.split import SplitWriter
+from mediator.placement.metrics import MetricsBook
+from mediator.placement.proposals import ProposalBook
+from mediator.planes import SystemRegistration
+from mediator.stores.port import Reapable
+from mediator.systems import StoreFactory, Systems
+
+__all__ = ["Mediator", "MediatorOptions"]
+
+REAPED_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class MediatorOptions:
+    """What a mediator is built from.
+
+    Attributes:
+        catalogue_url: The PostgreSQL that holds durable metadata.
+        coordination_url: The Redis through which replicas share metrics, if there are several.
+        systems: Systems registered at the start.
+        proposal_margin: By what ratio another system must score higher to be proposed.
+        proposal_dwell_s: For how many seconds it must do so.
+        guard: Told of every write.
+        clock: The time, for everything but the stores.
+    """
+
+    catalogue_url: str
+    coordination_url: str | None = None
+    systems: Sequence[SystemRegistration] = ()
+    proposal_margin: float = 0.2
+    proposal_dwell_s: float = 60.0
+    guard: WriteGuard = field(default_factory=NullGuard)
+    clock: Clock = field(default_factory=SystemClock)
+
+
+class Mediator:
+    """Both planes of one replica.
+
+    Args:
+        options: What to build.
+        factory: Makes a store of each kind.
+        observers: Told of everything that happens.
+    """
+
+    def __init__(
+        self, options: MediatorOptions, factory: StoreFactory, observers: Sequence[Observer]
+    ) -> None:
+        clock = options.clock
+        self._options = options
+        self._replica = uuid4().hex
+        self._book = MetricsBook(clock)
+        observe = broadcast(_only_calls(self._book.observe), *observers)
+        self._catalogue = Catalogue(options.catalogue_url)
+        self._exchange = _exchange(options.coordination_url)
+        registrations = CatalogueSystems(self._catalogue)
+        systems = Systems()
+        self._systems = systems
+        self._registry = Registry(systems, registrations, factory, self._book, observe, clock)
+        calls = StoreCalls(systems, options.guard)
+        split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), observe)
+        self.data = Executor(calls, split, self._refresh)
+        self._schemas = Schemas(
+            CatalogueSchemas(self._catalogue), self._registry, systems, self.data, calls, observe
+        )
+        judgement = Judgement(
+            self._registry,
+            self.data,
+            CatalogueEvents(self._catalogue),
+            ProposalBook(options.proposal_margin, options.proposal_dwell_s),
+            observe,
+            clock,
+        )
+        self.control = Control(
+            self._catalogue, self._registry, systems, self._schemas, judgement, self.data
+        )
+        self._secrets = registrations
+        self._watch = Watch(
+            [
+                Duty("looking for a newer routing model", 1.0, self._schemas.refresh),
+                Duty("rolling writes forward", 1.0, self.data.recover),
+                Duty("opening systems", 2.0, self._registry.reconnect),
+                Duty("sharing metrics", 5.0, self._share_metrics),
+                Duty("judging placements", 5.0, judgement.judge),
+                Duty("removing what is past its retention", 60.0, self._reap),
+            ]
+        )
+
+    async def start(self) -> None:
+        """Open the catalogue and the systems, load the routing model, begin the duties.
+
+        Raises:
+            Unavailable: The catalogue does not answer.
+        """
+        await self._catalogue.open()
+        await self._registry.restore(self._options.systems)
+        await self._schemas.refresh()
+        await self.data.recover()
+        self._watch.start()
+
+    async def stop(self) -> None:
+        """End the duties and release every connection."""
+        await self._watch.stop()
+        await asyncio.gather(
+            self._registry.close(), self._catalogue.close(), self._exchange.close()
+        )
+
+    async def secret(self, name: str, proposal: str) -> str:
+        """Return a secret that all replicas share."""
+        return await self._secrets.secret(name, proposal)
+
+    async def _refresh(self) -> None:
+        await self._schemas.refresh()
+
+    async def _share_metrics(self) -> None:
+        await self._exchange.publish(self._replica, self._book.snapshot())
+        self._book.merge(await self._exchange.others(self._replica))
+
+    async def _reap(self) -> None:
+        for guarded in self._systems:
+            store = guarded.store
+            if isinstance(store, Reapable):
+                reap = store.reap
+                await guarded.guarded(lambda reap=reap: reap(REAPED_AT_ONCE))
+
+
+def _only_calls(observe: Observer) -> Observer:
+    return lambda told: observe(told) if isinstance(told, StoreCallFinished) else None
+
+
+def _exchange(url: str | None) -> MetricsExchange:
+    return RedisExchange(url) if url else NoExchange()
