@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mediator.planes import SystemRegistration
@@ -36,10 +36,10 @@ class HttpSettings(BaseSettings):
     )
 
 
-class SystemSettings(BaseSettings):
+class SystemSettings(BaseModel):
     """One system, as an element of `PORTOLAN_SYSTEMS`."""
 
-    model_config = SettingsConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
     kind: Literal["redis", "postgresql", "mongodb"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import uuid4
 
 from mediator.catalogue.connection import Catalogue
@@ -13,19 +14,18 @@ from mediator.catalogue.redo_log import CatalogueRedoLog
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.clock import Clock, SystemClock
-from mediator.control.judgement import Judgement
+from mediator.control.judgement import Judgement, Patience
 from mediator.control.plane import Control
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
 from mediator.control.watch import Duty, Watch
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.guard import NullGuard, WriteGuard
-from mediator.observation import Observer, StoreCallFinished, broadcast
+from mediator.observation import Observer, broadcast
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.operations.split import SplitWriter
 from mediator.placement.metrics import MetricsBook
-from mediator.placement.proposals import ProposalBook
 from mediator.planes import SystemRegistration
 from mediator.stores.port import Reapable
 from mediator.systems import StoreFactory, Systems
@@ -74,7 +74,7 @@ class Mediator:
         self._options = options
         self._replica = uuid4().hex
         self._book = MetricsBook(clock)
-        observe = broadcast(_only_calls(self._book.observe), *observers)
+        observe = broadcast(self._book.observe, *observers)
         self._catalogue = Catalogue(options.catalogue_url)
         self._exchange = _exchange(options.coordination_url)
         registrations = CatalogueSystems(self._catalogue)
@@ -91,7 +91,7 @@ class Mediator:
             self._registry,
             self.data,
             CatalogueEvents(self._catalogue),
-            ProposalBook(options.proposal_margin, options.proposal_dwell_s),
+            Patience(options.proposal_margin, options.proposal_dwell_s),
             observe,
             clock,
         )
@@ -142,14 +142,8 @@ class Mediator:
 
     async def _reap(self) -> None:
         for guarded in self._systems:
-            store = guarded.store
-            if isinstance(store, Reapable):
-                reap = store.reap
-                await guarded.guarded(lambda reap=reap: reap(REAPED_AT_ONCE))
-
-
-def _only_calls(observe: Observer) -> Observer:
-    return lambda told: observe(told) if isinstance(told, StoreCallFinished) else None
+            if isinstance(guarded.store, Reapable):
+                await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))
 
 
 def _exchange(url: str | None) -> MetricsExchange:

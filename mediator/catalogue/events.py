@@ -25,11 +25,11 @@ class CatalogueEvents:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    async def record(self, event: ViolationDetected) -> None:
-        """Keep an event, and drop the ones beyond `KEPT`."""
+    async def record(self, phase: str, event: ViolationDetected) -> None:
+        """Keep the beginning or the end of a violation, and drop events beyond `KEPT`."""
         row = {name: getattr(event, name) for name in ViolationDetected.__slots__}
         async with self._catalogue.begin() as connection:
-            await connection.execute(violations.insert().values(**row))
+            await connection.execute(violations.insert().values(phase=phase, **row))
             newest = select(func.max(violations.c.id)).scalar_subquery()
             await connection.execute(delete(violations).where(violations.c.id <= newest - KEPT))
 

@@ -59,6 +59,7 @@ violations = Table(
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=True),
     Column("at", DateTime(timezone=True), nullable=False, server_default=func.now(), index=True),
+    Column("phase", Text, nullable=False),
     Column("database", Text, nullable=False, index=True),
     Column("node", Text, nullable=False),
     Column("metric", Text, nullable=False),

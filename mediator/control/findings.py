@@ -10,7 +10,7 @@ from mediator.placement.calibration import Calibration
 from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.types import FieldType
-from mediator.stores.port import SystemConfig
+from mediator.stores.port import ServerFacts, SystemConfig
 from mediator.stores.probe import ProbeReport, Verdict
 
 __all__ = ["Findings", "findings_of", "registration_from", "registration_to"]
@@ -27,6 +27,7 @@ class Findings:
         verdicts: What was proven or refuted, and how.
         inexact: Field types for which the store lacks an exact operator.
         calibrated: Metrics of the synthetic workload.
+        p99: 99th percentiles of its latencies.
         acceptable: Whether the system may hold data; if not, `reason` says why.
     """
 
@@ -36,6 +37,7 @@ class Findings:
     verdicts: Mapping[Capability, Verdict]
     inexact: frozenset[FieldType]
     calibrated: Mapping[Metric, float]
+    p99: Mapping[Metric, float] = field(default_factory=dict)
     acceptable: bool = True
     reason: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class Findings:
             },
             "inexact": sorted(t.value for t in self.inexact),
             "calibrated": {m.value: figure for m, figure in self.calibrated.items()},
+            "p99": {m.value: figure for m, figure in self.p99.items()},
             "acceptable": self.acceptable,
             "reason": self.reason,
             "details": dict(self.details),
@@ -72,15 +75,17 @@ class Findings:
             verdicts={Capability(c): Verdict(**v) for c, v in form["verdicts"].items()},
             inexact=frozenset(FieldType(t) for t in form["inexact"]),
             calibrated={Metric(m): figure for m, figure in form["calibrated"].items()},
+            p99={Metric(m): figure for m, figure in form["p99"].items()},
             acceptable=form["acceptable"],
             reason=form["reason"],
             details=form["details"],
         )
 
 
-def findings_of(report: ProbeReport, calibration: Calibration | None) -> Findings:
+def findings_of(
+    report: ProbeReport, facts: ServerFacts, calibration: Calibration | None
+) -> Findings:
     """Join what the probe and the calibration found."""
-    facts = report.facts
     return Findings(
         server=f"{facts.server} {facts.version}",
         durability_s=facts.durability_s,
@@ -88,6 +93,7 @@ def findings_of(report: ProbeReport, calibration: Calibration | None) -> Finding
         verdicts=report.verdicts,
         inexact=report.inexact,
         calibrated=calibration.metrics if calibration else {},
+        p99=calibration.p99 if calibration else {},
         acceptable=report.acceptable,
         reason=report.reason,
         details=facts.details,

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from mediator.catalogue.events import CatalogueEvents
 from mediator.clock import Clock
 from mediator.control.registry import Registry
 from mediator.errors import NotFound, Unplaceable
-from mediator.observation import Observer
+from mediator.observation import Observer, ProposalRecorded
 from mediator.operations.executor import Executor
 from mediator.placement.decide import Decision, decide, pins_of
 from mediator.placement.explain import explain
-from mediator.placement.proposals import ProposalBook
+from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, propose
 from mediator.placement.routing import DatabaseRoute
-from mediator.placement.violations import ViolationWatch
+from mediator.placement.violations import NOTHING_WATCHED, Watch, watch
 from mediator.schema.tree import Mode
 
-__all__ = ["Judgement"]
+__all__ = ["Judgement", "Patience"]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When a better score becomes a proposal: by which ratio, and after how many seconds."""
+
+    margin: float
+    dwell_s: float
 
 
 class Judgement:
@@ -29,7 +38,7 @@ class Judgement:
         registry: Registry,
         executor: Executor,
         events: CatalogueEvents,
-        proposals: ProposalBook,
+        patience: Patience,
         observe: Observer,
         clock: Clock,
     ) -> None:
@@ -38,19 +47,24 @@ class Judgement:
         self._events = events
         self._observe = observe
         self._clock = clock
-        self._proposals = proposals
-        self._violations = ViolationWatch()
+        self._patience = patience
+        self._proposals: dict[str, Proposals] = {}
+        self._spells: dict[str, Watch] = {}
 
     async def judge(self) -> None:
         """Look at every database once: record proposals and violations."""
         for database, decision in self._decisions():
-            for proposal in self._proposals.consider(database, decision.moves):
-                self._observe(proposal)
+            self._propose(database, decision)
             await self._look_for_violations(database, decision)
 
     def proposals(self, database: str | None) -> list[dict[str, Any]]:
-        """List what is proposed now, for all databases or one."""
-        return [p for p in self._proposals.listing() if database in (None, p["database"])]
+        """List what is proposed now, for all databases or one; the unripe ones say so."""
+        return [
+            {"database": name, **asdict(proposal)}
+            for name, proposals in sorted(self._proposals.items())
+            for proposal in proposals.by_node.values()
+            if database in (None, name)
+        ]
 
     async def violations(self, database: str | None) -> list[dict[str, Any]]:
         """List violation events, newest first."""
@@ -64,13 +78,30 @@ class Judgement:
         decision = self._decision(route)
         return {**explain(decision, node), "epoch": self._executor.model.epoch}
 
+    def _propose(self, database: str, decision: Decision) -> None:
+        before = self._proposals.get(database, NOTHING_PROPOSED)
+        self._proposals[database], recorded = propose(
+            before,
+            decision.moves,
+            self._clock.monotonic(),
+            margin=self._patience.margin,
+            dwell_s=self._patience.dwell_s,
+        )
+        for p in recorded:
+            self._observe(ProposalRecorded(database, p.node, p.current, p.proposed, p.margin))
+
     async def _look_for_violations(self, database: str, decision: Decision) -> None:
-        schema = self._executor.model.databases[database].schema
-        placed = {node: p.system for node, p in decision.placements.items()}
-        now = self._clock.monotonic()
-        for event in self._violations.look(schema, placed, decision.candidates, now):
-            self._observe(event)
-            await self._events.record(event)
+        self._spells[database], events = watch(
+            self._spells.get(database, NOTHING_WATCHED),
+            self._executor.model.databases[database].schema,
+            {node: placement.system for node, placement in decision.placements.items()},
+            {candidate.name: candidate for candidate in decision.candidates},
+            self._clock.monotonic(),
+        )
+        for event in events:
+            if event.phase == "began":
+                self._observe(event.detected)
+            await self._events.record(event.phase, event.detected)
 
     def _decisions(self) -> Iterator[tuple[str, Decision]]:
         for name, route in self._executor.model.databases.items():

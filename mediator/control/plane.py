@@ -13,7 +13,7 @@ from mediator.control.schemas import Schemas
 from mediator.errors import Conflict, Invalid, MediatorError, Place
 from mediator.operations.executor import Executor
 from mediator.placement.advice import advice_for, advise
-from mediator.placement.decide import ROOT
+from mediator.placement.rank import ROOT
 from mediator.placement.routing import RoutingModel
 from mediator.planes import SchemaChange, SystemRegistration
 from mediator.schema.annotations import Capability, Metric
@@ -57,7 +57,7 @@ class Control:
         self, database: str, document: Any, *, dry_run: bool = False, version: int | None = None
     ) -> SchemaChange:
         """Set a schema; see `ControlPlane.set_schema`."""
-        return await self._schemas.set(database, document, dry_run=dry_run, version=version)
+        return await self._schemas.put(database, document, dry_run=dry_run, version=version)
 
     async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Drop a database with its data."""

@@ -19,7 +19,7 @@ from mediator.errors import Conflict, Invalid, NotFound, Unavailable
 from mediator.observation import Observer, SystemRegistered
 from mediator.placement.calibration import calibrate
 from mediator.placement.candidates import Candidate
-from mediator.placement.metrics import MetricsBook
+from mediator.placement.metrics import History, MetricsBook
 from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability, Metric
 from mediator.stores.guarded import GuardedStore
@@ -72,6 +72,7 @@ class Registry:
         self._observe = observe
         self._clock = clock
         self._known: dict[str, KnownSystem] = {}
+        self._examining = asyncio.Lock()
 
     def __iter__(self) -> Iterator[KnownSystem]:
         return iter(tuple(self._known.values()))
@@ -211,7 +212,7 @@ class Registry:
             "metrics": {m.value: figure for m, figure in sorted(candidate.metrics.items())},
             "stated_metrics": dict(known.registration.metrics or {}),
             "findings": known.findings.to_json() if known.findings else None,
-            "traffic": self._book.describe(known.name),
+            "traffic": [row for row in self._book.statistics() if row["system"] == known.name],
         }
 
     async def _connect(self, name: str) -> None:
@@ -232,11 +233,17 @@ class Registry:
         self._put_at_hand(store, findings)
 
     async def _find_out(self, store: Store) -> Findings:
+        # One at a time: two systems measured at once would measure each other.
+        async with self._examining:
+            return await self._examine(store)
+
+    async def _examine(self, store: Store) -> Findings:
         report = await probe(store)
-        if not report.complete:
-            raise StoreUnavailable("it stopped answering while it was probed")
+        updates = report.verdicts[Capability.CONDITIONAL_UPDATES]
+        if report.facts is None or updates.state == "unknown":
+            raise StoreUnavailable(f"it could not be probed: {updates.detail}")
         calibration = await calibrate(store) if report.acceptable else None
-        return findings_of(report, calibration)
+        return findings_of(report, report.facts, calibration)
 
     async def _keep(self, known: KnownSystem) -> None:
         findings = known.findings.to_json() if known.findings else {}
@@ -244,7 +251,7 @@ class Registry:
         await self._catalogue.save(StoredSystem(known.name, form, findings))
         self._known[known.name] = known
         if known.findings:
-            self._book.calibrated(known.name, known.findings.calibrated)
+            self._book.remember(known.name, History(known.findings.calibrated, known.findings.p99))
 
     def _put_at_hand(self, store: Store, findings: Findings) -> None:
         self._systems.add(GuardedStore(store, self._observe, self._clock))

@@ -102,7 +102,7 @@ class Schemas:
         decision = decide(schema, self._registry.candidates(), pins)
         return _change(stored, self._executor.model.epoch, decision, ())
 
-    async def set(
+    async def put(
         self, name: str, document: Any, *, dry_run: bool, version: int | None
     ) -> SchemaChange:
         """Set a schema; see `ControlPlane.set_schema`."""
@@ -142,7 +142,7 @@ class Schemas:
         await self._calls.retire(fragments)
         try:
             for fragment in fragments:
-                await self._on(fragment, "write", lambda store, f=fragment: store.drop(f))
+                await self._on(fragment, "write", _dropping(fragment))
             epoch = await self._catalogue.remove(name)
         except Unavailable:
             self._calls.reinstate(fragments)
@@ -186,9 +186,7 @@ class Schemas:
         unused = _unused(present, route)
         for fragment in _fragments(route):
             previous = _same_place(present, fragment)
-            await self._on(
-                fragment, "write", lambda store, f=fragment, p=previous: store.prepare(f, p)
-            )
+            await self._on(fragment, "write", _preparing(fragment, previous))
         await self._calls.retire(unused)
         try:
             await self._check_still_empty(present, unused, holding)
@@ -199,7 +197,7 @@ class Schemas:
         databases = {**self._executor.model.databases, new.name: route}
         self._executor.adopt(RoutingModel(epoch, databases))
         for fragment in unused:
-            await self._on(fragment, "write", lambda store, f=fragment: store.drop(f))
+            await self._on(fragment, "write", _dropping(fragment))
         return epoch
 
     async def _check_still_empty(
@@ -222,6 +220,16 @@ class Schemas:
             return await guarded.guarded(lambda: call(guarded.store))
         except StoreError as error:
             raise unavailable(guarded, error, operation) from error
+
+
+def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:
+    return lambda store: store.drop(fragment)
+
+
+def _preparing(
+    fragment: Fragment, previous: Fragment | None
+) -> Callable[[Store], Coroutine[Any, Any, None]]:
+    return lambda store: store.prepare(fragment, previous)
 
 
 def _stored(schema: Schema, decision: Decision, stored: StoredDatabase | None) -> StoredDatabase:

@@ -8,13 +8,14 @@ if the store did not, the mark stays until its lease ends, because the write may
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
-from mediator.errors import MediatorError
+from mediator.errors import MediatorError, Unavailable
 from mediator.guard import WriteGuard, guard_key
 from mediator.stores.guarded import GuardedStore
-from mediator.stores.port import Read, Record, StoreError, Write, WriteResult
+from mediator.stores.port import Fragment, Read, Record, StoreError, Write, WriteResult
 from mediator.systems import Systems, unavailable
 
 __all__ = ["StoreCalls"]
@@ -29,6 +30,9 @@ class StoreCalls:
     def __init__(self, systems: Systems, guard: WriteGuard) -> None:
         self.systems = systems
         self._guard = guard
+        self._retired: set[Fragment] = set()
+        self._busy: Counter[Fragment] = Counter()
+        self._idle = asyncio.Condition()
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; raises `Unavailable` if any of the systems does not answer."""
@@ -48,6 +52,16 @@ class StoreCalls:
         """Write records; the calls to a system that does not answer get the error as result."""
         return await self._send(calls, self._write_system)
 
+    async def retire(self, fragments: Collection[Fragment]) -> None:
+        """Refuse further writes to fragments, and wait for those that are under way."""
+        self._retired.update(fragments)
+        async with self._idle:
+            await self._idle.wait_for(lambda: self._busy.keys().isdisjoint(fragments))
+
+    def reinstate(self, fragments: Collection[Fragment]) -> None:
+        """Let writes to fragments go on; their retirement came to nothing."""
+        self._retired.difference_update(fragments)
+
     async def _read_system(self, store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:
         try:
             return await store.read(calls)
@@ -55,6 +69,18 @@ class StoreCalls:
             raise unavailable(store, error, "read") from error
 
     async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
+        for call in calls:
+            if call.fragment in self._retired:
+                raise Unavailable("The class is being placed anew.", system=store.name)
+            self._busy[call.fragment] += 1
+        try:
+            return await self._guarded_write(store, calls)
+        finally:
+            await self._leave(calls)
+
+    async def _guarded_write(
+        self, store: GuardedStore, calls: Sequence[Write]
+    ) -> list[WriteResult]:
         database = calls[0].fragment.database
         keys = [guard_key(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
         token = await self._guard.begin(database, keys)
@@ -64,6 +90,15 @@ class StoreCalls:
             raise unavailable(store, error, "write") from error
         await self._guard.end(database, token)
         return results
+
+    async def _leave(self, calls: Sequence[Write]) -> None:
+        for call in calls:
+            self._busy[call.fragment] -= 1
+            if not self._busy[call.fragment]:
+                del self._busy[call.fragment]
+        if self._retired:
+            async with self._idle:
+                self._idle.notify_all()
 
     async def _send(
         self,

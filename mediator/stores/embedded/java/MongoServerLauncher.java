@@ -19,8 +19,9 @@ import org.h2.mvstore.MVStore;
 /**
  * Runs mongo-java-server on a file, with the isolation and durability that the library leaves out.
  *
- * <p>Arguments: DATA_FILE PORT_FILE PREFERRED_PORT COMMIT_MS. The port is written to PORT_FILE once
- * the server listens. COMMIT_MS of 0 makes every command durable before it is answered.
+ * <p>Arguments: DATA_FILE PORT_FILE COMMIT_MS. The port is written to PORT_FILE once the server
+ * listens; the port found there is taken again if it is free. COMMIT_MS of 0 makes every command
+ * durable before it is answered.
  */
 public final class MongoServerLauncher {
 
@@ -29,26 +30,30 @@ public final class MongoServerLauncher {
   private MongoServerLauncher() {}
 
   public static void main(String[] args) throws IOException {
-    Path dataFile = Path.of(args[0]);
     Path portFile = Path.of(args[1]);
-    long commitMillis = Long.parseLong(args[3]);
-    Store store = new Store(dataFile, commitMillis);
-    Backend backend = new Backend(store, List.of(args));
-    MongoServer server = bound(backend, Integer.parseInt(args[2]), commitMillis == 0);
+    long commitMillis = Long.parseLong(args[2]);
+    Store store = new Store(Path.of(args[0]), commitMillis);
+    MongoServer server = listening(new Backend(store, List.of(args)), lastPort(portFile));
     Runtime.getRuntime().addShutdownHook(new Thread(() -> shutDown(server, store), "shutdown"));
     store.startCommitting();
     announce(portFile, server.getLocalAddress().getPort());
   }
 
-  private static MongoServer bound(Backend backend, int preferredPort, boolean groupCommit) {
-    // A group of commits is as large as the number of threads that can wait for it.
-    int workers = groupCommit ? 16 : 2;
-    MongoServer server = new MongoServer(backend);
+  private static int lastPort(Path portFile) throws IOException {
+    return Files.exists(portFile) ? Integer.parseInt(Files.readString(portFile).trim()) : 0;
+  }
+
+  private static MongoServer listening(Backend backend, int lastPort) {
     try {
-      server.bind(new InetSocketAddress(HOST, preferredPort), 1, workers);
+      return listeningOn(backend, lastPort);
     } catch (RuntimeException taken) {
-      throw new IllegalStateException("cannot listen on port " + preferredPort, taken);
+      return listeningOn(backend, 0);
     }
+  }
+
+  private static MongoServer listeningOn(Backend backend, int port) {
+    MongoServer server = new MongoServer(backend);
+    server.bind(new InetSocketAddress(HOST, port), 1, backend.store.waitingThreads());
     return server;
   }
 
@@ -66,7 +71,8 @@ public final class MongoServerLauncher {
 
   /** The file, and the one gate through which commands and commits pass. */
   private static final class Store {
-    private static final int RETENTION_MS = 10_000;
+    // Every commit is synchronised before the next one, so what it replaced is soon free.
+    private static final int RETENTION_MS = 2_000;
     private static final int COMPACT_BELOW_PERCENT = 50;
     private static final int COMPACT_BYTES = 2 * 1024 * 1024;
     private static final int COMPACT_ON_CLOSE_MS = 1_000;
@@ -90,7 +96,13 @@ public final class MongoServerLauncher {
 
     void startCommitting() {
       long everyMillis = commitMillis == 0 ? 1_000 : commitMillis;
-      clock.scheduleWithFixedDelay(this::commitOrDie, everyMillis, everyMillis, TimeUnit.MILLISECONDS);
+      clock.scheduleWithFixedDelay(
+          this::commitOrDie, everyMillis, everyMillis, TimeUnit.MILLISECONDS);
+    }
+
+    /** A group commit serves as many commands as there are threads that can wait for it. */
+    int waitingThreads() {
+      return commitMillis == 0 ? 16 : 2;
     }
 
     /** Called inside the gate: the number of the last command that the file does not hold yet. */
@@ -200,10 +212,17 @@ public final class MongoServerLauncher {
       }
     }
 
+    @Override
+    public void close() {
+      // The library closes its backend even when it only failed to bind; the file is ours.
+    }
+
     private Document options() {
       Document storage = new Document("dbPath", Path.of(arguments.get(0)).getParent().toString());
       Document parsed = new Document("storage", storage);
-      return new Document("argv", new ArrayList<>(arguments)).append("parsed", parsed).append("ok", 1.0);
+      return new Document("argv", new ArrayList<>(arguments))
+          .append("parsed", parsed)
+          .append("ok", 1.0);
     }
   }
 

@@ -1,0 +1,70 @@
+"""The admin application: health, metrics, and the routes of the control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from app.admin import placements, schemas, systems
+from app.admin.answers import PROBLEM
+from app.http.framework import answer_problems
+from mediator.planes import ControlPlane
+
+__all__ = ["create_admin_app"]
+
+
+def create_admin_app(control: ControlPlane, metrics: CollectorRegistry) -> FastAPI:
+    """Make the admin application.
+
+    Args:
+        control: The control plane.
+        metrics: What ``/metrics`` shows.
+    """
+    app = FastAPI(
+        title="Portolan admin",
+        summary="Schemas, systems and placements.",
+        version="1",
+        redoc_url=None,
+        responses={"default": PROBLEM},
+    )
+    answer_problems(app)
+    app.state.control = control
+    app.get("/live", tags=["health"])(_live)
+    app.get("/ready", tags=["health"])(_readiness(control.readiness))
+    app.get("/metrics", tags=["health"], response_class=Response)(_exposition(metrics))
+    app.include_router(systems.router, prefix="/admin/v1", tags=["systems"])
+    app.include_router(schemas.router, prefix="/admin/v1", tags=["schemas"])
+    app.include_router(placements.router, prefix="/admin/v1", tags=["placements"])
+    return app
+
+
+async def _live() -> dict[str, bool]:
+    """Say that the process runs; it says nothing about the stores."""
+    return {"live": True}
+
+
+def _readiness(ask: Callable[[], Awaitable[dict[str, Any]]]) -> Callable[[], Awaitable[Response]]:
+    async def ready() -> Response:
+        """Say whether requests can be served, and which systems are away (503 if none can)."""
+        verdict = await ask()
+        headers = {"Portolan-Degraded": ", ".join(verdict["degraded"])}
+        return Response(
+            orjson.dumps(verdict),
+            200 if verdict["ready"] else 503,
+            headers if verdict["degraded"] else None,
+            "application/json",
+        )
+
+    return ready
+
+
+def _exposition(metrics: CollectorRegistry) -> Callable[[], Awaitable[Response]]:
+    async def exposition() -> Response:
+        """Show all metrics in Prometheus' text format."""
+        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+
+    return exposition

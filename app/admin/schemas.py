@@ -1,0 +1,100 @@
+"""Schemas of databases: list, read, set, patch, drop."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Response
+
+from app.admin.answers import Body, Control, DatabaseName, DryRun, json_request
+from app.admin.schema_document import SCHEMA_DOCUMENT
+from app.http.problems import INVALID, HttpError
+from mediator.errors import Place
+from mediator.schema.merge import merge_patch
+from mediator.planes import SchemaChange
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
+
+
+@router.get("/schemas")
+async def list_databases(control: Control) -> dict[str, Any]:
+    """List the databases with their modes, versions and classes."""
+    return {"items": await control.databases()}
+
+
+@router.get("/schemas/{database}")
+async def get_schema(
+    control: Control, database: DatabaseName, response: Response
+) -> dict[str, Any]:
+    """Read a schema, complete with its defaults, and the placements of its nodes."""
+    return _answer(await control.schema(database), response)
+
+
+@router.put("/schemas/{database}", openapi_extra=json_request(SCHEMA_DOCUMENT))
+async def set_schema(
+    control: Control,
+    database: DatabaseName,
+    body: Body,
+    response: Response,
+    dry_run: DryRun = False,
+    if_match: IfMatch = None,
+) -> dict[str, Any]:
+    """Set a schema: validate it, place it, prepare the stores, put it in force.
+
+    A change that would move existing data is refused (409) with the plan of what would move.
+    """
+    change = await control.set_schema(database, body, dry_run=dry_run, version=_version(if_match))
+    return _answer(change, response)
+
+
+@router.patch(
+    "/schemas/{database}",
+    openapi_extra=json_request({"type": "object"}, "application/merge-patch+json"),
+)
+async def patch_schema(
+    control: Control,
+    database: DatabaseName,
+    body: Body,
+    response: Response,
+    dry_run: DryRun = False,
+    if_match: IfMatch = None,
+) -> dict[str, Any]:
+    """Change a part of a schema by a merge patch (RFC 7396)."""
+    present = await control.schema(database)
+    seen = _version(if_match)
+    change = await control.set_schema(
+        database,
+        merge_patch(present.document, body),
+        dry_run=dry_run,
+        version=present.version if seen is None else seen,
+    )
+    return _answer(change, response)
+
+
+@router.delete("/schemas/{database}")
+async def drop_database(
+    control: Control, database: DatabaseName, dry_run: DryRun = False
+) -> dict[str, Any]:
+    """Drop a database with all its objects; the dry run counts them."""
+    return await control.delete_schema(database, dry_run=dry_run)
+
+
+def _answer(change: SchemaChange, response: Response) -> dict[str, Any]:
+    response.headers["ETag"] = f'"{change.version}"'
+    answer = asdict(change)
+    return {"schema": answer.pop("document"), **answer}
+
+
+def _version(if_match: str | None) -> int | None:
+    if if_match is None:
+        return None
+    text = if_match.strip().strip('"')
+    if not text.isascii() or not text.isdigit():
+        place = Place("If-Match", 'is the ETag of a schema, such as "3"')
+        raise HttpError(INVALID, "The version is not understood.", places=[place])
+    return int(text)

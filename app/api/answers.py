@@ -1,0 +1,143 @@
+"""From outcomes to responses: representations, their tags, and the fields that go with them."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+
+from app.api.calls import Call
+from app.api.resources import Selection
+from app.api.writes import Planned
+from app.http.etags import format_tag
+from app.http.message import Headers, Response
+from app.http.negotiation import JSON
+from app.http.prefer import Preferences
+from mediator.operations.model import Create, Delete, Get, Outcome, Put
+
+__all__ = [
+    "JSON_TYPE",
+    "NO_STORE",
+    "REVALIDATE",
+    "add_wishes",
+    "answer_read",
+    "answer_write",
+    "location_of",
+    "position_of",
+    "represent",
+    "result_of",
+    "tag_of",
+]
+
+JSON_TYPE: Final = (b"content-type", JSON.encode())
+REVALIDATE: Final = (b"cache-control", b"no-cache")
+NO_STORE: Final = (b"cache-control", b"no-store")
+_REPLAYED: Final = (b"idempotency-replayed", b"true")
+_SPELLINGS: Final = {"import": "%69mport", "export": "%65xport"}
+
+
+def tag_of(selection: Selection, outcome: Outcome) -> str | None:
+    """Return the strong tag of a resource; None if a write did not learn all of its versions."""
+    versions = outcome.versions
+    for group in selection.groups:
+        if group not in versions:
+            return None
+    return format_tag(selection.schema_version, selection.groups, versions)
+
+
+def position_of(planned: Planned, outcome: Outcome) -> str:
+    """Name the versions that a write made, for ``Prefer: at-least``."""
+    resource = planned.resource
+    versions = ",".join([f"{group}:{v}" for group, v in outcome.versions.items()])
+    text = f"{resource.database}/{resource.name}/{outcome.id}#{versions}"
+    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+def location_of(planned: Planned) -> str:
+    """Return the address of an object."""
+    resource, id_ = planned.resource, planned.operation.id
+    segment = _SPELLINGS.get(id_) or quote(id_, safe="")
+    return f"/v1/{resource.database}/{resource.name}/{segment}"
+
+
+def represent(planned: Planned, outcome: Outcome) -> dict[str, Any]:
+    """Return the JSON form of what an operation shows: its resource, or the fields it touched."""
+    operation = planned.operation
+    values = outcome.values or {}
+    if isinstance(operation, Create | Put):
+        values = {**operation.values, **values}
+    elif planned.touched is not None:
+        values = {name: values[name] for name in planned.touched if name in values}
+    return {"id": outcome.id, **planned.resource.codec.encode(values)}
+
+
+def answer_read(call: Call, planned: Planned, outcome: Outcome) -> Response:
+    """Answer a GET or HEAD: 200, or 304 with the fields that RFC 9110 (15.4.5) asks for."""
+    selection = planned.selection
+    tag = format_tag(selection.schema_version, selection.groups, outcome.versions)
+    headers = [
+        (b"etag", tag.encode()),
+        REVALIDATE if selection.canonical else NO_STORE,
+    ]
+    if call.preconditions().not_modified(tag):
+        return Response(304, headers)
+    headers.append(JSON_TYPE)
+    add_wishes(headers, call.preferences, outcome.partial)
+    return Response(200, headers, orjson.dumps(represent(planned, outcome)))
+
+
+def answer_write(call: Call, planned: Planned, outcome: Outcome) -> Response:
+    """Answer a write: its status, the new tag, its position, and the representation if wanted."""
+    preferences = call.preferences
+    status = _status(planned, outcome, minimal=preferences.minimal)
+    headers = [NO_STORE, (b"portolan-position", position_of(planned, outcome).encode())]
+    deleted = isinstance(planned.operation, Delete)
+    tag = None if deleted else tag_of(planned.selection, outcome)
+    if tag is not None:
+        headers.append((b"etag", tag.encode()))
+    if outcome.replayed:
+        headers.append(_REPLAYED)
+    add_wishes(headers, preferences, outcome.partial)
+    if deleted or preferences.minimal:
+        return Response(status, headers)
+    headers.append(JSON_TYPE)
+    return Response(status, headers, orjson.dumps(represent(planned, outcome)))
+
+
+def result_of(planned: Planned, outcome: Outcome, *, minimal: bool) -> dict[str, Any]:
+    """Return the result of one operation of a batch."""
+    read = isinstance(planned.operation, Get)
+    deleted = isinstance(planned.operation, Delete)
+    minimal = minimal and not read
+    result: dict[str, Any] = {
+        "status": _status(planned, outcome, minimal=minimal),
+        "id": outcome.id,
+    }
+    tag = None if deleted else tag_of(planned.selection, outcome)
+    if tag is not None:
+        result["etag"] = tag
+    if not read:
+        result["position"] = position_of(planned, outcome)
+    if outcome.replayed:
+        result["replayed"] = True
+    if outcome.partial:
+        result["partial"] = list(outcome.partial)
+    if not (deleted or minimal):
+        result["body"] = represent(planned, outcome)
+    return result
+
+
+def _status(planned: Planned, outcome: Outcome, *, minimal: bool) -> int:
+    if outcome.created:
+        return 201
+    return 204 if minimal or isinstance(planned.operation, Delete) else 200
+
+
+def add_wishes(headers: Headers, preferences: Preferences, partial: tuple[str, ...]) -> None:
+    """Add what was done of the preferences, and the groups that are still to be rolled forward."""
+    if preferences.applied:
+        headers.append((b"preference-applied", preferences.applied.encode("latin-1")))
+    if partial:
+        headers.append((b"portolan-partial", ", ".join(partial).encode()))

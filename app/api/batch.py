@@ -1,0 +1,142 @@
+"""``POST /v1/{database}/batch``: many operations, one request, one result for each."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from app.api.answers import JSON_TYPE, NO_STORE
+from app.api.calls import Call
+from app.api.conditions import if_match_condition
+from app.api.options import DataOptions
+from app.api.resources import ClassResource, Directory
+from app.api.submission import Item, render_items, submit_all
+from app.api.writes import (
+    Builder,
+    Planned,
+    Target,
+    build_delete,
+    build_json_patch,
+    build_merge_patch,
+    build_put,
+    build_update,
+)
+from app.http.idempotency import Identity, OperationIds
+from app.http.jsonbody import parse_json, require_object
+from app.http.message import Response, read_body
+from app.http.negotiation import JSON
+from app.http.paths import parse_query
+from app.http.preconditions import parse_tags
+from app.http.problems import HttpError
+from mediator.errors import Invalid, MediatorError, Place
+from mediator.operations.model import ANYTHING, Condition, Get
+from mediator.planes import DataPlane
+from mediator.schema.ids import check_id
+
+__all__ = ["Batches"]
+
+_MEMBERS: Final = frozenset({"op", "class", "id", "body", "if_match"})
+_BODILESS: Final = frozenset({"get", "delete"})
+
+
+def _build_patch(target: Target, body: Any) -> Planned:
+    """An array is a JSON Patch, an object a merge patch: neither can be the other."""
+    return (build_json_patch if isinstance(body, list) else build_merge_patch)(target, body)
+
+
+_BUILDERS: Final[dict[str, Builder]] = {
+    "put": build_put,
+    "patch": _build_patch,
+    "update": build_update,
+    "delete": build_delete,
+}
+
+
+class Batches:
+    """Carries out batches."""
+
+    def __init__(
+        self, plane: DataPlane, directory: Directory, options: DataOptions, ids: OperationIds
+    ) -> None:
+        self._plane = plane
+        self._directory = directory
+        self._options = options
+        self._ids = ids
+
+    async def post(self, call: Call) -> Response:
+        """Do every operation; those that are wrong do not keep the others from being done."""
+        call.media_type(JSON)
+        parse_query(call.request.query, frozenset())
+        raw = await read_body(call.request, self._options.max_body_bytes)
+        operations = self._operations(parse_json(raw))
+        identity = call.identity(self._ids, raw)
+        with self._ids.claim(call.database, identity.key):
+            items = [
+                await self._item(call.database, identity, operation, index)
+                for index, operation in enumerate(operations)
+            ]
+            call.request.phases.end("parse")
+            answers = await submit_all(self._plane, items)
+        call.request.phases.end("store")
+        results = render_items(items, answers, minimal=call.preferences.minimal)
+        return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
+
+    def _operations(self, body: Any) -> list[Any]:
+        members = require_object(body)
+        operations = members.get("operations")
+        limit = self._options.batch_limit
+        if members.keys() != {"operations"} or not isinstance(operations, list):
+            raise _refuse("/operations", "an array is expected, and nothing beside it")
+        if len(operations) > limit:
+            raise _refuse("/operations", f"at most {limit} operations are allowed")
+        return operations
+
+    async def _item(self, database: str, identity: Identity, body: Any, index: int) -> Item:
+        try:
+            members = _members(body)
+            resource = await self._directory.find(database, members["class"])
+            return _plan(resource, identity, members, index)
+        except (MediatorError, HttpError) as error:
+            return error
+
+
+def _members(body: Any) -> dict[str, Any]:
+    members = require_object(body)
+    for name in members.keys() - _MEMBERS:
+        raise _refuse(f"/{name}", "there is no such member")
+    for name in ("op", "class", "id"):
+        if not isinstance(members.get(name), str):
+            raise _refuse(f"/{name}", "a string is expected")
+    op = members["op"]
+    if op != "get" and op not in _BUILDERS:
+        raise _refuse("/op", "one of get, put, patch, update, delete is expected")
+    if ("body" in members) is (op in _BODILESS):
+        raise _refuse("/body", f"{op} takes none" if op in _BODILESS else f"{op} needs one")
+    return members
+
+
+def _plan(
+    resource: ClassResource, identity: Identity, members: dict[str, Any], index: int
+) -> Planned:
+    op, id_ = members["op"], check_id(members["id"], "/id")
+    whole = resource.whole
+    condition = _condition(resource, members)
+    if op == "get":
+        return Planned(Get(resource.database, resource.name, id_), resource, whole)
+    operation = identity.operation(resource.name, id_, index)
+    target = Target(resource, whole, id_, operation, condition, identity.fingerprint, "/body")
+    return _BUILDERS[op](target, members.get("body"))
+
+
+def _condition(resource: ClassResource, members: dict[str, Any]) -> Condition:
+    tags = members.get("if_match")
+    if tags is None:
+        return ANYTHING
+    if not isinstance(tags, str) or members["op"] == "get":
+        raise _refuse("/if_match", "an entity tag is expected, and only on writes")
+    return if_match_condition(parse_tags(tags, "/if_match"), resource.whole)
+
+
+def _refuse(pointer: str, detail: str) -> Invalid:
+    return Invalid("The batch is malformed.", places=[Place(pointer, detail)])

@@ -1,0 +1,89 @@
+"""A request on its way through the data API: what it addresses, wishes and demands."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.api.resources import ClassResource, Selection
+from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
+from app.http.message import Request
+from app.http.negotiation import media_type
+from app.http.paths import parse_query
+from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
+from app.http.prefer import NO_PREFERENCES, parse_prefer
+from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
+
+__all__ = ["FIELDS", "Call"]
+
+FIELDS: Final = frozenset({"fields"})
+
+
+class Call:
+    """A request and its address, and what the client would like.
+
+    Raises:
+        HttpError: Preferences that are to be handled strictly and cannot be.
+    """
+
+    __slots__ = ("class_name", "database", "id", "preferences", "request", "resource")
+
+    resource: ClassResource
+    """The class; set on all routes that name one."""
+
+    def __init__(self, request: Request, database: str, class_name: str, id_: str) -> None:
+        self.request = request
+        self.database = database
+        self.class_name = class_name
+        self.id = id_
+        prefer = request.headers.get(b"prefer")
+        self.preferences = NO_PREFERENCES if prefer is None else parse_prefer(prefer)
+
+    def selection(self) -> Selection:
+        """Return the part of the object that the query names."""
+        query = self.request.query
+        if not query:
+            return self.resource.whole
+        return self.resource.select(parse_query(query, FIELDS).get("fields"))
+
+    def preconditions(self) -> Preconditions:
+        """Return If-Match and If-None-Match."""
+        headers = self.request.headers
+        match, none = headers.get(b"if-match"), headers.get(b"if-none-match")
+        if match is None and none is None:
+            return NO_PRECONDITIONS
+        return Preconditions(
+            None if match is None else parse_tags(match, "If-Match"),
+            None if none is None else parse_tags(none, "If-None-Match"),
+        )
+
+    def media_type(self, *allowed: str) -> str:
+        """Return the media type of the body.
+
+        Raises:
+            HttpError: It is none of those allowed, which the answer names (RFC 9110, 15.5.16).
+        """
+        given = self.request.headers.get(b"content-type", "")
+        type_ = media_type(given)
+        if type_ in allowed:
+            return type_
+        name = "Accept-Patch" if self.request.method == "PATCH" else "Accept"
+        listed = ", ".join(allowed)
+        detail = f"The body must be one of: {listed}."
+        raise HttpError(
+            UNSUPPORTED_MEDIA_TYPE,
+            detail,
+            extra={"supported": list(allowed)},
+            headers=[(name, listed)],
+        )
+
+    def identity(self, ids: OperationIds, body: bytes = b"") -> Identity:
+        """Tell this request from all others, by its Idempotency-Key if it has one."""
+        headers = self.request.headers
+        key = headers.get(b"idempotency-key")
+        if key is None:
+            return Identity(ids, self.database, None, None)
+        named = (b"content-type", b"if-match", b"if-none-match")
+        told = [headers.get(name, "").encode("latin-1") for name in named]
+        request = self.request
+        print_ = fingerprint_of(request.method.encode(), request.path, request.query, *told, body)
+        return Identity(ids, self.database, parse_key(key), print_)

@@ -1,0 +1,70 @@
+"""From preconditions of HTTP to the condition of a write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from app.api.calls import Call
+from app.api.resources import Selection
+from app.http.etags import format_tag
+from app.http.preconditions import Preconditions, Tags, binding_versions
+from mediator.errors import NotFound, PreconditionFailed
+from mediator.operations.model import ANYTHING, Condition, Get
+from mediator.planes import DataPlane
+
+__all__ = ["condition_of", "if_match_condition"]
+
+_Versions: TypeAlias = Mapping[str, int | None]
+
+
+async def condition_of(
+    plane: DataPlane, call: Call, selection: Selection, preconditions: Preconditions
+) -> Condition:
+    """Translate If-Match and If-None-Match in the order of RFC 9110, section 13.2.2.
+
+    If-None-Match with tags allows every version but some; a store only binds to given ones. So what
+    is there now is read, compared, and the write bound to just that.
+
+    Raises:
+        NotFound: If-None-Match on a method that does not create, and no object.
+        PreconditionFailed: They cannot hold whatever the object is.
+    """
+    match, none = preconditions.if_match, preconditions.if_none_match
+    if none is None:
+        return ANYTHING if match is None else if_match_condition(match, selection)
+    creates = call.request.method == "PUT" and selection.fields is None
+    if none.any and match is None and creates:
+        return Condition(present=False)
+    operation = Get(call.database, call.class_name, call.id, selection.fields)
+    try:
+        outcome = await plane.read(operation)
+    except NotFound:
+        if match is None and creates:
+            return Condition(present=False)
+        raise
+    versions = {group: outcome.versions.get(group) for group in selection.groups}
+    return _exactly(versions, match, none, selection)
+
+
+def if_match_condition(match: Tags, selection: Selection) -> Condition:
+    """Bind a write to the groups of its own resource.
+
+    Raises:
+        PreconditionFailed: No tag can belong to this resource (weak, foreign, another schema).
+    """
+    if match.any:
+        return Condition(present=True)
+    versions = binding_versions(match, selection.groups, selection.schema_version)
+    if not versions:
+        raise PreconditionFailed("If-Match names no version of this resource.")
+    return Condition(versions=versions)
+
+
+def _exactly(
+    versions: _Versions, match: Tags | None, none: Tags, selection: Selection
+) -> Condition:
+    tag = format_tag(selection.schema_version, selection.groups, versions)
+    if none.match_weakly(tag) or not (match is None or match.match_strongly(tag)):
+        raise PreconditionFailed("The object has a version that the request excludes.")
+    return Condition(versions=(versions,))

@@ -1,0 +1,98 @@
+"""``POST /v1/{database}/{class}``: create one object, or a list of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from app.api.answers import JSON_TYPE, NO_STORE, answer_write, location_of
+from app.api.calls import Call
+from app.api.identifiers import object_id
+from app.api.options import DataOptions
+from app.api.submission import Item, render_items, submit, submit_all
+from app.api.writes import Planned, Target, build_create
+from app.http.idempotency import Identity, OperationIds
+from app.http.jsonbody import parse_json, require_object
+from app.http.message import Response, read_body
+from app.http.negotiation import JSON
+from app.http.paths import parse_query
+from app.http.problems import HttpError
+from mediator.errors import Invalid, MediatorError, Place
+from mediator.operations.model import ANYTHING
+from mediator.planes import DataPlane
+from mediator.schema.ids import check_id
+
+__all__ = ["Creation", "given_id"]
+
+
+class Creation:
+    """Creates objects, under ids of the client or of the server."""
+
+    def __init__(self, plane: DataPlane, options: DataOptions, ids: OperationIds) -> None:
+        self._plane = plane
+        self._options = options
+        self._ids = ids
+
+    async def post(self, call: Call) -> Response:
+        """Create what the body holds."""
+        call.media_type(JSON)
+        parse_query(call.request.query, frozenset())
+        raw = await read_body(call.request, self._options.max_body_bytes)
+        body = parse_json(raw)
+        identity = call.identity(self._ids, raw)
+        with self._ids.claim(call.database, identity.key):
+            if isinstance(body, list):
+                return await self._many(call, identity, body)
+            return await self._one(call, identity, body)
+
+    async def _one(self, call: Call, identity: Identity, body: Any) -> Response:
+        planned = _plan(call, identity, body, None)
+        call.request.phases.end("parse")
+        outcome = await submit(self._plane, planned)
+        call.request.phases.end("store", " ".join(outcome.systems))
+        response = answer_write(call, planned, outcome)
+        response.headers.append((b"location", location_of(planned).encode()))
+        return response
+
+    async def _many(self, call: Call, identity: Identity, bodies: list[Any]) -> Response:
+        limit = self._options.batch_limit
+        if len(bodies) > limit:
+            places = [Place("", f"at most {limit} objects are allowed")]
+            raise Invalid("The list is too long.", places=places)
+        items = [_item(call, identity, body, index) for index, body in enumerate(bodies)]
+        call.request.phases.end("parse")
+        answers = await submit_all(self._plane, items)
+        call.request.phases.end("store")
+        results = render_items(items, answers, minimal=call.preferences.minimal)
+        return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
+
+
+def _item(call: Call, identity: Identity, body: Any, index: int) -> Item:
+    try:
+        return _plan(call, identity, body, index)
+    except (MediatorError, HttpError) as error:
+        return error
+
+
+def _plan(call: Call, identity: Identity, body: Any, index: int | None) -> Planned:
+    resource = call.resource
+    document = require_object(body)
+    id_ = given_id(document) or object_id(identity, resource.name, index or 0)
+    operation = identity.operation(resource.name, id_, index)
+    print_ = identity.fingerprint
+    target = Target(resource, resource.whole, id_, operation, ANYTHING, print_)
+    return build_create(target, document)
+
+
+def given_id(body: dict[str, Any]) -> str | None:
+    """Return the id that an object carries, if any.
+
+    Raises:
+        Invalid: It cannot be an id.
+    """
+    if "id" not in body:
+        return None
+    if not isinstance(body["id"], str):
+        raise Invalid("The id is not a string.", places=[Place("/id", "a string is expected")])
+    return check_id(body["id"], "/id")

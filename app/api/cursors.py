@@ -1,0 +1,68 @@
+"""Cursors: keyset positions that only we can have made, each good for one query."""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from hashlib import blake2b, sha256
+from typing import Any
+
+import orjson
+
+from app.http.problems import INVALID, HttpError
+from mediator.errors import Place
+
+__all__ = ["Cursors"]
+
+_MAC_BYTES = 16
+_LONGEST = 16_384
+
+
+class Cursors:
+    """Seals and opens cursors.
+
+    Args:
+        key: The secret; any length.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = sha256(key).digest()
+
+    def seal(self, query: Sequence[str | None], position: list[Any]) -> str:
+        """Return the cursor of a position (JSON) in the listing that `query` describes."""
+        payload = orjson.dumps(position)
+        return urlsafe_b64encode(self._mac(query, payload) + payload).rstrip(b"=").decode()
+
+    def open(self, query: Sequence[str | None], cursor: str) -> list[Any]:
+        """Return the position.
+
+        Raises:
+            HttpError: The cursor is not ours, was changed, or belongs to another query.
+        """
+        raw = _decode(cursor)
+        mac, payload = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(query, payload)):
+            raise _refuse()
+        position: list[Any] = orjson.loads(payload)
+        return position
+
+    def _mac(self, query: Sequence[str | None], payload: bytes) -> bytes:
+        # A JSON array has one reading, so no two queries share their bytes.
+        message = orjson.dumps(query) + b"\n" + payload
+        return blake2b(message, digest_size=_MAC_BYTES, key=self._key).digest()
+
+
+def _decode(cursor: str) -> bytes:
+    if len(cursor) > _LONGEST:
+        raise _refuse()
+    try:
+        return urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+    except (binascii.Error, ValueError):
+        raise _refuse() from None
+
+
+def _refuse() -> HttpError:
+    detail = "The cursor does not belong to this query."
+    return HttpError(INVALID, detail, places=[Place("after", "is not a cursor of this query")])

@@ -1,0 +1,74 @@
+"""``GET /v1/{database}/{class}/export``: NDJSON out in the order of ids, resumable."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import orjson
+
+from app.api.answers import NO_STORE, represent
+from app.api.calls import Call
+from app.api.options import DataOptions
+from app.api.resources import ClassResource, Selection
+from app.api.writes import Planned
+from app.http.message import Response, forbid_body
+from app.http.negotiation import NDJSON
+from app.http.paths import parse_query
+from mediator.operations.model import Get
+from mediator.planes import DataPlane, Page
+from mediator.schema.ids import check_id
+from mediator.schema.tree import MISSING
+
+__all__ = ["Exports"]
+
+_PARAMETERS: Final = frozenset({"after", "fields"})
+
+
+class Exports:
+    """Exports classes."""
+
+    def __init__(self, plane: DataPlane, options: DataOptions) -> None:
+        self._plane = plane
+        self._size = options.chunk_lines
+
+    async def get(self, call: Call) -> Response:
+        """Stream every object beyond the id `after`."""
+        forbid_body(call.request)
+        parameters = parse_query(call.request.query, _PARAMETERS)
+        selection = call.resource.select(parameters.get("fields"))
+        after = check_id(parameters["after"], "after") if "after" in parameters else None
+        call.request.phases.end("parse")
+        # The first page is read before the status is sent, so that its errors can be answered.
+        first = await self._page(call.resource, selection, after)
+        call.request.phases.end("store")
+        headers = [(b"content-type", NDJSON.encode()), NO_STORE]
+        return Response(200, headers, chunks=self._stream(call, selection, first))
+
+    async def _page(self, resource: ClassResource, selection: Selection, after: str | None) -> Page:
+        return await self._plane.listing(
+            resource.database,
+            resource.name,
+            after=None if after is None else (MISSING, after),
+            limit=self._size,
+            fields=selection.fields,
+        )
+
+    async def _stream(self, call: Call, selection: Selection, page: Page) -> AsyncIterator[bytes]:
+        resource = call.resource
+        while True:
+            if page.items:
+                yield _lines(resource, selection, page)
+            if not (page.more and page.items):
+                return
+            page = await self._page(resource, selection, page.items[-1].id)
+
+
+def _lines(resource: ClassResource, selection: Selection, page: Page) -> bytes:
+    return b"".join(
+        orjson.dumps(
+            represent(Planned(Get(resource.database, resource.name, o.id), resource, selection), o),
+            option=orjson.OPT_APPEND_NEWLINE,
+        )
+        for o in page.items
+    )

@@ -1,0 +1,102 @@
+"""``/v1/{database}/{class}/{id}``: one object, or some of its fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.api.answers import answer_read, answer_write
+from app.api.calls import Call
+from app.api.conditions import condition_of
+from app.api.options import DataOptions
+from app.api.submission import submit
+from app.api.writes import (
+    Builder,
+    Planned,
+    Target,
+    build_delete,
+    build_json_patch,
+    build_merge_patch,
+    build_put,
+    build_update,
+)
+from app.http.idempotency import Identity, OperationIds
+from app.http.jsonbody import parse_json
+from app.http.message import Response, forbid_body, read_body
+from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, UPDATE
+from app.http.preconditions import NO_PRECONDITIONS
+from mediator.operations.model import ANYTHING, Get
+from mediator.planes import DataPlane
+
+__all__ = ["PATCH_TYPES", "Objects"]
+
+PATCH_TYPES: dict[str, Builder] = {
+    MERGE_PATCH: build_merge_patch,
+    JSON_PATCH: build_json_patch,
+    UPDATE: build_update,
+}
+
+
+class Objects:
+    """The methods of one object."""
+
+    def __init__(self, plane: DataPlane, options: DataOptions, ids: OperationIds) -> None:
+        self._plane = plane
+        self._limit = options.max_body_bytes
+        self._ids = ids
+
+    async def get(self, call: Call) -> Response:
+        """Read it."""
+        forbid_body(call.request)
+        selection = call.selection()
+        resource = call.resource
+        operation = Get(resource.database, resource.name, call.id, selection.fields)
+        phases = call.request.phases
+        phases.end("parse")
+        outcome = await self._plane.read(operation)
+        phases.end("store", " ".join(outcome.systems))
+        return answer_read(call, Planned(operation, resource, selection), outcome)
+
+    async def put(self, call: Call) -> Response:
+        """Make it what the body says."""
+        call.media_type(JSON)
+        return await self._change(call, build_put)
+
+    async def patch(self, call: Call) -> Response:
+        """Change it, in one of three formats."""
+        return await self._change(call, PATCH_TYPES[call.media_type(*PATCH_TYPES)])
+
+    async def delete(self, call: Call) -> Response:
+        """Delete it."""
+        forbid_body(call.request)
+        return await self._write(call, build_delete, b"", None)
+
+    async def _change(self, call: Call, build: Builder) -> Response:
+        raw = await read_body(call.request, self._limit)
+        return await self._write(call, build, raw, parse_json(raw))
+
+    async def _write(self, call: Call, build: Builder, raw: bytes, body: Any) -> Response:
+        identity = call.identity(self._ids, raw)
+        if identity.key is None:
+            return await self._carry_out(call, build, body, identity)
+        with self._ids.claim(call.database, identity.key):
+            return await self._carry_out(call, build, body, identity)
+
+    async def _carry_out(
+        self, call: Call, build: Builder, body: Any, identity: Identity
+    ) -> Response:
+        target = await self._target(call, identity)
+        planned = build(target, body)
+        call.request.phases.end("parse")
+        outcome = await submit(self._plane, planned)
+        call.request.phases.end("store", " ".join(outcome.systems))
+        return answer_write(call, planned, outcome)
+
+    async def _target(self, call: Call, identity: Identity) -> Target:
+        selection, resource = call.selection(), call.resource
+        wanted = call.preconditions()
+        if wanted is NO_PRECONDITIONS:
+            condition = ANYTHING
+        else:
+            condition = await condition_of(self._plane, call, selection, wanted)
+        operation = identity.operation(resource.name, call.id)
+        return Target(resource, selection, call.id, operation, condition, identity.fingerprint)

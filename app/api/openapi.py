@@ -1,0 +1,180 @@
+"""The data API in OpenAPI 3.1: its routes are plain ASGI, so they are described here by hand."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from app.api.openapi_schemas import COMPONENTS, ref
+from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, NDJSON, UPDATE
+from app.http.problems import PROBLEM_JSON
+
+__all__ = ["data_components", "data_paths"]
+
+_TAG: Final = "data"
+_ALWAYS: Final = (400, 404, 406, 409, 500, 503)
+_WITH_BODY: Final = (413, 415)
+_CONDITIONAL: Final = (412, 428)
+_CLASS: Final = ("database", "class")
+_OBJECT: Final = ("database", "class", "id")
+
+
+def data_paths() -> dict[str, Any]:
+    """Return the paths of the data API."""
+    return {
+        "/v1/{database}/{class}/{id}": _path(_OBJECT, _object()),
+        "/v1/{database}/{class}": _path(_CLASS, _collection()),
+        "/v1/{database}/{class}/import": _path(_CLASS, {"post": _import()}),
+        "/v1/{database}/{class}/export": _path(_CLASS, _export()),
+        "/v1/{database}/batch": _path(("database",), {"post": _batch()}),
+    }
+
+
+def data_components() -> dict[str, Any]:
+    """Return the components that the paths refer to."""
+    return COMPONENTS
+
+
+def _path(parameters: tuple[str, ...], operations: dict[str, Any]) -> dict[str, Any]:
+    options = _operation("options", "Say what can be done here", (), {204: _empty("Allow")})
+    return {"parameters": _parameters(parameters), **operations, "options": options}
+
+
+def _object() -> dict[str, Any]:
+    written = ("fields", "ifMatch", "ifNoneMatch", "idempotencyKey", "prefer")
+    read = ("fields", "ifMatch", "ifNoneMatch", "prefer")
+    changed = {200: _json("StoredObject", *_WRITTEN), 204: _empty(*_WRITTEN)}
+    failing = (*_ALWAYS, *_CONDITIONAL, 422)
+    with_body = (*failing, *_WITH_BODY)
+    patch = _operation("patchObject", "Change an object", written, changed, with_body)
+    patch["requestBody"] = _body(
+        {MERGE_PATCH: "Object", JSON_PATCH: "JsonPatch", UPDATE: "OperatorPatch"}
+    )
+    created = {**changed, 201: _created(*_WRITTEN)}
+    put = _operation("putObject", "Make an object what the body says", written, created, with_body)
+    put["requestBody"] = _body({JSON: "Object"})
+    shown = {200: _json("StoredObject", *_READ), 304: _empty(*_READ)}
+    summary = "Read an object, or some of its fields"
+    return {
+        "get": _operation("getObject", summary, read, shown, (*_ALWAYS, 412)),
+        "head": _operation("headObject", summary, read, _headless(shown), (*_ALWAYS, 412)),
+        "put": put,
+        "patch": patch,
+        "delete": _operation("deleteObject", "Delete an object", written, changed, failing),
+    }
+
+
+def _collection() -> dict[str, Any]:
+    read = ("fields", "ids", "order", "limit", "cursor", "prefer")
+    shown = {200: _json("Listing", "Cache-Control")}
+    made = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}
+    failing = (*_ALWAYS, *_WITH_BODY, 422)
+    wishes = ("idempotencyKey", "prefer")
+    post = _operation("createObject", "Create one object, or many", wishes, made, failing)
+    one_or_many = {
+        "oneOf": [
+            ref("schemas", "Object"),
+            {"type": "array", "maxItems": 1000, "items": ref("schemas", "Object")},
+        ]
+    }
+    post["requestBody"] = {"required": True, "content": {JSON: {"schema": one_or_many}}}
+    summary = "List objects by id, or in the order of an indexed field"
+    return {
+        "get": _operation("listObjects", summary, read, shown, _ALWAYS),
+        "head": _operation("headObjects", summary, read, _headless(shown), _ALWAYS),
+        "post": post,
+    }
+
+
+def _batch() -> dict[str, Any]:
+    done = {200: _json("Results")}
+    wishes = ("idempotencyKey", "prefer")
+    post = _operation("batch", "Do many operations", wishes, done, (*_ALWAYS, *_WITH_BODY))
+    return post | {"requestBody": _body({JSON: "Batch"})}
+
+
+def _import() -> dict[str, Any]:
+    done = {200: _json("ImportSummary")}
+    parameters = ("skip", "idempotencyKey")
+    post = _operation("importObjects", "Put every line", parameters, done, (*_ALWAYS, *_WITH_BODY))
+    text = {"schema": {"type": "string"}}
+    return post | {"requestBody": {"required": True, "content": {NDJSON: text}}}
+
+
+def _export() -> dict[str, Any]:
+    read = ("afterId", "fields")
+    lines = {"content": {NDJSON: {"schema": {"type": "string"}}}}
+    shown = {200: {**_answer("One object on each line"), **lines}}
+    summary = "Stream every object in the order of ids"
+    return {
+        "get": _operation("exportObjects", summary, read, shown, _ALWAYS),
+        "head": _operation("headExport", summary, read, _headless(shown), _ALWAYS),
+    }
+
+
+_READ: Final = ("ETag", "Cache-Control", "Preference-Applied", "Portolan-Partial")
+_WRITTEN: Final = (
+    "ETag",
+    "Cache-Control",
+    "Preference-Applied",
+    "Portolan-Partial",
+    "Portolan-Position",
+    "Idempotency-Replayed",
+)
+
+
+def _operation(
+    name: str,
+    summary: str,
+    parameters: tuple[str, ...],
+    answers: dict[int, Any],
+    problems: tuple[int, ...] = (400, 404),
+) -> dict[str, Any]:
+    responses = answers | {status: _problem(status) for status in problems}
+    operation: dict[str, Any] = {
+        "summary": summary,
+        "tags": [_TAG],
+        "parameters": _parameters(parameters),
+        "responses": {str(status): responses[status] for status in sorted(responses)},
+    }
+    return operation if name == "options" else {"operationId": name, **operation}
+
+
+def _parameters(names: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [ref("parameters", name) for name in names]
+
+
+def _answer(description: str, *headers: str) -> dict[str, Any]:
+    named = (*headers, "Server-Timing", "X-Request-Id")
+    return {"description": description, "headers": {name: ref("headers", name) for name in named}}
+
+
+def _json(schema: str, *headers: str) -> dict[str, Any]:
+    content = {JSON: {"schema": ref("schemas", schema)}}
+    return {**_answer("Done", *headers), "content": content}
+
+
+def _created(*headers: str) -> dict[str, Any]:
+    return {**_json("StoredObject", *headers), "description": "Created"}
+
+
+def _empty(*headers: str) -> dict[str, Any]:
+    return _answer("Without a body", *headers)
+
+
+def _problem(status: int) -> dict[str, Any]:
+    headers = {405: ("Allow",), 415: ("Accept-Patch",), 503: ("Retry-After",)}.get(status, ())
+    content = {PROBLEM_JSON: {"schema": ref("schemas", "Problem")}}
+    return {**_answer(HTTPStatus(status).phrase, *headers), "content": content}
+
+
+def _headless(answers: dict[int, Any]) -> dict[int, Any]:
+    return {
+        status: {name: part for name, part in answer.items() if name != "content"}
+        for status, answer in answers.items()
+    }
+
+
+def _body(schemas: dict[str, str]) -> dict[str, Any]:
+    content = {type_: {"schema": ref("schemas", name)} for type_, name in schemas.items()}
+    return {"required": True, "content": content}

@@ -1,0 +1,107 @@
+"""What a request addresses: a class, and of its objects the fields that the resource shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from mediator.errors import Invalid, NotFound, Place
+from mediator.operations.plan import resource_groups
+from mediator.placement.routing import ClassRoute, RoutingModel
+from mediator.planes import DataPlane
+
+__all__ = ["NAME", "ClassResource", "Directory", "Selection"]
+
+NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The part of an object that is the resource of a request.
+
+    Attributes:
+        fields: Sorted names, without duplicates; None: the whole object.
+        groups: The cache groups of these fields, in order: what the ETag is made of.
+        schema_version: Version of the class's schema.
+        canonical: Whether the fields were spelled sorted and once each.
+    """
+
+    fields: tuple[str, ...] | None
+    groups: tuple[str, ...]
+    schema_version: int
+    canonical: bool = True
+
+
+class ClassResource:
+    """A class under the routing model in force, with all that its requests have in common."""
+
+    __slots__ = ("_selections", "codec", "database", "name", "route", "schema", "whole")
+
+    def __init__(self, database: str, name: str, route: ClassRoute) -> None:
+        self.database = database
+        self.name = name
+        self.route = route
+        self.schema = route.schema
+        self.codec = route.codec
+        groups = resource_groups(route, None)
+        self.whole = Selection(None, groups, route.schema_version)
+        self._selections: dict[str, Selection] = {}
+
+    def select(self, spelling: str | None) -> Selection:
+        """Find the selection of a ``fields`` parameter; the whole object if there is none.
+
+        Raises:
+            Invalid: A name is no field.
+        """
+        if spelling is None:
+            return self.whole
+        known = self._selections.get(spelling)
+        return known or self._select(spelling)
+
+    def _select(self, spelling: str) -> Selection:
+        names = spelling.split(",")
+        unknown = [name for name in names if name not in self.schema.fields]
+        if unknown:
+            places = [Place("fields", f"{name!r} is no field of {self.name}") for name in unknown]
+            raise Invalid("A field is not known.", places=places[:100])
+        fields = tuple(sorted(set(names)))
+        groups = resource_groups(self.route, fields)
+        version = self.whole.schema_version
+        if fields != tuple(names):
+            return Selection(fields, groups, version, canonical=False)
+        if len(self._selections) >= _REMEMBERED:
+            self._selections.clear()
+        return self._selections.setdefault(spelling, Selection(fields, groups, version))
+
+
+class Directory:
+    """Finds class resources; what it remembers ends with the routing model."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+        self._model: RoutingModel | None = None
+        self._known: dict[tuple[str, str], ClassResource] = {}
+
+    async def find(self, database: str, name: str) -> ClassResource:
+        """Find a class.
+
+        Raises:
+            NotFound: It is not there.
+            AdvisoryOnly: Its database holds no data.
+        """
+        if self._plane.model is not self._model:
+            self._model = self._plane.model
+            self._known = {}
+        known = self._known.get((database, name))
+        return known or await self._learn(database, name)
+
+    async def _learn(self, database: str, name: str) -> ClassResource:
+        if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
+            raise NotFound("The address names no class.")
+        resource = ClassResource(database, name, await self._plane.route(database, name))
+        # The route may belong to a newer model than the one that was in force on the way in.
+        if self._plane.model is self._model:
+            self._known[database, name] = resource
+        return resource

@@ -1,0 +1,105 @@
+"""From a raw path to a route and an address; no regular expressions, no normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from app.api.calls import Call
+from app.http.message import Response
+from app.http.negotiation import JSON
+from app.http.paths import decode_segment
+from app.http.problems import ROUTE_NOT_FOUND, HttpError
+from mediator.schema.ids import check_id
+
+__all__ = ["Address", "Handler", "Route", "Table"]
+
+Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
+
+_VERSION: Final = b"v1"
+_CLASS_SEGMENTS: Final = 4
+_OBJECT_SEGMENTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What can be done at an address.
+
+    Attributes:
+        template: The path with its variables; the label of metrics.
+        handlers: By method.
+        of_class: Whether the address names a class.
+        offers: Media type of the answers.
+        patch_types: Media types of PATCH, for Accept-Patch.
+    """
+
+    template: str
+    handlers: Mapping[str, Handler]
+    of_class: bool = True
+    offers: str = JSON
+    patch_types: tuple[str, ...] = ()
+
+    @property
+    def allow(self) -> str:
+        """The value of the Allow field."""
+        return ", ".join([*self.handlers, "OPTIONS"])
+
+
+@dataclass(slots=True)
+class Address:
+    """Where a request goes; parts that the route has not are empty."""
+
+    route: Route
+    database: str
+    class_name: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The routes of the data API."""
+
+    object: Route
+    collection: Route
+    batch: Route
+    imports: Route
+    exports: Route
+
+    def find(self, path: bytes) -> Address:
+        """Find the route of a raw path.
+
+        ``import`` and ``export`` are routes only when they are spelled plainly: an object of such
+        an id is reached by escaping a letter.
+
+        Raises:
+            HttpError: There is none.
+            Invalid: The id cannot be one.
+        """
+        parts = path.split(b"/")
+        count = len(parts)
+        if count not in (_CLASS_SEGMENTS, _OBJECT_SEGMENTS) or parts[1] != _VERSION:
+            raise _not_found()
+        if not all(parts[2:]):
+            raise _not_found()
+        database = decode_segment(parts[2], "database")
+        if count == _CLASS_SEGMENTS:
+            return self._below_database(database, parts[3])
+        return self._below_class(database, decode_segment(parts[3], "class"), parts[4])
+
+    def _below_database(self, database: str, segment: bytes) -> Address:
+        if segment == b"batch":
+            return Address(self.batch, database)
+        return Address(self.collection, database, decode_segment(segment, "class"))
+
+    def _below_class(self, database: str, class_name: str, segment: bytes) -> Address:
+        if segment == b"import":
+            return Address(self.imports, database, class_name)
+        if segment == b"export":
+            return Address(self.exports, database, class_name)
+        id_ = check_id(decode_segment(segment, "id"), "id")
+        return Address(self.object, database, class_name, id_)
+
+
+def _not_found() -> HttpError:
+    return HttpError(ROUTE_NOT_FOUND, "No route of the data API has this path.")

@@ -1,0 +1,59 @@
+"""Handing operations to the data plane: single ones and many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from app.api.answers import result_of
+from app.api.writes import Planned
+from app.http.problems import HttpError, problem_of
+from mediator.errors import MediatorError
+from mediator.operations.model import Get, Outcome
+from mediator.planes import DataPlane
+
+__all__ = ["Item", "render_items", "submit", "submit_all"]
+
+Item: TypeAlias = Planned | MediatorError | HttpError
+"""One of many operations, or why it cannot be one."""
+
+
+async def submit(plane: DataPlane, planned: Planned) -> Outcome:
+    """Carry out a write; one that came before, under a key, gets its first answer again."""
+    operation = planned.operation
+    assert not isinstance(operation, Get)
+    if operation.fingerprint is not None:
+        remembered = await plane.recall(operation)
+        if remembered is not None:
+            return remembered
+    return await plane.write(operation)
+
+
+async def submit_all(
+    plane: DataPlane, items: Sequence[Item]
+) -> list[Outcome | MediatorError | HttpError]:
+    """Carry out those items that are operations, in few round trips; the answers in their order."""
+    operations = [item.operation for item in items if isinstance(item, Planned)]
+    outcomes = iter(await plane.batch(operations) if operations else [])
+    return [next(outcomes) if isinstance(item, Planned) else item for item in items]
+
+
+def render_items(
+    items: Sequence[Item],
+    answers: Sequence[Outcome | MediatorError | HttpError],
+    *,
+    minimal: bool,
+) -> list[dict[str, Any]]:
+    """Return the results of a batch."""
+    return [_render(*pair, minimal=minimal) for pair in zip(items, answers, strict=True)]
+
+
+def _render(
+    item: Item, answer: Outcome | MediatorError | HttpError, *, minimal: bool
+) -> dict[str, Any]:
+    if isinstance(answer, Outcome):
+        assert isinstance(item, Planned)
+        return result_of(item, answer, minimal=minimal)
+    problem = problem_of(answer)
+    result = {"status": problem.type.status, "problem": problem.document()}
+    return {**result, "id": item.operation.id} if isinstance(item, Planned) else result

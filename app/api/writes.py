@@ -1,0 +1,200 @@
+"""From the bodies of requests to write operations; single requests and batches share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from app.api.resources import ClassResource, Selection
+from app.http.jsonbody import require_object
+from mediator.errors import Invalid, Place
+from mediator.operations.model import (
+    Condition,
+    Create,
+    Delete,
+    Get,
+    Operation,
+    Put,
+    Revise,
+    Update,
+    WriteOperation,
+)
+from mediator.operations.patch import Compute, UpdateParts, json_patch, merge_patch, parse_update
+
+__all__ = [
+    "Builder",
+    "Planned",
+    "Target",
+    "build_create",
+    "build_delete",
+    "build_json_patch",
+    "build_merge_patch",
+    "build_put",
+    "build_update",
+]
+
+
+@dataclass(slots=True)
+class Target:
+    """Where a write goes, under which id, on which condition; `pointer`: where its body is."""
+
+    resource: ClassResource
+    selection: Selection
+    id: str
+    operation: str
+    condition: Condition
+    fingerprint: str | None
+    pointer: str = ""
+
+
+@dataclass(slots=True)
+class Planned:
+    """An operation with what its answer needs.
+
+    Attributes:
+        operation: The operation.
+        resource: The class it is about.
+        selection: The resource whose ETag is answered.
+        touched: The fields that a patch names and its answer shows; None: those of the resource.
+    """
+
+    operation: Operation
+    resource: ClassResource
+    selection: Selection
+    touched: tuple[str, ...] | None = None
+
+
+Builder: TypeAlias = Callable[[Target, Any], Planned]
+
+
+def build_create(target: Target, body: Any) -> Planned:
+    """Create an object."""
+    values = target.resource.codec.decode_object(_without_id(body, target), target.pointer)
+    return _plan(target, Create(*_head(target), values))
+
+
+def build_put(target: Target, body: Any) -> Planned:
+    """Replace the resource: the whole object, or exactly the fields that it shows."""
+    body = _without_id(body, target)
+    fields = target.selection.fields
+    if fields is None:
+        values = target.resource.codec.decode_object(body, target.pointer)
+        return _plan(target, Put(*_head(target), values))
+    return _replace(target, fields, body)
+
+
+def build_delete(target: Target, body: Any) -> Planned:  # noqa: ARG001 - the shape of a Builder
+    """Delete the resource: the whole object, or the fields that it shows."""
+    fields = target.selection.fields
+    if fields is None:
+        return _plan(target, Delete(*_head(target)))
+    return _replace(target, fields, {})
+
+
+def build_update(target: Target, body: Any) -> Planned:
+    """Apply operators."""
+    resource = target.resource
+    return _update(target, parse_update(resource.schema, resource.codec, body, target.pointer))
+
+
+def build_merge_patch(target: Target, body: Any) -> Planned:
+    """Apply a merge patch (RFC 7396): an update if it can be one, else a revision."""
+    resource = target.resource
+    body = _without_id(body, target)
+    parts = merge_patch(resource.schema, resource.codec, body, target.pointer)
+    if isinstance(parts, UpdateParts):
+        return _update(target, parts)
+    return _revise(target, parts, tuple(body))
+
+
+def build_json_patch(target: Target, body: Any) -> Planned:
+    """Apply a JSON Patch (RFC 6902): always a revision."""
+    return _revise(target, json_patch(body, target.pointer), _patched(body))
+
+
+def _head(target: Target) -> tuple[str, str, str, str, Condition, str | None]:
+    resource = target.resource
+    return (
+        resource.database,
+        resource.name,
+        target.id,
+        target.operation,
+        target.condition,
+        target.fingerprint,
+    )
+
+
+def _plan(
+    target: Target, operation: WriteOperation | Get, touched: tuple[str, ...] | None = None
+) -> Planned:
+    return Planned(operation, target.resource, target.selection, touched)
+
+
+def _replace(target: Target, fields: tuple[str, ...], body: dict[str, Any]) -> Planned:
+    """Make some fields exactly what the body says: those it leaves out are removed."""
+    _check_within(body, fields, target.pointer)
+    codec = target.resource.codec
+    values = codec.decode_fields(body, target.pointer)
+    unset = tuple([name for name in fields if name not in values])
+    required = [name for name in unset if name not in codec.nullable]
+    if required:
+        places = [Place(f"{target.pointer}/{name}", "is required") for name in required]
+        raise Invalid("A required field cannot be removed.", places=places)
+    return _update(target, UpdateParts(values, unset, ()))
+
+
+def _update(target: Target, parts: UpdateParts) -> Planned:
+    operators = tuple(parts.operators)
+    unset = tuple(parts.unset)
+    touched = (*parts.values, *unset, *[call.field for call in operators])
+    if target.selection.fields is not None:
+        _check_within(touched, target.selection.fields, target.pointer)
+    return _plan(target, Update(*_head(target), parts.values, unset, operators), touched)
+
+
+def _revise(target: Target, compute: Compute, touched: tuple[str, ...] | None) -> Planned:
+    fields = target.selection.fields
+    narrowed = compute if fields is None else _narrow(compute, fields)
+    return _plan(target, Revise(*_head(target), narrowed), touched)
+
+
+def _narrow(compute: Compute, fields: tuple[str, ...]) -> Compute:
+    """Let a revision see and change only the fields of its resource."""
+
+    def revise(document: dict[str, Any]) -> dict[str, Any]:
+        shown = {name: document[name] for name in fields if name in document}
+        revised = compute(shown)
+        _check_within(revised, fields, "")
+        hidden = {name: value for name, value in document.items() if name not in fields}
+        return hidden | revised
+
+    return revise
+
+
+def _check_within(names: Iterable[str], fields: tuple[str, ...], pointer: str) -> None:
+    beyond = [name for name in names if name not in fields]
+    if beyond:
+        detail = "is not among the fields of the address"
+        places = [Place(f"{pointer}/{name}", detail) for name in beyond[:100]]
+        raise Invalid("The body goes beyond the fields of the address.", places=places)
+
+
+def _without_id(body: Any, target: Target) -> dict[str, Any]:
+    """Drop the id that a representation carries; it must be the object's own."""
+    members = require_object(body, target.pointer)
+    if "id" not in members:
+        return members
+    if members["id"] != target.id:
+        place = Place(f"{target.pointer}/id", "is not the id of the address")
+        raise Invalid("The id differs.", places=[place])
+    return {name: value for name, value in members.items() if name != "id"}
+
+
+def _patched(body: Any) -> tuple[str, ...] | None:
+    """Name the fields that a valid JSON Patch touches; None for the whole object."""
+    pointers = [step["path"] for step in body]
+    pointers += [step["from"] for step in body if step["op"] == "move"]
+    if not all(pointers):
+        return None
+    return tuple(dict.fromkeys([pointer.split("/")[1] for pointer in pointers]))

@@ -1,0 +1,112 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+import uvloop
+from rich.console import Console
+
+from app.container import MissingSetting
+from app.doctor import examine
+from app.serve import Serving, serving
+from app.settings import HttpSettings, MediatorSettings
+from mediator.errors import MediatorError
+from mediator.stores.embedded.lock import DataDirectoryBusy
+from mediator.stores.embedded.port import EmbeddedStartError
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Declare what your data needs; the right database serves it.",
+)
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+S = TypeVar("S", HttpSettings, MediatorSettings)
+
+
+def main() -> None:
+    """Run the command line."""
+    logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    app()
+
+
+@app.command()
+def serve(
+    *,
+    embedded: Annotated[bool, typer.Option(help="Run on embedded stores of our own.")] = False,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where embedded stores keep their data.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the data API.")
+    ] = None,
+    admin_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")
+    ] = None,
+    durability: Annotated[
+        str | None, typer.Option(help="Durability of embedded stores: second or full.")
+    ] = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Without --embedded the service runs on the databases that the settings name; `portolan doctor`
+    says what is found. Every setting is an environment variable, listed in docs/settings.md.
+    """
+    http = _overridden(HttpSettings(), port=port, admin_port=admin_port)
+    given = {"embedded": embedded or None, "data_dir": data_dir, "durability": durability}
+    settings = _overridden(MediatorSettings(), **given)
+    _run(_serve(http, settings))
+
+
+@app.command()
+def doctor(
+    *,
+    embedded: Annotated[bool, typer.Option(help="Look only at what --embedded needs.")] = False,
+) -> None:
+    """Say what is found on this machine, what is missing, and what to do about it."""
+    findings = examine(MediatorSettings(), embedded=embedded)
+    for finding in findings:
+        mark = "[green]found[/]  " if finding.found else "[yellow]missing[/]"
+        console.print(f"{mark} {finding.what}: {finding.detail}")
+        if finding.remedy:
+            console.print(f"          {finding.remedy}")
+    raise typer.Exit(1 if any(finding.fatal for finding in findings) else 0)
+
+
+async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
+    async with serving(http, settings) as service:
+        announce(service)
+        await service.ended.wait()
+        errors.print("Stopping: requests under way are finished first.")
+
+
+def announce(service: Serving) -> None:
+    """Print where the service listens, and what it runs without."""
+    for missing in service.missing:
+        errors.print(f"Without {missing.kind}: {missing.reason} {missing.remedy}")
+    console.print(f"Data API   {service.addresses.data}/v1/   ({service.addresses.data}/docs)")
+    admin = service.addresses.admin
+    console.print(f"Admin API  {admin}/admin/v1/   ({admin}/docs)")
+
+
+def _run(task: Coroutine[Any, Any, None]) -> None:
+    try:
+        uvloop.run(task)
+    except (MissingSetting, DataDirectoryBusy, EmbeddedStartError, MediatorError, OSError) as error:
+        errors.print(f"Portolan cannot run: {error}")
+        raise typer.Exit(1) from None
+
+
+def _overridden(settings: S, **given: Any) -> S:
+    """Let options given on the command line win over the environment."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return type(settings).model_validate({**settings.model_dump(), **chosen})

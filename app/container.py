@@ -1,0 +1,103 @@
+"""The composition root: settings become a mediator, two applications, and observers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from app.admin.main import create_admin_app
+from app.api.asgi import DataApi
+from app.api.options import DataOptions
+from app.main import DataApp
+from app.observers import Instruments, log_observation
+from app.settings import HttpSettings, MediatorSettings, SystemSettings
+from mediator.observation import broadcast
+from mediator.service import Mediator, MediatorOptions
+from mediator.stores.embedded.port import Endpoint, Kind
+from mediator.stores.kinds import make_store
+
+__all__ = ["Container", "MissingSetting", "build", "on_embedded"]
+
+EMBEDDED_NAMES: dict[Kind, str] = {"redis": "redis", "postgresql": "postgres", "mongodb": "mongo"}
+"""Names under which the embedded stores are registered, by kind."""
+
+
+class MissingSetting(Exception):
+    """A setting without which the service cannot run; the message says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Everything that serves, started and stopped together."""
+
+    mediator: Mediator
+    data: DataApp
+    admin: FastAPI
+
+    async def stop(self) -> None:
+        """Release every connection."""
+        await self.mediator.stop()
+
+
+async def build(http: HttpSettings, settings: MediatorSettings) -> Container:
+    """Build and start the service.
+
+    Raises:
+        MissingSetting: There is no catalogue.
+        Unavailable: The catalogue does not answer.
+    """
+    instruments = Instruments()
+    observers = (instruments.observe, log_observation)
+    mediator = Mediator(_options(settings), make_store, observers)
+    await mediator.start()
+    key = await mediator.secret("cursors", secrets.token_hex(32))
+    options = DataOptions(
+        cursor_key=bytes.fromhex(key),
+        origins={name: tuple(origins) for name, origins in http.cors_origins.items()},
+        max_body_bytes=http.body_limit,
+    )
+    data = DataApi(mediator.data, options, broadcast(*observers))
+    admin = create_admin_app(mediator.control, instruments.registry)
+    return Container(mediator, DataApp(data), admin)
+
+
+def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) -> MediatorSettings:
+    """Point settings at embedded stores: catalogue, coordination, and the systems themselves."""
+    systems = [
+        SystemSettings.model_validate(
+            {
+                "name": EMBEDDED_NAMES[kind],
+                "kind": kind,
+                "url": endpoint.url,
+                "durability": settings.durability,
+            }
+        )
+        for kind, endpoint in endpoints.items()
+    ]
+    return settings.model_copy(
+        update={
+            "catalogue_url": SecretStr(endpoints["postgresql"].url),
+            "coordination_url": SecretStr(endpoints["redis"].url),
+            "systems": [*systems, *settings.systems],
+        }
+    )
+
+
+def _options(settings: MediatorSettings) -> MediatorOptions:
+    if settings.catalogue_url is None:
+        raise MissingSetting(
+            "There is no catalogue: set PORTOLAN_CATALOGUE_URL to a PostgreSQL database,"
+            " or start with --embedded."
+        )
+    coordination = settings.coordination_url
+    return MediatorOptions(
+        catalogue_url=settings.catalogue_url.get_secret_value(),
+        coordination_url=coordination.get_secret_value() if coordination else None,
+        systems=[system.registration() for system in settings.systems],
+        proposal_margin=settings.proposal_margin,
+        proposal_dwell_s=settings.proposal_dwell_s,
+    )

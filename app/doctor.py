@@ -1,0 +1,108 @@
+"""Looking at the machine: what is found, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.settings import MediatorSettings, SystemSettings
+from mediator.catalogue.connection import Catalogue
+from mediator.errors import Unavailable
+from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
+from mediator.stores.kinds import make_store
+from mediator.stores.port import StoreError
+
+__all__ = ["Finding", "examine"]
+
+OLDEST = (3, 11)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        what: What was looked for.
+        found: Whether it is there and works.
+        detail: What was found, or what is missing.
+        remedy: What to do.
+        fatal: Whether the service cannot run without it.
+    """
+
+    what: str
+    found: bool
+    detail: str
+    remedy: str = ""
+    fatal: bool = False
+
+
+def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
+    """Look at the interpreter, the embedded servers, and the databases that the settings name."""
+    findings = [_python(), *_embedded()]
+    if not embedded:
+        findings += asyncio.run(_external(settings))
+    return findings
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    good = sys.version_info >= OLDEST
+    remedy = "" if good else "Install Python 3.11 or newer."
+    return Finding("Python", good, version, remedy, fatal=not good)
+
+
+def _embedded() -> list[Finding]:
+    """Start the embedded servers in a scratch directory: what starts here, runs here."""
+    with tempfile.TemporaryDirectory(prefix="portolan-doctor-") as scratch:
+        try:
+            with EmbeddedFleet(Path(scratch)) as fleet:
+                started = [
+                    Finding(f"embedded {kind}", True, f"{endpoint.server} {endpoint.version}")
+                    for kind, endpoint in fleet.endpoints.items()
+                ]
+                return started + [_missing(trouble) for trouble in fleet.unavailable]
+        except EmbeddedStartError as error:
+            return [Finding("embedded servers", False, str(error), fatal=True)]
+
+
+def _missing(trouble: ServerUnavailable) -> Finding:
+    fatal = trouble.kind != "mongodb"  # the service runs without it, and says so
+    return Finding(f"embedded {trouble.kind}", False, trouble.reason, trouble.remedy, fatal)
+
+
+async def _external(settings: MediatorSettings) -> list[Finding]:
+    systems = [await _system(system) for system in settings.systems]
+    return [await _catalogue(settings), *systems]
+
+
+async def _catalogue(settings: MediatorSettings) -> Finding:
+    if settings.catalogue_url is None:
+        remedy = "Set PORTOLAN_CATALOGUE_URL to a PostgreSQL database, or serve --embedded."
+        return Finding("catalogue", False, "no URL is set", remedy)
+    catalogue = Catalogue(settings.catalogue_url.get_secret_value())
+    try:
+        await catalogue.ping()
+    except Unavailable as error:
+        remedy = "Check the URL, and that the server accepts connections from here."
+        return Finding("catalogue", False, error.detail, remedy, fatal=True)
+    finally:
+        await catalogue.close()
+    return Finding("catalogue", True, "it answers")
+
+
+async def _system(settings: SystemSettings) -> Finding:
+    store = make_store(settings.registration().config)
+    what = f"system {settings.name} ({settings.kind})"
+    try:
+        await store.open()
+        facts = await store.facts()
+    except StoreError as error:
+        remedy = "Check its URL, and that the server accepts connections from here."
+        return Finding(what, False, str(error), remedy)
+    finally:
+        await store.close()
+    return Finding(what, True, f"{facts.server} {facts.version}")

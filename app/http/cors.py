@@ -1,0 +1,57 @@
+"""Cross-origin resource sharing, per database (fetch.spec.whatwg.org, section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from app.http.message import Headers
+
+__all__ = ["EVERY_DATABASE", "CrossOrigin"]
+
+EVERY_DATABASE: Final = "*"
+_EXPOSED = (
+    b"ETag, Age, Cache-Status, Location, Retry-After, Server-Timing, X-Request-Id, "
+    b"Accept-Patch, Preference-Applied, Idempotency-Replayed, Portolan-Position, Portolan-Partial"
+)
+_ALLOWED = (
+    b"Accept, Content-Type, If-Match, If-None-Match, Idempotency-Key, Prefer, Authorization, "
+    b"X-Request-Id"
+)
+_MAX_AGE = b"600"
+
+
+class CrossOrigin:
+    """Which origins may read which database.
+
+    Args:
+        origins: Origins by database; `EVERY_DATABASE` stands for all databases, and an origin
+            ``*`` for all origins.
+    """
+
+    def __init__(self, origins: Mapping[str, tuple[str, ...]]) -> None:
+        self._origins = {name: frozenset(of) for name, of in origins.items() if of}
+
+    def headers(self, database: str, origin: str | None) -> Headers:
+        """Return the fields of an answer; empty where the database is shared with nobody."""
+        allowed = self._origins.get(database) or self._origins.get(EVERY_DATABASE)
+        if not allowed:
+            return []
+        if "*" in allowed:
+            return [(b"access-control-allow-origin", b"*"), *self._exposed(origin)]
+        if origin not in allowed:
+            return [(b"vary", b"Origin")]
+        shared = (b"access-control-allow-origin", origin.encode("latin-1"))
+        return [shared, (b"vary", b"Origin"), *self._exposed(origin)]
+
+    def preflight(self, methods: str) -> Headers:
+        """Return what a preflight answer adds for an origin that is allowed."""
+        return [
+            (b"access-control-allow-methods", methods.encode()),
+            (b"access-control-allow-headers", _ALLOWED),
+            (b"access-control-max-age", _MAX_AGE),
+        ]
+
+    @staticmethod
+    def _exposed(origin: str | None) -> Headers:
+        return [] if origin is None else [(b"access-control-expose-headers", _EXPOSED)]

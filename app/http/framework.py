@@ -1,0 +1,101 @@
+"""Problems for the routes that FastAPI serves: whatever goes wrong, the answer has one shape."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from app.http.jsonbody import parse_json
+from app.http.problems import (
+    BODY_TOO_LARGE,
+    INVALID,
+    METHOD_NOT_ALLOWED,
+    PROBLEM_JSON,
+    ROUTE_NOT_FOUND,
+    HttpError,
+    problem_of,
+)
+from mediator.errors import MediatorError, Place
+
+__all__ = ["answer_problems", "json_body"]
+
+_log = logging.getLogger("portolan.admin")
+
+BODY_LIMIT: Final = 8 * 2**20
+_METHOD_NOT_ALLOWED: Final = 405
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Make every error of an application a problem+json."""
+    for kind, translate in _TRANSLATIONS.items():
+        app.add_exception_handler(kind, _handler(translate))
+
+
+async def json_body(request: Request) -> Any:
+    """Read a JSON body.
+
+    Raises:
+        HttpError: It is larger than `BODY_LIMIT`, or not JSON.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_LIMIT:
+            raise HttpError(BODY_TOO_LARGE, f"The body is larger than {BODY_LIMIT} bytes.")
+    return parse_json(bytes(body))
+
+
+def _handler(translate: Callable[[Exception], Exception]) -> Callable[..., Any]:
+    async def answer(request: Request, error: Exception) -> Response:
+        problem = problem_of(translate(error))
+        return Response(
+            problem.body(request.url.path),
+            problem.type.status,
+            dict(problem.headers),
+            PROBLEM_JSON,
+        )
+
+    return answer
+
+
+def _same(error: Exception) -> Exception:
+    return error
+
+
+def _of_validation(error: Exception) -> Exception:
+    assert isinstance(error, RequestValidationError)
+    places = [Place(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()]
+    return HttpError(INVALID, "The request is not as the route wants it.", places=places)
+
+
+def _of_framework(error: Exception) -> Exception:
+    assert isinstance(error, HTTPException)
+    headers = list((error.headers or {}).items())
+    if error.status_code == _METHOD_NOT_ALLOWED:
+        return HttpError(METHOD_NOT_ALLOWED, "The route has other methods.", headers=headers)
+    return HttpError(ROUTE_NOT_FOUND, "There is no such route.", headers=headers)
+
+
+def _of_defect(error: Exception) -> Exception:
+    _log.error("a request failed", exc_info=error)
+    return error
+
+
+def _pointer(location: tuple[str | int, ...]) -> str:
+    """Name a parameter by its name, a part of the body by its JSON pointer."""
+    where, *path = location
+    return "/".join(["", *map(str, path)]) if where == "body" else ".".join(map(str, path))
+
+
+_TRANSLATIONS: Final[dict[type[Exception], Callable[[Exception], Exception]]] = {
+    MediatorError: _same,
+    HttpError: _same,
+    RequestValidationError: _of_validation,
+    HTTPException: _of_framework,
+    Exception: _of_defect,
+}

@@ -1,0 +1,112 @@
+"""Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07): which write is which."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+
+from app.http.problems import IDEMPOTENCY_KEY_IN_USE, INVALID, HttpError
+from mediator.errors import Place
+
+__all__ = ["Identity", "OperationIds", "fingerprint_of", "parse_key"]
+
+_BARE = re.compile(r"[\x21\x23-\x7e][\x21-\x7e]{0,254}", re.ASCII)
+_QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"', re.ASCII)
+_RETRY = (("Retry-After", "1"),)
+
+
+def parse_key(value: str) -> str:
+    """Read the key: a string of RFC 9651, or its characters without the quotes.
+
+    Raises:
+        HttpError: It is neither, or longer than 255 characters.
+    """
+    text = value.strip(" \t")
+    if match := _QUOTED.fullmatch(text):
+        return re.sub(r"\\(.)", r"\1", match[1])
+    if _BARE.fullmatch(text):
+        return text
+    place = Place("Idempotency-Key", "1 to 255 visible ASCII characters are expected")
+    raise HttpError(INVALID, "The Idempotency-Key is malformed.", places=[place])
+
+
+def _digest(*parts: bytes) -> str:
+    """Hash parts so that no two different sequences of them collide."""
+    state = blake2b(digest_size=16)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return state.hexdigest()
+
+
+def fingerprint_of(*parts: bytes) -> str:
+    """Hash what makes two requests the same: method, target, media type, conditions, body."""
+    return _digest(*parts)
+
+
+class OperationIds:
+    """Ids for writes without a key, unique for ever, and the keys in use in this process."""
+
+    def __init__(self) -> None:
+        self._prefix = os.urandom(12).hex()
+        self._numbers = itertools.count(1)
+        self._running: set[tuple[str, str]] = set()
+
+    def fresh(self) -> str:
+        """Return an id that no other write has."""
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+    @contextmanager
+    def claim(self, database: str, key: str | None) -> Iterator[None]:
+        """Hold a key while its request runs.
+
+        Raises:
+            HttpError: Another request holds it.
+        """
+        if key is None:
+            yield
+            return
+        claimed = (database, key)
+        if claimed in self._running:
+            detail = "The first request with this Idempotency-Key has not been answered yet."
+            raise HttpError(IDEMPOTENCY_KEY_IN_USE, detail, headers=_RETRY)
+        self._running.add(claimed)
+        try:
+            yield
+        finally:
+            self._running.discard(claimed)
+
+
+class Identity:
+    """How the writes of one request are told apart, and recognised when they come again.
+
+    The object is part of an operation's id: the same key used on two objects makes two operations,
+    because each is remembered with its own object.
+    """
+
+    __slots__ = ("_database", "_ids", "fingerprint", "key")
+
+    def __init__(
+        self, ids: OperationIds, database: str, key: str | None, fingerprint: str | None
+    ) -> None:
+        self._ids = ids
+        self._database = database
+        self.key = key
+        self.fingerprint = fingerprint
+
+    def operation(self, class_name: str, id_: str, index: int | None = None) -> str:
+        """Name a write, the one at `index` of a request that carries many."""
+        if self.key is None:
+            return self._ids.fresh()
+        name = self.derive("operation", class_name, id_)
+        return name if index is None else f"{name}:{index}"
+
+    def derive(self, *parts: str) -> str:
+        """Return 32 hexadecimal digits that are the same whenever the key comes again."""
+        assert self.key is not None
+        encoded = [part.encode() for part in parts]
+        return _digest(self._database.encode(), self.key.encode(), *encoded)

@@ -1,0 +1,175 @@
+"""Requests and responses of the data API, straight from ASGI: no framework in between."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Final, TypeAlias
+
+from app.http.paths import whole_number
+from app.http.problems import BODY_TOO_LARGE, INVALID, HttpError
+
+__all__ = [
+    "ClientGone",
+    "Headers",
+    "Phases",
+    "Receive",
+    "Request",
+    "Response",
+    "Scope",
+    "Send",
+    "forbid_body",
+    "read_body",
+    "stream_body",
+]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+_READ: Final = frozenset(
+    {
+        b"accept",
+        b"access-control-request-method",
+        b"content-length",
+        b"content-type",
+        b"idempotency-key",
+        b"if-match",
+        b"if-none-match",
+        b"origin",
+        b"prefer",
+        b"transfer-encoding",
+        b"x-request-id",
+    }
+)
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
+_PREFIX = os.urandom(6).hex()
+_NUMBERS = itertools.count(1)
+
+
+class ClientGone(Exception):
+    """The client went away before its request was complete."""
+
+
+class Phases:
+    """How long the stages of a request took, for Server-Timing (W3C)."""
+
+    __slots__ = ("_at", "started", "text")
+
+    def __init__(self) -> None:
+        self.started = self._at = perf_counter()
+        self.text = ""
+
+    def end(self, name: str, description: str = "") -> None:
+        """Note that the stage `name` ended now; it began where the one before ended."""
+        now = perf_counter()
+        self.text += f"{name};dur={(now - self._at) * 1000:.3f}"
+        self.text += f';desc="{description}", ' if description else ", "
+        self._at = now
+
+
+class Request:
+    """A request as it came: the raw path, the fields we read, and the body still to be received.
+
+    Fields that come several times are joined by commas (RFC 9110, section 5.3).
+    """
+
+    __slots__ = ("headers", "id", "method", "path", "phases", "query", "receive")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.phases = Phases()
+        self.method: str = scope["method"]
+        self.path: bytes = scope["raw_path"]
+        self.query: bytes = scope["query_string"]
+        self.receive = receive
+        self.headers = _scan(scope["headers"])
+        given = self.headers.get(b"x-request-id", "")
+        self.id = given if _REQUEST_ID.fullmatch(given) else f"{_PREFIX}-{next(_NUMBERS):x}"
+
+
+def _scan(fields: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
+    headers: dict[bytes, str] = {}
+    for name, value in fields:
+        if name in _READ:
+            text = value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer; either `body` or `chunks` is sent."""
+
+    status: int
+    headers: Headers = field(default_factory=list)
+    body: bytes = b""
+    chunks: AsyncIterator[bytes] | None = None
+
+
+def _declared_length(request: Request) -> int:
+    return whole_number(request.headers.get(b"content-length", "0"), "Content-Length", least=0)
+
+
+def _too_large(limit: int) -> HttpError:
+    detail = f"A body may have {limit} bytes."
+    return HttpError(BODY_TOO_LARGE, detail, extra={"limit_bytes": limit})
+
+
+def forbid_body(request: Request) -> None:
+    """Refuse a body where it would have no meaning (RFC 9110, section 9.3.1)."""
+    if b"transfer-encoding" in request.headers or _declared_length(request):
+        raise HttpError(INVALID, f"{request.method} takes no body here.")
+
+
+async def stream_body(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body as it comes in.
+
+    Raises:
+        ClientGone: The connection closed before the end.
+    """
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        if chunk := message.get("body"):
+            yield chunk
+        if not message.get("more_body"):
+            return
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Read the whole body, never more than `limit` bytes of it.
+
+    Raises:
+        HttpError: It is longer.
+        ClientGone: The connection closed before the end.
+    """
+    if _declared_length(request) > limit:
+        raise _too_large(limit)
+    message = await request.receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        return _bounded(body, limit)
+    return await _read_rest(request, message, limit)
+
+
+def _bounded(body: bytes, limit: int) -> bytes:
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+async def _read_rest(request: Request, first: MutableMapping[str, Any], limit: int) -> bytes:
+    if first["type"] == "http.disconnect":
+        raise ClientGone
+    body = bytearray(first.get("body", b""))
+    async for chunk in stream_body(request):
+        body += chunk
+        if len(body) > limit:
+            raise _too_large(limit)
+    return _bounded(bytes(body), limit)

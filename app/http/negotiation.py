@@ -1,0 +1,55 @@
+"""Media types: what comes in (Content-Type) and what may go out (Accept)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from app.http.problems import NOT_ACCEPTABLE, HttpError
+
+__all__ = ["JSON", "JSON_PATCH", "MERGE_PATCH", "NDJSON", "UPDATE", "check_accept", "media_type"]
+
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+UPDATE: Final = "application/vnd.portolan.update+json"
+
+_RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+)\s*(?:;(.*))?", re.ASCII)
+_ZERO = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*", re.ASCII | re.IGNORECASE)
+_CHARSET = re.compile(r'\s*charset\s*=\s*"?utf-?8"?\s*', re.ASCII | re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def media_type(content_type: str) -> str | None:
+    """Return the media type in lower case; None if it is malformed or not in UTF-8."""
+    match = _RANGE.fullmatch(content_type)
+    if match is None:
+        return None
+    parameters = [p for p in (match[2] or "").split(";") if p.strip()]
+    charsets = [p for p in parameters if p.strip().lower().startswith("charset")]
+    return match[1].lower() if all(map(_CHARSET.fullmatch, charsets)) else None
+
+
+def check_accept(accept: str, offered: str) -> None:
+    """Refuse a request whose Accept rules out what we have (RFC 9110, section 12.5.1).
+
+    Raises:
+        HttpError: With the media type that is offered.
+    """
+    if not _accepts(accept, offered):
+        detail = f"The answer is {offered}; Accept rules it out."
+        raise HttpError(NOT_ACCEPTABLE, detail, extra={"offered": [offered]})
+
+
+@lru_cache(maxsize=256)
+def _accepts(accept: str, offered: str) -> bool:
+    """Let the most specific range decide; an empty or broken field forbids nothing."""
+    ranges = [match for part in accept.split(",") if (match := _RANGE.fullmatch(part))]
+    covering = (offered, offered.partition("/")[0] + "/*", "*/*")
+    for range_ in covering:
+        weights = [m[2] or "" for m in ranges if m[1].lower() == range_]
+        if weights:
+            return not all(any(map(_ZERO.fullmatch, w.split(";"))) for w in weights)
+    return not ranges

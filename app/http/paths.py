@@ -1,0 +1,87 @@
+"""Paths and queries in their raw form: decoded once, strictly, or refused."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote_to_bytes
+
+from app.http.problems import INVALID, HttpError
+from mediator.errors import Place
+
+__all__ = ["decode_segment", "decode_text", "parse_query", "whole_number"]
+
+_BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_LONGEST_QUERY = 65_536
+_LARGEST = 2**53
+_DIGITS = re.compile(r"[0-9]{1,16}", re.ASCII)
+
+
+def decode_text(raw: bytes, pointer: str) -> str:
+    """Percent-decode once, as UTF-8.
+
+    Raises:
+        HttpError: A broken escape or byte sequence.
+    """
+    if b"%" in raw:
+        if _BROKEN.search(raw):
+            raise _refuse(pointer, "a % is not followed by two hexadecimal digits")
+        raw = unquote_to_bytes(raw)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise _refuse(pointer, "the text is not UTF-8") from None
+
+
+def decode_segment(raw: bytes, pointer: str) -> str:
+    """Percent-decode one segment of a path; an escaped slash is not a slash, and no id has one."""
+    text = decode_text(raw, pointer)
+    if "/" in text:
+        raise _refuse(pointer, "a slash cannot be part of it")
+    return text
+
+
+def parse_query(raw: bytes, allowed: frozenset[str]) -> dict[str, str]:
+    """Read ``name=value`` pairs, in which ``+`` stands for a space.
+
+    Args:
+        raw: The query as it came.
+        allowed: The parameters that the route has.
+
+    Raises:
+        HttpError: A parameter is unknown or given twice.
+    """
+    if not raw:
+        return {}
+    if len(raw) > _LONGEST_QUERY:
+        raise HttpError(INVALID, f"A query may have {_LONGEST_QUERY} bytes.")
+    pairs = [pair.partition(b"=") for pair in raw.replace(b"+", b"%20").split(b"&") if pair]
+    parameters: dict[str, str] = {}
+    for raw_name, _, value in pairs:
+        name = decode_text(raw_name, "query")
+        if name not in allowed or name in parameters:
+            raise _refuse_parameter(name, allowed)
+        parameters[name] = decode_text(value, name)
+    return parameters
+
+
+def whole_number(text: str, name: str, *, least: int, most: int = _LARGEST) -> int:
+    """Read a whole number.
+
+    Raises:
+        HttpError: It is none, or out of bounds.
+    """
+    if _DIGITS.fullmatch(text) and least <= int(text) <= most:
+        return int(text)
+    places = [Place(name, f"a whole number from {least} to {most} is expected")]
+    raise HttpError(INVALID, f"{name} is not a number that is allowed.", places=places)
+
+
+def _refuse_parameter(name: str, allowed: frozenset[str]) -> HttpError:
+    if name in allowed:
+        return _refuse(name, "the parameter is given more than once")
+    known = ", ".join(sorted(allowed)) or "none"
+    return _refuse(name, f"there is no such parameter here; known: {known}")
+
+
+def _refuse(pointer: str, detail: str) -> HttpError:
+    return HttpError(INVALID, "The address is malformed.", places=[Place(pointer, detail)])

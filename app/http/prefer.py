@@ -1,0 +1,76 @@
+"""The Prefer header field (RFC 7240)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from app.http.problems import INVALID, HttpError
+from mediator.errors import Place
+
+__all__ = ["NO_PREFERENCES", "Preferences", "parse_prefer"]
+
+_ITEM = re.compile(
+    r'\s*([!#$%&\'*+.^_`|~\w-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,;"]*))?\s*((?:;[^,]*)?)(?:,|$)',
+    re.ASCII,
+)
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
+_POSITION = re.compile(r"[A-Za-z0-9_-]{1,2048}", re.ASCII)
+
+_KNOWN: dict[str, Callable[[str], object]] = {
+    "return": {"minimal", "representation"}.__contains__,
+    "handling": {"strict", "lenient"}.__contains__,
+    "consistency": {"strong", "primary"}.__contains__,
+    "max-staleness": _SECONDS.fullmatch,
+    "at-least": _POSITION.fullmatch,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What the client would like.
+
+    Attributes:
+        minimal: No representation after a write.
+        applied: The value of Preference-Applied; empty if nothing was.
+    """
+
+    minimal: bool = False
+    applied: str = ""
+
+
+NO_PREFERENCES = Preferences()
+
+
+@lru_cache(maxsize=256)
+def parse_prefer(value: str) -> Preferences:
+    """Read Prefer; unknown preferences are ignored, as section 2 demands.
+
+    Every read is linearizable, so all that is asked of its freshness holds already.
+
+    Raises:
+        HttpError: ``handling=strict`` and a known preference has a value that it cannot have.
+    """
+    wishes = _wishes(value)
+    known = {name: wish for name, wish in wishes.items() if name in _KNOWN}
+    good = {name: wish for name, wish in known.items() if _KNOWN[name](wish)}
+    wrong = sorted(known.keys() - good.keys())
+    if wrong and good.get("handling") == "strict":
+        places = [Place("Prefer", f"{name} cannot have this value") for name in wrong]
+        raise HttpError(INVALID, "A preference has a value that it cannot have.", places=places)
+    applied = ", ".join([f"{name}={wish}" for name, wish in good.items()])
+    return Preferences(minimal=good.get("return") == "minimal", applied=applied)
+
+
+def _wishes(value: str) -> dict[str, str]:
+    """List the preferences; the first of several with one name counts (section 2)."""
+    wishes: dict[str, str] = {}
+    at = 0
+    while at < len(value) and (match := _ITEM.match(value, at)):
+        text = match[2] or ""
+        quoted = text.startswith('"')
+        wishes.setdefault(match[1].lower(), text[1:-1].replace("\\", "") if quoted else text)
+        at = match.end()
+    return wishes

@@ -1,0 +1,183 @@
+"""Every error as a problem (RFC 9457): one stable type for each, documented in docs/problems.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from mediator import errors
+from mediator.errors import MediatorError, Place, Unavailable
+
+__all__ = [
+    "BODY_TOO_LARGE",
+    "IDEMPOTENCY_KEY_IN_USE",
+    "INTERNAL",
+    "INVALID",
+    "MALFORMED_JSON",
+    "METHOD_NOT_ALLOWED",
+    "NOT_ACCEPTABLE",
+    "PROBLEM_JSON",
+    "PROBLEM_TYPES",
+    "ROUTE_NOT_FOUND",
+    "UNSUPPORTED_MEDIA_TYPE",
+    "HttpError",
+    "Problem",
+    "ProblemType",
+    "problem_of",
+]
+
+PROBLEM_JSON: Final = "application/problem+json"
+_BASE = "/problems/"
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """A kind of problem: its slug ends the type URI, which never changes."""
+
+    slug: str
+    status: int
+    title: str
+
+    @property
+    def uri(self) -> str:
+        """The type URI."""
+        return _BASE + self.slug
+
+
+INVALID: Final = ProblemType("invalid", 400, "The request is invalid")
+MALFORMED_JSON: Final = ProblemType("malformed-json", 400, "The body is not JSON")
+ROUTE_NOT_FOUND: Final = ProblemType("route-not-found", 404, "There is no such route")
+METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", 405, "The method is not allowed")
+NOT_ACCEPTABLE: Final = ProblemType("not-acceptable", 406, "No acceptable media type")
+IDEMPOTENCY_KEY_IN_USE: Final = ProblemType(
+    "idempotency-key-in-use", 409, "A request with this key is still running"
+)
+BODY_TOO_LARGE: Final = ProblemType("body-too-large", 413, "The body is too large")
+UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
+    "unsupported-media-type", 415, "The media type is not supported"
+)
+INTERNAL: Final = ProblemType("internal", 500, "Something went wrong")
+
+_OF_ERROR: dict[type[MediatorError], ProblemType] = {
+    errors.Invalid: INVALID,
+    errors.SchemaInvalid: ProblemType("schema-invalid", 400, "The schema is invalid"),
+    errors.OperatorRefused: ProblemType("operator-refused", 409, "The operator cannot be applied"),
+    errors.NotFound: ProblemType("not-found", 404, "It is not there"),
+    errors.Conflict: ProblemType("conflict", 409, "The present state forbids it"),
+    errors.AlreadyExists: ProblemType("already-exists", 409, "It is there already"),
+    errors.DataWouldMove: ProblemType("data-would-move", 409, "Existing data would move"),
+    errors.AdvisoryOnly: ProblemType("advisory-only", 409, "The database only gives advice"),
+    errors.PreconditionFailed: ProblemType("precondition-failed", 412, "A precondition failed"),
+    errors.PreconditionRequired: ProblemType(
+        "precondition-required", 428, "A precondition is required"
+    ),
+    errors.IdempotencyReused: ProblemType(
+        "idempotency-key-reused", 422, "The key was used with another request"
+    ),
+    errors.Unplaceable: ProblemType("unplaceable", 422, "No system can serve it"),
+    errors.Unavailable: ProblemType("unavailable", 503, "A system does not answer"),
+    errors.OutcomeUnknown: ProblemType("outcome-unknown", 503, "The outcome is unknown"),
+}
+
+PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
+    sorted(
+        {
+            *_OF_ERROR.values(),
+            MALFORMED_JSON,
+            ROUTE_NOT_FOUND,
+            METHOD_NOT_ALLOWED,
+            NOT_ACCEPTABLE,
+            IDEMPOTENCY_KEY_IN_USE,
+            BODY_TOO_LARGE,
+            UNSUPPORTED_MEDIA_TYPE,
+            INTERNAL,
+        },
+        key=lambda type_: (type_.status, type_.slug),
+    )
+)
+"""Every type there is, by status."""
+
+
+class HttpError(Exception):
+    """A problem that HTTP itself detects: routes, media types, sizes, keys."""
+
+    def __init__(
+        self,
+        type_: ProblemType,
+        detail: str,
+        *,
+        places: Sequence[Place] = (),
+        extra: dict[str, Any] | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        super().__init__(detail)
+        self.type = type_
+        self.detail = detail
+        self.places = tuple(places)
+        self.extra = extra or {}
+        self.headers = tuple(headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem ready to be sent.
+
+    Attributes:
+        type: Its kind.
+        detail: What happened this time, for people.
+        places: Where the mistakes are.
+        extra: Further members, for machines.
+        headers: Header fields that belong to it.
+    """
+
+    type: ProblemType
+    detail: str
+    places: tuple[Place, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def document(self, instance: str | None = None) -> dict[str, Any]:
+        """Return the members of RFC 9457, section 3.1, and ours.
+
+        Args:
+            instance: The id of the request, where the problem answers a request of its own.
+        """
+        document: dict[str, Any] = {
+            "type": self.type.uri,
+            "title": self.type.title,
+            "status": self.type.status,
+            "detail": self.detail,
+        }
+        if instance is not None:
+            document["instance"] = instance
+        if self.places:
+            document["errors"] = [
+                {"pointer": place.pointer, "detail": place.detail} for place in self.places
+            ]
+        return {**self.extra, **document}
+
+    def body(self, instance: str | None = None) -> bytes:
+        """Return the document as JSON."""
+        # What a mediator error carries may be of any type: a problem must not fail to print.
+        return orjson.dumps(self.document(instance), default=str)
+
+
+def problem_of(error: Exception) -> Problem:
+    """Translate an error; what is not foreseen becomes `INTERNAL` and tells nothing."""
+    match error:
+        case HttpError():
+            return Problem(error.type, error.detail, error.places, error.extra, error.headers)
+        case Unavailable():
+            after = max(1, round(error.retry_after_s))
+            return _of_mediator(error, (("Retry-After", str(after)),))
+        case MediatorError():
+            return _of_mediator(error, ())
+    return Problem(INTERNAL, "The request could not be served; its id is in the log.")
+
+
+def _of_mediator(error: MediatorError, headers: tuple[tuple[str, str], ...]) -> Problem:
+    kind = next((_OF_ERROR[c] for c in type(error).__mro__ if c in _OF_ERROR), INTERNAL)
+    return Problem(kind, error.detail, error.places, error.extra, headers)

@@ -1,0 +1,143 @@
+"""Serving: the data API and the admin API on their two ports, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import uvicorn
+
+from app.container import Container, build, on_embedded
+from app.settings import HttpSettings, MediatorSettings
+from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.stores.embedded.port import ServerUnavailable
+
+__all__ = ["Addresses", "Serving", "serving"]
+
+DRAIN_S = 10
+"""Seconds that requests under way get to finish after a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the service listens."""
+
+    data: str
+    admin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A service that answers.
+
+    Attributes:
+        addresses: Where it listens.
+        container: What serves.
+        missing: Embedded stores that this machine cannot run, with the reasons.
+        ended: Set by SIGTERM or SIGINT.
+    """
+
+    addresses: Addresses
+    container: Container
+    missing: tuple[ServerUnavailable, ...]
+    ended: asyncio.Event
+
+
+@contextlib.asynccontextmanager
+async def serving(http: HttpSettings, settings: MediatorSettings) -> AsyncIterator[Serving]:
+    """Run the service while the block runs; requests under way are finished at its end.
+
+    Raises:
+        MissingSetting: A setting is missing.
+        MediatorError: The catalogue does not answer.
+        OSError: A port is taken.
+        DataDirectoryBusy, EmbeddedStartError: The embedded stores cannot run.
+    """
+    logging.getLogger("portolan").setLevel(http.log_level.upper())
+    # The ports are taken first: a second service on them ends before it touches any store.
+    with (
+        _listening(http.host, http.port) as data,
+        _listening(http.admin_host, http.admin_port) as admin,
+    ):
+        async with _stores(settings) as (ready, missing):
+            container = await build(http, ready)
+            try:
+                async with _answering(container, data, admin) as ended:
+                    yield Serving(
+                        Addresses(_address(data), _address(admin)), container, missing, ended
+                    )
+            finally:
+                await container.stop()
+
+
+@contextlib.asynccontextmanager
+async def _stores(
+    settings: MediatorSettings,
+) -> AsyncIterator[tuple[MediatorSettings, tuple[ServerUnavailable, ...]]]:
+    if not settings.embedded:
+        yield settings, ()
+        return
+    fleet = EmbeddedFleet(settings.data_dir, settings.durability)
+    state = await asyncio.to_thread(fleet.start)
+    try:
+        yield on_embedded(settings, state.endpoints), state.unavailable
+    finally:
+        await asyncio.to_thread(fleet.stop)
+
+
+@contextlib.asynccontextmanager
+async def _answering(
+    container: Container, data: socket.socket, admin: socket.socket
+) -> AsyncIterator[asyncio.Event]:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    servers = [(_server(container.data), data), (_server(container.admin), admin)]
+    tasks = [asyncio.create_task(server.serve([listener])) for server, listener in servers]
+    try:
+        yield ended
+    finally:
+        for server, _ in servers:
+            server.should_exit = True
+        await asyncio.gather(*tasks)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to us: there are two of them, and stores to stop after them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def _server(app: object) -> _Server:
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]  # uvicorn's own ASGI types are stricter than the protocol
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        http="httptools",
+        ws="none",
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+    return _Server(config)
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=2048) as listener:
+        yield listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

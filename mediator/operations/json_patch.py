@@ -1,0 +1,158 @@
+"""JSON Patch (RFC 6902), within bounds: the library applies it, here is what it may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any, Final, TypeAlias
+
+import orjson
+from jsonpatch import (
+    JsonPatch,
+    JsonPatchException,
+    JsonPatchTestFailed,
+    JsonPointer,
+    JsonPointerException,
+)
+
+from mediator.errors import Conflict, Place
+from mediator.schema.limits import DOCUMENT_DEPTH
+from mediator.schema.mistakes import Misfit, invalid, places_below
+
+__all__ = ["COPY_BUDGET", "OPERATIONS_MAX", "POINTER_TOKENS", "Compute", "json_patch"]
+
+Compute: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+"""From an object's JSON to its new JSON; changes neither its argument nor itself."""
+
+OPERATIONS_MAX: Final = 1000
+
+POINTER_TOKENS: Final = DOCUMENT_DEPTH + 2
+"""Tokens of a pointer: a field, an item of it, and a place in a document there."""
+
+COPY_BUDGET: Final = 2**20
+"""What the copies of one patch may add up to, in values, characters and keys.
+
+Each copy may double the object, so that a thousand of them would fill any memory.
+"""
+
+_NEEDS = {
+    "add": ("path", "value"),
+    "remove": ("path",),
+    "replace": ("path", "value"),
+    "move": ("path", "from"),
+    "copy": ("path", "from"),
+    "test": ("path", "value"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One operation; `copied` points to what it copies, if it does."""
+
+    patch: JsonPatch
+    copied: JsonPointer | None
+
+
+def json_patch(body: Any, pointer: str = "") -> Compute:
+    """Read a JSON Patch of an object.
+
+    Args:
+        body: The patch as parsed JSON.
+        pointer: Where the patch is in the request's body.
+
+    Returns:
+        A function from the object's JSON to its new JSON, still to be decoded. It raises
+        `Conflict` if a `test` fails, and `Invalid` if an operation does not apply; both with the
+        place of the operation.
+
+    Raises:
+        Invalid: With the place of every mistake that shows without the object.
+    """
+    if type(body) is not list:
+        raise invalid([Place(pointer, "must be an array of operations")])
+    if len(body) > OPERATIONS_MAX:
+        raise invalid([Place(pointer, f"must have at most {OPERATIONS_MAX} operations")])
+    steps: list[_Step] = []
+    places: list[Place] = []
+    for index, operation in enumerate(body):
+        try:
+            steps.append(_step(operation))
+        except Misfit as misfit:
+            places += places_below(f"{pointer}/{index}", misfit)
+    if places:
+        raise invalid(places)
+    return partial(_apply, steps, pointer)
+
+
+def _step(operation: Any) -> _Step:
+    if type(operation) is not dict:
+        raise Misfit("must be an object")
+    word = operation.get("op")
+    if type(word) is not str or word not in _NEEDS:
+        raise Misfit(places=[Place("/op", f"must be one of {', '.join(_NEEDS)}")])
+    for name in _NEEDS[word]:
+        if name not in operation:
+            raise Misfit(places=[Place(f"/{name}", "is required")])
+    pointers = {name: _pointer(name, operation[name]) for name in _NEEDS[word] if name != "value"}
+    try:
+        _weigh(operation.get("value"), inf)
+    except Misfit as misfit:
+        raise Misfit(places=places_below("/value", misfit)) from None
+    return _Step(JsonPatch([operation]), pointers["from"] if word == "copy" else None)
+
+
+def _pointer(name: str, raw: Any) -> JsonPointer:
+    if type(raw) is str and raw.count("/") <= POINTER_TOKENS:
+        with suppress(JsonPointerException):
+            return JsonPointer(raw)
+    detail = f"must be a JSON pointer of at most {POINTER_TOKENS} tokens"
+    raise Misfit(places=[Place(f"/{name}", detail)])
+
+
+def _apply(steps: list[_Step], pointer: str, present: dict[str, Any]) -> dict[str, Any]:
+    # A copy of our own, which the library may change in place.
+    result: Any = orjson.loads(orjson.dumps(present))
+    budget: float = COPY_BUDGET
+    for index, step in enumerate(steps):
+        place = f"{pointer}/{index}"
+        try:
+            if step.copied is not None:
+                budget -= _weigh(step.copied.resolve(result), budget)
+            result = step.patch.apply(result, in_place=True)
+        except JsonPatchTestFailed:
+            detail = "is not as the test expects"
+            places = [Place(f"{place}/path", detail)]
+            raise Conflict(f"{place}/path {detail}", places=places) from None
+        except Misfit as misfit:
+            raise invalid(places_below(f"{place}/from", misfit)) from None
+        # Moves may nest an object deeper than Python recurses.
+        except (JsonPatchException, JsonPointerException, RecursionError):
+            detail = "points to nothing that the operation can be applied to"
+            raise invalid([Place(f"{place}/path", detail)]) from None
+    if type(result) is not dict:
+        raise invalid([Place(pointer, "must leave an object")])
+    return result
+
+
+def _weigh(value: Any, budget: float) -> int:
+    """Count values, keys and characters; stop at what is too much or nested too deep."""
+    weight = 0
+    pending = [(value, 0)]
+    while pending:
+        current, depth = pending.pop()
+        weight += 1
+        if type(current) is str:
+            weight += len(current)
+        elif type(current) is dict:
+            weight += sum(map(len, current))
+            pending += [(member, depth + 1) for member in current.values()]
+        elif type(current) is list:
+            pending += [(element, depth + 1) for element in current]
+        if depth > POINTER_TOKENS:
+            raise Misfit(f"must not be nested deeper than {POINTER_TOKENS}")
+        if weight > budget:
+            raise Misfit(f"must not copy more than {COPY_BUDGET} values and characters in all")
+    return weight

@@ -1,0 +1,223 @@
+"""What a PATCH says, in each of its three formats, as parts of an `Update` or as a computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from mediator.errors import Place
+from mediator.operations.json_patch import Compute, json_patch
+from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
+from mediator.schema.limits import DOCUMENT_DEPTH
+from mediator.schema.mistakes import Misfit, invalid, places_below, token
+from mediator.schema.tree import ClassSchema, Field
+from mediator.schema.types import FieldType, Value, Values
+from mediator.schema.values import Codec, map_key
+
+__all__ = ["Compute", "UpdateParts", "json_patch", "merge_patch", "parse_update"]
+
+_Argument: TypeAlias = Callable[[Codec, Field, Any], Any]
+
+
+class UpdateParts(NamedTuple):
+    """What an `Update` does: fields set, fields removed, operators applied."""
+
+    values: Values
+    unset: tuple[str, ...]
+    operators: tuple[OperatorCall, ...]
+
+
+def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = "") -> UpdateParts:
+    """Read an operator patch such as `{"hits": {"inc": 1}, "tags": {"add_to_set": "x"}}`.
+
+    Args:
+        schema: The class.
+        codec: Its codec.
+        body: The patch as parsed JSON; one operator for each field.
+        pointer: Where the patch is in the request's body.
+
+    Raises:
+        Invalid: With the place of every mistake.
+    """
+    values: Values = {}
+    unset: list[str] = []
+    operators: list[OperatorCall] = []
+    places: list[Place] = []
+    for name, raw in _members(body, pointer):
+        try:
+            operator, argument = _call(schema, codec, name, raw)
+        except Misfit as misfit:
+            places += places_below(pointer + token(name), misfit)
+            continue
+        if operator is Operator.SET:
+            values[name] = argument
+        elif operator is Operator.UNSET:
+            unset.append(name)
+        else:
+            operators.append(OperatorCall(name, operator, argument))
+    if places:
+        raise invalid(places)
+    return UpdateParts(values, tuple(unset), tuple(operators))
+
+
+def merge_patch(
+    schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
+) -> UpdateParts | Compute:
+    """Read a Merge Patch (RFC 7396) of an object.
+
+    Args:
+        schema: The class.
+        codec: Its codec.
+        body: The patch as parsed JSON.
+        pointer: Where the patch is in the request's body.
+
+    Returns:
+        Parts that need no read; or, if members of a document or map are merged with what is there,
+        a function from the object's JSON to its new JSON, still to be decoded.
+
+    Raises:
+        Invalid: With the place of every mistake that shows without the object.
+    """
+    values: Values = {}
+    unset: list[str] = []
+    places: list[Place] = []
+    merged = False
+    for name, raw in _members(body, pointer):
+        try:
+            field = _field(schema, name)
+            if raw is None:
+                _removable(codec, field, raw)
+                unset.append(name)
+            elif type(raw) is dict and field.type in _MERGED:
+                _check_depth(raw)
+                merged = True
+            else:
+                values[name] = codec.decoders[name](raw)
+        except Misfit as misfit:
+            places += places_below(pointer + token(name), misfit)
+    if places:
+        raise invalid(places)
+    return partial(_merge, patch=body) if merged else UpdateParts(values, tuple(unset), ())
+
+
+def _members(body: Any, pointer: str) -> Iterable[tuple[str, Any]]:
+    if type(body) is not dict:
+        raise invalid([Place(pointer, "must be a JSON object")])
+    return body.items()
+
+
+def _field(schema: ClassSchema, name: str) -> Field:
+    try:
+        return schema.fields[name]
+    except KeyError:
+        raise Misfit("is no field of this class") from None
+
+
+def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Operator, Any]:
+    field = _field(schema, name)
+    if type(raw) is not dict or len(raw) != 1:
+        raise Misfit("must be an object with exactly one operator")
+    [(word, argument)] = raw.items()
+    usage = _USAGES[field.type].get(word)
+    if usage is None:
+        choice = ", ".join(_USAGES[field.type])
+        detail = f"is no operator for type {field.type}, which has {choice}"
+        raise Misfit(places=[Place(token(word), detail)])
+    operator, decode = usage
+    try:
+        return operator, decode(codec, field, argument)
+    except Misfit as misfit:
+        raise Misfit(places=places_below(token(word), misfit)) from None
+
+
+def _value(codec: Codec, field: Field, raw: Any) -> Value:
+    value: Value = codec.decoders[field.name](raw)
+    return value
+
+
+def _value_or_null(codec: Codec, field: Field, raw: Any) -> Value:
+    return None if raw is None and field.name in codec.nullable else _value(codec, field, raw)
+
+
+def _item(codec: Codec, field: Field, raw: Any) -> Any:
+    return codec.items[field.name](raw)
+
+
+def _item_or_key(codec: Codec, field: Field, raw: Any) -> Any:
+    return map_key(raw) if field.type is FieldType.MAP else _item(codec, field, raw)
+
+
+def _entries(codec: Codec, field: Field, raw: Any) -> Value:
+    # Without keys it would make an empty map of a missing one, which is not what `put` says.
+    if raw == {}:
+        raise Misfit("must have at least one key")
+    return _value(codec, field, raw)
+
+
+def _true(_codec: Codec, _field: Field, raw: Any) -> Value:
+    if raw is not True:
+        raise Misfit("must be true")
+    return True
+
+
+def _unset(codec: Codec, field: Field, raw: Any) -> Value:
+    _removable(codec, field, raw)
+    return _true(codec, field, raw)
+
+
+def _removable(codec: Codec, field: Field, _raw: Any) -> None:
+    if field.name not in codec.nullable:
+        raise Misfit("must not be removed, because the field is required")
+
+
+_ARGUMENTS: Final[Mapping[Operator, _Argument]] = {
+    Operator.INC: _value,
+    Operator.MUL: _value,
+    Operator.MIN: _value,
+    Operator.MAX: _value,
+    Operator.SET: _value_or_null,
+    Operator.UNSET: _unset,
+    Operator.PUSH: _item,
+    Operator.PUSH_FRONT: _item,
+    Operator.POP: _true,
+    Operator.SHIFT: _true,
+    Operator.REMOVE: _item_or_key,
+    Operator.ADD_TO_SET: _item,
+    Operator.PUT: _entries,
+    Operator.NOW: _true,
+    Operator.BIT_AND: _value,
+    Operator.BIT_OR: _value,
+    Operator.BIT_XOR: _value,
+}
+_USAGES: Final[Mapping[FieldType, Mapping[str, tuple[Operator, _Argument]]]] = {
+    type_: {
+        operator.value: (operator, decode)
+        for operator, decode in _ARGUMENTS.items()
+        if type_ in APPLICABLE[operator]
+    }
+    for type_ in FieldType
+}
+_MERGED: Final = frozenset({FieldType.DOCUMENT, FieldType.MAP})
+
+
+def _merge(present: Any, patch: dict[str, Any]) -> dict[str, Any]:
+    """Apply a patch as RFC 7396 section 2 says, sharing what is not changed."""
+    result: dict[str, Any] = dict(present) if type(present) is dict else {}
+    for name, member in patch.items():
+        if member is None:
+            result.pop(name, None)
+        elif type(member) is dict:
+            result[name] = _merge(result.get(name), member)
+        else:
+            result[name] = member
+    return result
+
+
+def _check_depth(patch: dict[str, Any], depth: int = 1) -> None:
+    """Refuse what `_merge` would have to follow deeper than any document may be."""
+    if depth > DOCUMENT_DEPTH:
+        raise Misfit(f"must not be nested deeper than {DOCUMENT_DEPTH}")
+    for member in patch.values():
+        if type(member) is dict:
+            _check_depth(member, depth + 1)

@@ -1,0 +1,212 @@
+"""Calibration: a short synthetic workload that gives a new system its first metrics.
+
+It goes through the store port like any other call, in a scratch fragment that is dropped at the
+end. Latencies are those of one call at a time; throughput is that of many tasks at once. Medians
+are taken, so that one slow moment (a connection opened, a page faulted in) does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+from uuid import uuid4
+
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.schema.annotations import Metric
+from mediator.schema.tree import MAIN_GROUP, Field
+from mediator.schema.types import FieldType, Values
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Status,
+    Store,
+    StoreError,
+    StoreRefused,
+    Write,
+    WriteKind,
+    WriteResult,
+)
+
+__all__ = ["SCRATCH_DATABASE", "Calibration", "calibrate"]
+
+SCRATCH_DATABASE: Final = "portolan_scratch"
+
+_OBJECTS = 64
+_SLICES = 5
+_PAYLOAD = "x" * 100
+
+_Call = Callable[[int], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a calibration found.
+
+    Attributes:
+        metrics: Median latencies (seconds), throughputs (operations/s), availabilities.
+        p99: 99th percentiles of the latencies.
+        samples: Calls made for each operation.
+    """
+
+    metrics: dict[Metric, float]
+    p99: dict[Metric, float]
+    samples: dict[str, int]
+
+
+async def calibrate(store: Store, *, budget_s: float = 2.0, concurrency: int = 16) -> Calibration:
+    """Measure a store by creates, reads and single increments.
+
+    Args:
+        store: The store, open.
+        budget_s: Seconds to measure for; preparing and dropping come on top.
+        concurrency: Tasks at once while throughput is measured.
+
+    Raises:
+        StoreError: The store does not answer.
+    """
+    name = f"calibration_{uuid4().hex[:12]}"
+    fields = {
+        "payload": Field("payload", FieldType.STRING),
+        "counter": Field("counter", FieldType.INTEGER),
+    }
+    groups = {MAIN_GROUP: tuple(fields)}
+    fragment = Fragment(store.config.name, SCRATCH_DATABASE, name, fields, groups)
+    await store.prepare(fragment)
+    try:
+        _check(await store.write([_create(fragment, number) for number in range(_OBJECTS)]))
+        share = budget_s / 4
+        reads = await _measure(_reader(store, fragment), share, concurrency)
+        writes = await _measure(_writer(store, fragment), share, concurrency)
+    finally:
+        await store.drop(fragment)
+    return _calibration(reads, writes)
+
+
+def _create(fragment: Fragment, number: int) -> Write:
+    values: Values = {"payload": _PAYLOAD, "counter": 0}
+    groups = (MAIN_GROUP,)
+    return Write(fragment, str(number), WriteKind.CREATE, uuid4().hex, groups, values=values)
+
+
+def _check(results: Sequence[WriteResult]) -> None:
+    """Refuse writes that did nothing: they are quick, and measure nothing."""
+    if any(result.status is not Status.APPLIED for result in results):
+        raise StoreRefused("a write to the scratch class was not applied")
+
+
+def _reader(store: Store, fragment: Fragment) -> _Call:
+    async def read(number: int) -> None:
+        (record,) = await store.read([Read(fragment, str(number % _OBJECTS))])
+        if record is None:
+            raise StoreRefused("a record that was created is not there")
+
+    return read
+
+
+def _writer(store: Store, fragment: Fragment) -> _Call:
+    increment = (OperatorCall("counter", Operator.INC, 1),)
+
+    async def write(number: int) -> None:
+        id_, operation = str(number % _OBJECTS), uuid4().hex
+        groups = (MAIN_GROUP,)
+        kind = WriteKind.UPDATE
+        call = Write(fragment, id_, kind, operation, groups, operators=increment)
+        _check(await store.write([call]))
+
+    return write
+
+
+class _Tally:
+    """Latencies of the calls that succeeded, and those that did not."""
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self.latencies: list[float] = []
+        self.failures: list[StoreError] = []
+
+    async def run(self, end: float, number: int = 0) -> None:
+        """Make calls one at a time until a time, at least one."""
+        begun = time.perf_counter()
+        while True:
+            try:
+                await self._call(number)
+            except StoreError as failure:
+                self.failures.append(failure)
+                now = time.perf_counter()
+            else:
+                now = time.perf_counter()
+                self.latencies.append(now - begun)
+            if now >= end:
+                return
+            begun, number = now, number + 1
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One kind of call, made one at a time, and then many at once in several slices of time."""
+
+    alone: _Tally
+    together: list[_Tally]
+    rates: list[float]
+
+    @property
+    def calls(self) -> int:
+        """Calls made."""
+        return self._succeeded + sum(len(tally.failures) for tally in self._all)
+
+    @property
+    def availability(self) -> float:
+        """Share of the calls that succeeded."""
+        return self._succeeded / self.calls
+
+    @property
+    def p99(self) -> float:
+        """The 99th percentile of the latencies, of calls made one at a time, in seconds."""
+        ordered = sorted(self.alone.latencies)
+        return ordered[int(0.99 * (len(ordered) - 1))]
+
+    @property
+    def _all(self) -> list[_Tally]:
+        return [self.alone, *self.together]
+
+    @property
+    def _succeeded(self) -> int:
+        return sum(len(tally.latencies) for tally in self._all)
+
+
+async def _measure(call: _Call, seconds: float, concurrency: int) -> _Measured:
+    """Make calls one at a time for `seconds`, then many at once for as long."""
+    await call(0)  # the first one opens a connection; if nothing answers it says so
+    alone = _Tally(call)
+    await alone.run(time.perf_counter() + seconds)
+    if not alone.latencies:
+        raise alone.failures[-1]
+    together = [_Tally(call) for _ in range(_SLICES)]
+    rates = [await _rate(tally, seconds / _SLICES, concurrency) for tally in together]
+    return _Measured(alone, together, rates)
+
+
+async def _rate(tally: _Tally, seconds: float, concurrency: int) -> float:
+    begun = time.perf_counter()
+    tasks = (tally.run(begun + seconds, number) for number in range(concurrency))
+    await asyncio.gather(*tasks)
+    return len(tally.latencies) / (time.perf_counter() - begun)
+
+
+def _calibration(reads: _Measured, writes: _Measured) -> Calibration:
+    return Calibration(
+        metrics={
+            Metric.READ_LATENCY: median(reads.alone.latencies),
+            Metric.READ_THROUGHPUT: median(reads.rates),
+            Metric.READ_AVAILABILITY: reads.availability,
+            Metric.WRITE_LATENCY: median(writes.alone.latencies),
+            Metric.WRITE_THROUGHPUT: median(writes.rates),
+            Metric.WRITE_AVAILABILITY: writes.availability,
+        },
+        p99={Metric.READ_LATENCY: reads.p99, Metric.WRITE_LATENCY: writes.p99},
+        samples={"read": reads.calls, "write": writes.calls},
+    )

@@ -1,0 +1,63 @@
+"""Candidates: the systems as placement sees them, by what they can do and how they perform."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mediator.schema.annotations import Capability, ContinuousRequirement, Metric
+from mediator.schema.types import FieldType
+
+__all__ = ["Candidate", "closure"]
+
+# A stronger consistency level gives everything a weaker one promises (papers/ppm, table 1).
+_IMPLIES: Mapping[Capability, Capability] = {
+    Capability.LINEARIZABLE: Capability.CAUSAL,
+    Capability.CAUSAL: Capability.MONOTONIC,
+    Capability.MONOTONIC: Capability.EVENTUAL,
+}
+
+
+def closure(capabilities: Iterable[Capability]) -> frozenset[Capability]:
+    """Add the consistency levels that those given imply."""
+    closed = set(capabilities)
+    for stronger, weaker in _IMPLIES.items():
+        if stronger in closed:
+            closed.add(weaker)
+    return frozenset(closed)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One system as a candidate for placement.
+
+    Attributes:
+        name: Its name.
+        capabilities: What it can do; implied consistency levels are added.
+        metrics: What is known of it: seconds, operations/s, ratios. A metric that is missing was
+            not estimated yet; one that is not finite counts as missing.
+        p99: The 99th percentiles, for requirements that ask for them; in the same units.
+        inexact: Field types for which it lacks an exact operator; such fields are not placed here.
+        suspended: Why it is no candidate at all, or None.
+    """
+
+    name: str
+    capabilities: frozenset[Capability] = frozenset()
+    metrics: Mapping[Metric, float] = field(default_factory=dict)
+    p99: Mapping[Metric, float] = field(default_factory=dict)
+    inexact: frozenset[FieldType] = frozenset()
+    suspended: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "capabilities", closure(self.capabilities))
+
+    def lacking(self, required: Iterable[Capability]) -> tuple[Capability, ...]:
+        """Return the required capabilities it does not have, in the order of their names."""
+        return tuple(sorted(set(required) - self.capabilities))
+
+    def measured(self, requirement: ContinuousRequirement) -> float | None:
+        """Return the statistic that a requirement is about, or None if it is not known."""
+        known = self.p99 if requirement.statistic == "p99" else self.metrics
+        value = known.get(requirement.metric)
+        return value if value is not None and math.isfinite(value) else None

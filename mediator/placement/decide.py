@@ -1,0 +1,240 @@
+"""From ranking to placements: which system serves each node and each cache group, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from mediator.placement.ballot import Choice, Order, node_ballot
+from mediator.placement.candidates import Candidate
+from mediator.placement.groups import GroupPlan, Pins, plan_groups
+from mediator.placement.moves import Move, moves_between
+from mediator.placement.rank import ROOT, NodeRank, rank
+from mediator.placement.routing import ClassRoute, DatabaseRoute
+from mediator.schema.annotations import Capability
+from mediator.schema.tree import ClassSchema, Mode, Schema
+from mediator.stores.port import Fragment
+
+__all__ = [
+    "NO_PINS",
+    "Decision",
+    "GroupPlacement",
+    "Move",
+    "Pins",
+    "Placement",
+    "build_routes",
+    "decide",
+    "pins_of",
+    "primary_system",
+]
+
+NO_PINS = Pins()
+
+_PRIMARY_NEEDS = frozenset({Capability.SCANS, Capability.SORTING, Capability.RANGE_QUERIES})
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a node is.
+
+    Attributes:
+        node: Its name.
+        system: The system that serves it.
+        score: The system's score there; None where nothing votes.
+        bound: Whether a binary requirement, its own or one above it, ties it to the system.
+        choice: How the system was chosen.
+    """
+
+    node: str
+    system: str
+    score: float | None
+    bound: bool
+    choice: Choice
+
+
+class GroupPlacement(NamedTuple):
+    """The system of a cache group, and the names of its fields."""
+
+    system: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """All placements of a schema.
+
+    Attributes:
+        ranking: The scores they were decided by.
+        candidates: The systems, as registered.
+        order: How ties between them end, and defaults are taken.
+        placements: By node; an inner node that is not bound tells where its main part lives.
+        groups: The cache groups of each class, the main group first.
+        moves: What a decision without pins would place elsewhere.
+    """
+
+    ranking: NodeRank
+    candidates: tuple[Candidate, ...]
+    order: Order
+    placements: Mapping[str, Placement]
+    groups: Mapping[str, Mapping[str, GroupPlacement]]
+    moves: tuple[Move, ...] = ()
+
+
+def decide(schema: Schema, candidates: Sequence[Candidate], pins: Pins = NO_PINS) -> Decision:
+    """Decide the placements of a schema.
+
+    Args:
+        schema: The schema.
+        candidates: The systems in the order of their registration.
+        pins: Groups that hold data already: they stay, and `moves` tells what would not.
+
+    Raises:
+        Unplaceable: No system is left for a node or a declared group.
+    """
+    ranking = rank(schema, candidates)
+    free = _decide(schema, tuple(candidates), ranking, NO_PINS)
+    if not pins.systems:
+        return free
+    held = _decide(schema, tuple(candidates), ranking, pins)
+    placements = {node: _held(placed, free) for node, placed in held.placements.items()}
+    systems = {node: placed.system for node, placed in placements.items()}
+    choices = {node: placed.choice for node, placed in free.placements.items()}
+    moves = moves_between(schema, choices, systems, pins)
+    return replace(held, placements=placements, moves=moves)
+
+
+def _held(placed: Placement, free: Decision) -> Placement:
+    """Explain a placement by the choice that would be made if nothing held data."""
+    choice = free.placements[placed.node].choice
+    if choice.system != placed.system:
+        choice = replace(choice, system=placed.system, kind="pinned")
+    return replace(placed, choice=choice)
+
+
+def _decide(
+    schema: Schema, candidates: tuple[Candidate, ...], ranking: NodeRank, pins: Pins
+) -> Decision:
+    order = Order.of(candidates, schema.primary.system)
+    allowed = ranking.eligible if ranking.bound else ranking.qualified
+    everything = order.choose(ROOT, allowed, [node_ballot(ranking)])
+    bound = _bind(everything, ranking, pins, schema.classes) if ranking.bound else None
+    placements = {ROOT: _placement(ranking, bound or everything, ranking.bound)}
+    groups = {}
+    for class_, node in zip(schema.classes.values(), ranking.children, strict=True):
+        tied = bound or _class_bound(class_, node, ranking, order, pins)
+        plans = plan_groups(class_, node, node_ballot(ranking), order, pins=pins, bound=tied)
+        placements[node.node] = _placement(node, plans[0].choice, tied is not None)
+        placements |= _field_placements(node, plans, tied is not None)
+        groups[class_.name] = {p.name: _group(class_, p) for p in plans}
+    return Decision(ranking, candidates, order, placements, groups)
+
+
+def _class_bound(
+    class_: ClassSchema, node: NodeRank, root: NodeRank, order: Order, pins: Pins
+) -> Choice | None:
+    if not node.bound:
+        return None
+    ballots = (node_ballot(node), node_ballot(root))
+    return _bind(order.choose(node.node, node.eligible, ballots), node, pins, {class_.name})
+
+
+def _bind(choice: Choice, node: NodeRank, pins: Pins, classes: Collection[str]) -> Choice:
+    """Tie a subtree to one system: the one that holds all its data already, if it may."""
+    held = {system for (class_name, _), system in pins.systems.items() if class_name in classes}
+    stays = len(held) == 1 and held <= set(choice.eligible)
+    system = min(held) if stays else choice.system
+    return replace(choice, system=system, kind="bound", by=node.node)
+
+
+def _placement(node: NodeRank, choice: Choice, bound: bool) -> Placement:
+    return Placement(node.node, choice.system, node.scores.get(choice.system), bound, choice)
+
+
+def _field_placements(
+    node: NodeRank, plans: Sequence[GroupPlan], bound: bool
+) -> dict[str, Placement]:
+    seen = {name: choice for plan in plans for name, choice in plan.seen.items()}
+    return {f.node: _placement(f, seen[f.node], bound or f.bound) for f in node.children}
+
+
+def _group(class_: ClassSchema, plan: GroupPlan) -> GroupPlacement:
+    fields = tuple(name for name in class_.fields if f"{class_.name}.{name}" in plan.seen)
+    return GroupPlacement(plan.choice.system, fields)
+
+
+def primary_system(schema: Schema, decision: Decision) -> str | None:
+    """Return the primary: the one the schema names, else the best-ranked one proven for it.
+
+    Proven means scans, sorting and range queries (DESIGN, section 6). Where the database has no
+    scores the first registered one counts as the best. None if no system is proven for it.
+    """
+    if schema.primary.system is not None:
+        return schema.primary.system
+    usable = [
+        c.name
+        for c in decision.candidates
+        if c.suspended is None and c.capabilities >= _PRIMARY_NEEDS
+    ]
+    scores = decision.ranking.scores
+    return max(usable, key=lambda name: scores.get(name, -1.0), default=None)
+
+
+def pins_of(route: DatabaseRoute, class_names: Sequence[str]) -> Pins:
+    """Pin what the named classes hold in a routing model."""
+    routes = [(name, route.classes[name]) for name in class_names if name in route.classes]
+    systems = {
+        (name, group): fragment.system
+        for name, class_route in routes
+        for fragment in class_route.fragments
+        for group in fragment.groups
+    }
+    members = {
+        (name, field): group
+        for name, class_route in routes
+        for field, group in class_route.group_of.items()
+    }
+    return Pins(systems, members)
+
+
+def build_routes(
+    schema: Schema,
+    groups: Mapping[str, Mapping[str, GroupPlacement]],
+    versions: Mapping[str, int],
+) -> DatabaseRoute:
+    """Build the routes of a database; one in advisory mode has none.
+
+    Args:
+        schema: The schema.
+        groups: The cache groups of each class, the main group first (`Decision.groups`).
+        versions: The schema version of each class.
+    """
+    if schema.mode is Mode.ADVISORY:
+        return DatabaseRoute(schema, {})
+    routes = {
+        name: _class_route(schema.database, class_, groups[name], versions[name])
+        for name, class_ in schema.classes.items()
+    }
+    return DatabaseRoute(schema, routes)
+
+
+def _class_route(
+    database: str, class_: ClassSchema, groups: Mapping[str, GroupPlacement], version: int
+) -> ClassRoute:
+    # The main group comes first in `groups`, so that its system, the anchor, does so here.
+    systems = dict.fromkeys(placed.system for placed in groups.values())
+    fragments = tuple(_fragment(database, class_, groups, s, version) for s in systems)
+    return ClassRoute(class_, version, fragments)
+
+
+def _fragment(
+    database: str,
+    class_: ClassSchema,
+    groups: Mapping[str, GroupPlacement],
+    system: str,
+    version: int,
+) -> Fragment:
+    here = {name: placed.fields for name, placed in groups.items() if placed.system == system}
+    held = {name for names in here.values() for name in names}
+    fields = {name: field for name, field in class_.fields.items() if name in held}
+    return Fragment(system, database, class_.name, fields, here, version)

@@ -1,0 +1,146 @@
+"""What is kept of the calls to a store: latencies of one class, rates and successes of a system.
+
+Everything is weighted by age. Weights fade once a second rather than at every call, because these
+records are on the path of every store call.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mediator.placement.histogram import BUCKETS, bucket_of, pooled
+
+__all__ = [
+    "AVAILABILITY_HALF_LIFE_S",
+    "CAPACITY_HALF_LIFE_S",
+    "LATENCY_HALF_LIFE_S",
+    "PERCENTILE_WINDOW_S",
+    "SUSTAINED_S",
+    "Lane",
+    "Series",
+]
+
+LATENCY_HALF_LIFE_S: Final = 60.0
+"""A latency counts half after this time, in the moving average and its deviation."""
+
+AVAILABILITY_HALF_LIFE_S: Final = 300.0
+"""A call counts half after this time, in the availability."""
+
+CAPACITY_HALF_LIFE_S: Final = 3600.0
+"""The highest sustained rate seen halves in this time."""
+
+PERCENTILE_WINDOW_S: Final = 60
+"""Percentiles are of the current window and the one before it."""
+
+SUSTAINED_S: Final = 10
+"""How long a rate must hold to count as capacity."""
+
+# Below this weight nothing fades any more: ratios of vanishing numbers would become noise.
+_FAINT = 1e-6
+
+
+def _faded(seconds: int, half_life_s: float, weight: float = 1.0) -> float:
+    """Return the factor that a weight fades by in some seconds."""
+    if weight <= _FAINT:
+        return 1.0
+    return max(float(2.0 ** (-seconds / half_life_s)), _FAINT / weight)
+
+
+class Series:
+    """Latencies of successful calls of one class and operation: Welford's method with fading."""
+
+    __slots__ = ("calls", "m2", "mean", "second", "weight", "window", "window_before", "window_end")
+
+    def __init__(self, now: float) -> None:
+        self.second = int(now)
+        self.calls = 0
+        self.weight = 0.0
+        self.mean = 0.0
+        self.m2 = 0.0
+        self.window = [0] * BUCKETS
+        self.window_before = [0] * BUCKETS
+        self.window_end = self.second + PERCENTILE_WINDOW_S
+
+    def add(self, now: float, seconds: float) -> None:
+        """Take up one successful call."""
+        if now >= self.second + 1:
+            self.roll(now)
+        self.calls += 1
+        self.weight += 1.0
+        off = seconds - self.mean
+        self.mean += off / self.weight
+        self.m2 += off * (seconds - self.mean)
+        self.window[bucket_of(seconds)] += 1
+
+    def roll(self, now: float) -> None:
+        """Fade by the whole seconds that have passed; open a new window when it is time."""
+        passed = max(0, int(now) - self.second)
+        self.second += passed
+        fade = _faded(passed, LATENCY_HALF_LIFE_S, self.weight)
+        self.weight *= fade
+        self.m2 *= fade
+        if self.second >= self.window_end:
+            stale = self.second >= self.window_end + PERCENTILE_WINDOW_S
+            self.window_before = [0] * BUCKETS if stale else self.window
+            self.window = [0] * BUCKETS
+            self.window_end = self.second + PERCENTILE_WINDOW_S
+
+    @property
+    def histogram(self) -> list[int]:
+        """The calls of both windows."""
+        return pooled((self.window, self.window_before))
+
+
+class Lane:
+    """Operations and successes of one system, reads or writes."""
+
+    __slots__ = ("all", "calls", "count", "fresh", "ok", "open", "peak", "ring", "second")
+
+    def __init__(self, now: float) -> None:
+        self.second = int(now)
+        self.calls = 0
+        self.ok = 0.0
+        self.all = 0.0
+        self.fresh = 0
+        self.count = 0
+        self.ring = [0] * SUSTAINED_S
+        self.peak = 0.0
+        self.open = False
+
+    def add(self, now: float, count: int, ok: bool) -> None:
+        """Take up one call of `count` operations."""
+        if now >= self.second + 1:
+            self.roll(now)
+        self.fresh += 1
+        if ok:
+            self.count += count
+        else:
+            self.ok -= 1.0
+
+    def roll(self, now: float) -> None:
+        """Fade by the whole seconds that have passed, and note what rate was sustained."""
+        self.calls += self.fresh
+        self.all += self.fresh
+        self.ok += self.fresh  # those that failed were taken off at once
+        self.fresh = 0
+        passed = max(0, int(now) - self.second)
+        for _ in range(min(passed, SUSTAINED_S)):
+            self.ring = [*self.ring[1:], self.count]
+            self.count = 0
+            self.raise_peak(self.rate)
+        self.second += passed
+        self.peak *= _faded(passed, CAPACITY_HALF_LIFE_S)
+        fade = _faded(passed, AVAILABILITY_HALF_LIFE_S, self.all)
+        self.ok *= fade
+        # While the breaker is open no call is made; then calls count as failing at the rate at
+        # which the old ones fade, or the availability would stay what it was before.
+        self.all *= 1.0 if self.open else fade
+
+    def raise_peak(self, rate: float) -> None:
+        """Note a rate that was sustained."""
+        self.peak = max(self.peak, rate)
+
+    @property
+    def rate(self) -> float:
+        """Operations/s over the last `SUSTAINED_S` whole seconds."""
+        return sum(self.ring) / SUSTAINED_S

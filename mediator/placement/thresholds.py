@@ -1,0 +1,182 @@
+"""Thresholds: by how much one metric of one system must change to flip a choice (guarantee 7).
+
+One metric is varied at a time. Of all scores only those of its system change then, so a choice
+flips exactly where they cross the best of the others. Every f is a goal index or a given curve: the
+search goes outward from the present value over a grid that contains each corner of each curve, and
+halves the first interval in which the choice flips down to neighbouring doubles. Where all f of the
+metric rise, or all fall, that is exact; where they oppose each other a flip and its reversal within
+one interval of the grid (a factor of 1.4) may be missed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mediator.placement.ballot import Ballot, Order
+from mediator.placement.candidates import Candidate
+from mediator.placement.utility import fulfilment
+from mediator.schema.annotations import ContinuousRequirement, Metric, Sigmoid, Statistic
+
+__all__ = ["Requirements", "Threshold", "thresholds"]
+
+Requirements = Mapping[str, Sequence[ContinuousRequirement]]
+"""The continuous requirements of each field, by node."""
+
+_RATIOS = (Metric.READ_AVAILABILITY, Metric.WRITE_AVAILABILITY)
+_OCTAVES = range(-80, 81)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Where one metric of one system flips a choice, the others staying as they are.
+
+    Attributes:
+        system: The system whose metric is varied.
+        metric: The metric.
+        statistic: Which statistic of it.
+        measured: Its present value.
+        below: The largest smaller value at which another system is chosen, or None.
+        above: The smallest larger value at which another system is chosen, or None.
+    """
+
+    system: str
+    metric: Metric
+    statistic: Statistic
+    measured: float
+    below: float | None
+    above: float | None
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """A system's score as a function of one metric: a constant and weighted requirements."""
+
+    constant: float
+    terms: tuple[tuple[float, ContinuousRequirement], ...]
+
+    def __call__(self, value: float) -> float:
+        moving = (share * fulfilment(requirement, value) for share, requirement in self.terms)
+        return math.fsum((self.constant, *moving))
+
+
+def thresholds(
+    ballot: Ballot, requirements: Requirements, candidates: Iterable[Candidate], order: Order
+) -> list[Threshold]:
+    """Find all one-at-a-time thresholds of a choice.
+
+    Args:
+        ballot: The scores it was made from.
+        requirements: The requirements of the voting fields.
+        candidates: The systems.
+        order: How ties end.
+    """
+    asked = {
+        (r.metric, r.statistic): r for node in ballot.voters for r in requirements[node]
+    }.values()
+    involved = [candidate for candidate in candidates if candidate.name in ballot.scores]
+    return [
+        _threshold(ballot, requirements, candidate, order, requirement)
+        for candidate in involved
+        for requirement in sorted(asked, key=lambda r: (r.metric, r.statistic))
+    ]
+
+
+def _threshold(
+    ballot: Ballot,
+    requirements: Requirements,
+    candidate: Candidate,
+    order: Order,
+    asked: ContinuousRequirement,
+) -> Threshold:
+    measured = candidate.measured(asked)
+    assert measured is not None, "a system on a ballot has every metric asked for"
+    curve = _curve(ballot, requirements, candidate, asked)
+    chosen = order.best(ballot.scores)
+
+    def flipped(value: float) -> bool:
+        return order.best({**ballot.scores, candidate.name: curve(value)}) != chosen
+
+    grid = _grid(measured, [requirement for _, requirement in curve.terms], asked.metric)
+    smaller = [value for value in reversed(grid) if value < measured]
+    larger = [value for value in grid if value > measured]
+    return Threshold(
+        candidate.name,
+        asked.metric,
+        asked.statistic,
+        measured,
+        below=_first_flip(flipped, measured, smaller),
+        above=_first_flip(flipped, measured, larger),
+    )
+
+
+def _curve(
+    ballot: Ballot,
+    requirements: Requirements,
+    candidate: Candidate,
+    asked: ContinuousRequirement,
+) -> _Curve:
+    fixed: list[float] = []
+    moving: dict[ContinuousRequirement, float] = {}  # one pushed down to many fields counts once
+    for share, requirement in _terms(ballot, requirements):
+        if (requirement.metric, requirement.statistic) == (asked.metric, asked.statistic):
+            moving[requirement] = moving.get(requirement, 0.0) + share
+        else:
+            value = candidate.measured(requirement)
+            assert value is not None, "a system on a ballot has every metric asked for"
+            fixed.append(share * fulfilment(requirement, value))
+    return _Curve(math.fsum(fixed), tuple((share, r) for r, share in moving.items()))
+
+
+def _terms(
+    ballot: Ballot, requirements: Requirements
+) -> Iterator[tuple[float, ContinuousRequirement]]:
+    """Yield every requirement with its share in the ballot's scores (Eq. 1, then the means)."""
+    for node, share in ballot.voters.items():
+        largest = max(requirement.weight for requirement in requirements[node])
+        total = math.fsum(requirement.weight / largest for requirement in requirements[node])
+        for requirement in requirements[node]:
+            yield share * (requirement.weight / largest / total), requirement
+
+
+def _grid(
+    measured: float, requirements: Sequence[ContinuousRequirement], metric: Metric
+) -> list[float]:
+    corners = {corner for requirement in requirements for corner in _corners(requirement)}
+    positive = [corner for corner in corners if corner > 0] or [1.0]
+    scales = {min(positive), max(positive), measured or 1.0}
+    values = {scale * 2 ** (half / 2) for scale in scales for half in _OCTAVES}
+    beside = {math.nextafter(corner, way) for corner in corners for way in (-math.inf, math.inf)}
+    most = 1.0 if metric in _RATIOS else math.inf
+    usable = values | corners | beside | {0.0, most}
+    return sorted(value for value in usable if 0 <= value <= most and math.isfinite(value))
+
+
+def _corners(requirement: ContinuousRequirement) -> Iterable[float]:
+    utility = requirement.utility
+    if utility is None:
+        return (requirement.goal or 0.0,)
+    if isinstance(utility, Sigmoid):
+        return [utility.midpoint + tenth / 4 / utility.steepness for tenth in range(-160, 161)]
+    return [metric for metric, _ in utility.points]
+
+
+def _first_flip(
+    flipped: Callable[[float], bool], start: float, outward: Sequence[float]
+) -> float | None:
+    before = start
+    for value in outward:
+        if flipped(value):
+            return _halve(flipped, before, value)
+        before = value
+    return None
+
+
+def _halve(flipped: Callable[[float], bool], before: float, after: float) -> float:
+    while (middle := before / 2 + after / 2) not in (before, after):
+        if flipped(middle):
+            after = middle
+        else:
+            before = middle
+    return after

@@ -1,0 +1,124 @@
+"""Utility: how well a measured metric serves a requirement, and the score of a field (Eq. 1)."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mediator.placement.candidates import Candidate
+from mediator.schema.annotations import (
+    ContinuousRequirement,
+    Linear,
+    Metric,
+    Sigmoid,
+    Step,
+    Utility,
+)
+
+__all__ = ["INDEX_CAP", "FieldScore", "Part", "evaluate", "fulfilment", "goal_index", "score"]
+
+INDEX_CAP = 1e6
+"""Largest goal index: a metric of 0 must not drown every other requirement in an infinity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One requirement's share in a score: the metric, what was measured, f of it, its weight."""
+
+    requirement: ContinuousRequirement
+    measured: float
+    f: float
+
+    @property
+    def metric(self) -> Metric:
+        """The metric that was measured."""
+        return self.requirement.metric
+
+    @property
+    def weight(self) -> float:
+        """The requirement's weight."""
+        return self.requirement.weight
+
+
+@dataclass(frozen=True, slots=True)
+class FieldScore:
+    """The score of one system for one field, and the parts it is made of."""
+
+    value: float
+    parts: tuple[Part, ...]
+
+
+def _linear(points: Sequence[tuple[float, float]], metric: float) -> float:
+    if metric <= points[0][0]:
+        return points[0][1]
+    if metric >= points[-1][0]:
+        return points[-1][1]
+    right = bisect_right(points, metric, key=lambda point: point[0])
+    (x0, y0), (x1, y1) = points[right - 1], points[right]
+    # Halved, so that no difference of two doubles overflows.
+    return y0 + (y1 - y0) * ((metric / 2 - x0 / 2) / (x1 / 2 - x0 / 2))
+
+
+def _step(points: Sequence[tuple[float, float]], metric: float) -> float:
+    return points[max(0, bisect_right(points, metric, key=lambda point: point[0]) - 1)][1]
+
+
+def _sigmoid(curve: Sigmoid, metric: float) -> float:
+    exponent = curve.steepness * (metric - curve.midpoint)
+    if exponent >= 0:
+        return 1 / (1 + math.exp(-min(exponent, 700)))
+    grown = math.exp(max(exponent, -700))  # the same, written so that exp never overflows
+    return grown / (1 + grown)
+
+
+def evaluate(utility: Utility, metric: float) -> float:
+    """Evaluate a utility function at a metric; points are in ascending order of the metric."""
+    match utility:
+        case Linear(points):
+            return _linear(points, metric)
+        case Step(points):
+            return _step(points, metric)
+        case Sigmoid():
+            return _sigmoid(utility, metric)
+
+
+def goal_index(metric: Metric, goal: float, measured: float) -> float:
+    """Return the performance index: goal/metric where small is good, metric/goal otherwise.
+
+    It is at most `INDEX_CAP`, which also stands for a metric of 0 where small is good.
+    """
+    above, below = (goal, measured) if metric.small_is_good else (measured, goal)
+    if above <= 0:
+        return 0.0
+    return INDEX_CAP if below <= 0 else min(INDEX_CAP, above / below)
+
+
+def fulfilment(requirement: ContinuousRequirement, measured: float) -> float:
+    """Return f(metric) of one requirement: its utility, or its goal index."""
+    if requirement.utility is not None:
+        return evaluate(requirement.utility, measured)
+    assert requirement.goal is not None, "a continuous requirement has a goal or a utility"
+    return goal_index(requirement.metric, requirement.goal, measured)
+
+
+def score(requirements: Sequence[ContinuousRequirement], candidate: Candidate) -> FieldScore:
+    """Score a candidate for a field: sum(w * f(metric)) / sum(w) (papers/ppm, Eq. 1).
+
+    Raises:
+        KeyError: The candidate lacks a metric; such candidates are dropped beforehand.
+    """
+    parts = tuple(_part(requirement, candidate) for requirement in requirements)
+    # Scaled by a power of two, which is exact: huge and tiny weights stay in a double's range.
+    exponent = math.frexp(max(part.weight for part in parts))[1]
+    weights = [math.ldexp(part.weight, -exponent) for part in parts]
+    total = math.fsum(weight * part.f for weight, part in zip(weights, parts, strict=True))
+    return FieldScore(total / math.fsum(weights), parts)
+
+
+def _part(requirement: ContinuousRequirement, candidate: Candidate) -> Part:
+    measured = candidate.measured(requirement)
+    if measured is None:
+        raise KeyError(requirement.metric)
+    return Part(requirement, measured, fulfilment(requirement, measured))

@@ -1,0 +1,142 @@
+"""Violations: annotations whose score stays below their threshold (papers/ppm, SLA violations).
+
+A pure state machine: it is fed the metrics that scoring uses and the time, and answers with events.
+An annotation violates once its own score has stayed below `below` for `for_s`; it ends, and is
+armed again, when the score is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from mediator.observation import ViolationDetected
+from mediator.placement.candidates import Candidate
+from mediator.placement.utility import fulfilment
+from mediator.schema.annotations import ContinuousRequirement, ViolationRule
+from mediator.schema.tree import Schema
+
+__all__ = ["NOTHING_WATCHED", "Spell", "ViolationEvent", "Watch", "watch"]
+
+_Key: TypeAlias = tuple[str, int, str]
+_Phase: TypeAlias = Literal["began", "ended"]
+
+
+@dataclass(frozen=True)
+class ViolationEvent:
+    """A violation began or ended.
+
+    Attributes:
+        phase: Which of the two.
+        requirement: The annotation.
+        at: When, on the clock that `watch` is fed.
+        detected: Node, system, measured value, score, and for how many seconds it has lasted.
+    """
+
+    phase: _Phase
+    requirement: ContinuousRequirement
+    at: float
+    detected: ViolationDetected
+
+
+@dataclass(frozen=True)
+class Spell:
+    """Since when an annotation's score has been too low, and whether that has been told."""
+
+    since: float
+    told: bool = False
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The spells going on, by field, place of the annotation among its annotations, and system."""
+
+    spells: Mapping[_Key, Spell] = field(default_factory=dict)
+
+
+NOTHING_WATCHED = Watch()
+
+
+@dataclass(frozen=True)
+class _Watched:
+    node: str
+    place: int
+    requirement: ContinuousRequirement
+    rule: ViolationRule
+
+
+def watch(
+    state: Watch,
+    schema: Schema,
+    placements: Mapping[str, str],
+    candidates: Mapping[str, Candidate],
+    now: float,
+) -> tuple[Watch, list[ViolationEvent]]:
+    """Feed one look at the metrics.
+
+    Args:
+        state: What the last call returned, or `NOTHING_WATCHED`.
+        schema: The schema.
+        placements: The system of each field, by node.
+        candidates: The systems by name, with their present metrics.
+        now: Seconds on any clock that does not go back.
+
+    Returns:
+        The next state, and what began or ended. A metric that is not known changes nothing; a
+        field that was moved, or an annotation that was removed, starts anew without an event.
+    """
+    spells: dict[_Key, Spell] = {}
+    events = []
+    for watched in _watched(schema):
+        system = placements.get(watched.node, "")
+        key = (watched.node, watched.place, system)
+        before, candidate = state.spells.get(key), candidates.get(system)
+        measured = candidate.measured(watched.requirement) if candidate else None
+        spell, phase = _step(watched, before, measured, now)
+        if spell:
+            spells[key] = spell
+        told = spell or before
+        if phase and told and measured is not None:
+            detected = _detected(schema, watched, system, measured, now - told.since)
+            events.append(ViolationEvent(phase, watched.requirement, now, detected))
+    return Watch(spells), events
+
+
+def _step(
+    watched: _Watched, spell: Spell | None, measured: float | None, now: float
+) -> tuple[Spell | None, _Phase | None]:
+    if measured is None:
+        return spell, None
+    if fulfilment(watched.requirement, measured) >= watched.rule.below:
+        return None, "ended" if spell and spell.told else None
+    spell = spell or Spell(now)
+    if spell.told or now - spell.since < watched.rule.for_s:
+        return spell, None
+    return replace(spell, told=True), "began"
+
+
+def _watched(schema: Schema) -> Iterator[_Watched]:
+    """Yield every annotation with a rule, pushed down to fields."""
+    for class_ in schema.classes.values():
+        for field_ in class_.fields.values():
+            node = f"{class_.name}.{field_.name}"
+            pushed = (*schema.annotations, *class_.annotations, *field_.annotations)
+            for place, annotation in enumerate(pushed):
+                if isinstance(annotation, ContinuousRequirement) and annotation.violation:
+                    yield _Watched(node, place, annotation, annotation.violation)
+
+
+def _detected(
+    schema: Schema, watched: _Watched, system: str, measured: float, lasted_s: float
+) -> ViolationDetected:
+    return ViolationDetected(
+        database=schema.database,
+        node=watched.node,
+        metric=str(watched.requirement.metric),
+        system=system,
+        measured=measured,
+        score=fulfilment(watched.requirement, measured),
+        below=watched.rule.below,
+        duration_s=lasted_s,
+    )

@@ -1,0 +1,119 @@
+"""Documents: free JSON, brought into the one form that every store gives back unchanged.
+
+JSON has one kind of number (RFC 8259 section 6), and PostgreSQL's JSONB keeps no more: 1.0 and 1
+are the same there, while BSON tells them apart. So an integral number within 64 bits is an integer,
+however it was written, and -0.0 is 0. Other numbers are finite doubles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+from typing import Any
+
+from mediator.errors import Place
+from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MISTAKES_TOLD
+from mediator.schema.mistakes import Misfit, places_below, token
+from mediator.schema.scalars import text_mistake
+
+__all__ = ["document"]
+
+
+def document(raw: Any) -> dict[str, Any]:
+    """Decode a JSON object.
+
+    Returns:
+        A copy that shares nothing mutable with `raw`, in canonical form.
+
+    Raises:
+        Misfit: It is no object, is deeper than `DOCUMENT_DEPTH`, or holds something that not every
+            store can keep: integers beyond 64 bits, NUL, lone surrogates, empty keys.
+    """
+    if type(raw) is not dict:
+        raise Misfit("must be an object")
+    return _object(raw, 1)
+
+
+def _json(raw: Any, depth: int) -> Any:
+    kind = type(raw)
+    if kind is str:
+        return _text(raw)
+    if kind is int:
+        return _integer(raw)
+    if kind is float:
+        return _number(raw)
+    if kind is dict:
+        return _object(raw, depth + 1)
+    if kind is list:
+        return _array(raw, depth + 1)
+    if raw is None or kind is bool:
+        return raw
+    raise Misfit("must be JSON")
+
+
+def _text(raw: str) -> str:
+    if (mistake := text_mistake(raw)) is not None:
+        raise Misfit(mistake)
+    return raw
+
+
+def _integer(raw: int) -> int:
+    if not INTEGER_MIN <= raw <= INTEGER_MAX:
+        raise Misfit("must be between -2^63 and 2^63 - 1")
+    return raw
+
+
+def _number(raw: float) -> int | float:
+    if not isfinite(raw):
+        raise Misfit("must be a finite number")
+    if raw.is_integer() and INTEGER_MIN <= raw <= INTEGER_MAX:
+        return int(raw)
+    return raw
+
+
+def _object(raw: dict[str, Any], depth: int) -> dict[str, Any]:
+    _check_depth(depth)
+    result: dict[str, Any] = {}
+    places: list[Place] = []
+    for key, member in raw.items():
+        # Caught one by one: a second pass at every level would take 2^depth steps.
+        try:
+            result[_key(key)] = _json(member, depth)
+        except Misfit as misfit:
+            _note(places, token(str(key)), misfit)
+    _raise(places)
+    return result
+
+
+def _array(raw: list[Any], depth: int) -> list[Any]:
+    _check_depth(depth)
+    result: list[Any] = []
+    places: list[Place] = []
+    for index, element in enumerate(raw):
+        try:
+            result.append(_json(element, depth))
+        except Misfit as misfit:
+            _note(places, f"/{index}", misfit)
+    _raise(places)
+    return result
+
+
+def _key(key: Any) -> str:
+    if type(key) is not str or not key:
+        raise Misfit("must have a name that is not empty")
+    return _text(key)
+
+
+def _check_depth(depth: int) -> None:
+    if depth > DOCUMENT_DEPTH:
+        raise Misfit(f"must not be nested deeper than {DOCUMENT_DEPTH}")
+
+
+def _note(places: list[Place], pointer: str, misfit: Misfit) -> None:
+    if len(places) < MISTAKES_TOLD:
+        places += places_below(pointer, misfit)
+
+
+def _raise(places: Iterable[Place]) -> None:
+    if places:
+        raise Misfit(places=places)

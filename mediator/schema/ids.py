@@ -1,0 +1,44 @@
+"""What may be the id of an object (DESIGN, section 4)."""
+
+from __future__ import annotations
+
+import re
+
+from mediator.errors import Invalid, Place
+from mediator.schema.limits import ID_BYTES
+
+__all__ = ["check_id", "id_mistake"]
+
+_REFUSED = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def id_mistake(text: str) -> str | None:
+    """Say what is wrong with an id, or None."""
+    if not text:
+        return "must not be empty"
+    # Its length in characters bounds the text before it is looked through or encoded.
+    if len(text) > ID_BYTES:
+        return f"must be at most {ID_BYTES} bytes of UTF-8"
+    if text in {".", ".."}:
+        return "must not be '.' or '..'"
+    if _REFUSED.search(text):
+        return "must not contain '/', control characters or lone surrogates"
+    if not text.isascii() and len(text.encode()) > ID_BYTES:
+        return f"must be at most {ID_BYTES} bytes of UTF-8"
+    return None
+
+
+def check_id(text: str, pointer: str = "id") -> str:
+    """Return the id as it is.
+
+    Args:
+        text: The id, not percent-encoded; compared byte by byte, so never normalised.
+        pointer: Where it was found.
+
+    Raises:
+        Invalid: It is not 1-512 bytes of UTF-8 without `/` and control characters (C0, DEL, C1),
+            or it is `.` or `..`.
+    """
+    if (mistake := id_mistake(text)) is not None:
+        raise Invalid(f"The id {mistake}.", places=[Place(pointer, mistake)])
+    return text

@@ -1,0 +1,64 @@
+"""How large the parts of a schema and of a value may be; docs/limits.md tells users."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ANNOTATIONS_PER_NODE",
+    "BATCH_MAX_SIZE",
+    "BATCH_MAX_WAIT_S",
+    "CACHE_MAX_TTL_S",
+    "CLASSES_PER_DATABASE",
+    "DECIMAL_DIGITS",
+    "DECIMAL_MAX_EXPONENT",
+    "DECIMAL_MIN_EXPONENT",
+    "DECIMAL_TEXT_LENGTH",
+    "DOCUMENT_DEPTH",
+    "FIELDS_PER_CLASS",
+    "ID_BYTES",
+    "INTEGER_MAX",
+    "INTEGER_MIN",
+    "MAP_KEY_BYTES",
+    "MAX_LENGTH",
+    "MISTAKES_TOLD",
+    "OBJECT_TTL_MAX_S",
+    "UTILITY_POINTS",
+]
+
+CLASSES_PER_DATABASE: Final = 200
+FIELDS_PER_CLASS: Final = 500
+ANNOTATIONS_PER_NODE: Final = 64
+UTILITY_POINTS: Final = 64
+
+MAX_LENGTH: Final = 16 * 2**20
+"""Upper end of `max_length`: characters of a string, bytes of a binary, elements of the rest."""
+
+CACHE_MAX_TTL_S: Final = 365 * 86_400
+"""Longest declared freshness in seconds: a year, as HTTP caches take it (RFC 9111, 5.2.2.1)."""
+
+OBJECT_TTL_MAX_S: Final = 100 * CACHE_MAX_TTL_S
+"""Longest life of an object in seconds; its end must be a time that every store can hold."""
+
+BATCH_MAX_WAIT_S: Final = 60
+BATCH_MAX_SIZE: Final = 1000
+
+INTEGER_MIN: Final = -(2**63)
+INTEGER_MAX: Final = 2**63 - 1
+
+DECIMAL_DIGITS: Final = 34
+DECIMAL_MIN_EXPONENT: Final = -6143
+DECIMAL_MAX_EXPONENT: Final = 6144
+"""Exponents of the first digit, and digits, are those of IEEE 754 decimal128."""
+
+DECIMAL_TEXT_LENGTH: Final = 256
+"""Longest spelling of a decimal that is read; canonical text is much shorter."""
+
+DOCUMENT_DEPTH: Final = 32
+"""Objects and arrays within each other in a document, itself included."""
+
+ID_BYTES: Final = 512
+MAP_KEY_BYTES: Final = 512
+
+MISTAKES_TOLD: Final = 100
+"""Mistakes that one answer names; what is wrong more often is not told more often."""

@@ -1,0 +1,241 @@
+"""Reading a schema from JSON: exactly one shape, and every mistake told with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from mediator.errors import Place, SchemaInvalid
+from mediator.schema.limits import (
+    BATCH_MAX_SIZE,
+    BATCH_MAX_WAIT_S,
+    CACHE_MAX_TTL_S,
+    CLASSES_PER_DATABASE,
+    FIELDS_PER_CLASS,
+    MAX_LENGTH,
+    OBJECT_TTL_MAX_S,
+)
+from mediator.schema.mistakes import Misfit, invalid
+from mediator.schema.reading import FIELD_NAME, NAME, POSITIVE, Node
+from mediator.schema.requirements import read_annotations
+from mediator.schema.tree import (
+    MAIN_GROUP,
+    MISSING,
+    Batching,
+    CachePolicy,
+    ClassSchema,
+    Field,
+    MissingType,
+    Mode,
+    Primary,
+    Schema,
+    Visibility,
+)
+from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.schema.values import decoder
+
+__all__ = ["RESERVED_CLASSES", "parse_schema"]
+
+RESERVED_CLASSES: Final = frozenset(
+    {"batch", "transactions", "sketch", "changes", "jobs", "streams", "flows", "views", "query"}
+)
+"""Names of database-level routes, which no class may take (DESIGN, section 4)."""
+
+_CONTAINERS = frozenset({FieldType.LIST, FieldType.SET, FieldType.MAP})
+_OPTIONAL = ("items", "to", "required", "max_length", "default", "index", "group", "annotations")
+_MEASURED = _CONTAINERS | {FieldType.STRING, FieldType.BINARY}
+_ITEMS: Mapping[FieldType, frozenset[FieldType]] = {
+    FieldType.SET: SCALARS,
+    FieldType.LIST: SCALARS | {FieldType.DOCUMENT},
+    FieldType.MAP: SCALARS | {FieldType.DOCUMENT},
+}
+
+
+def parse_schema(database: str, document: Any) -> Schema:
+    """Read the schema of a database.
+
+    Args:
+        database: Name of the database.
+        document: The schema as parsed JSON. Members that are left out have their defaults.
+
+    Returns:
+        The schema, with the default group unnamed and all numbers that measure something floats.
+
+    Raises:
+        SchemaInvalid: With the JSON pointer of every mistake.
+    """
+    mistakes: list[Place] = []
+    if not NAME.fullmatch(database):
+        mistakes.append(Place("database", f"must be named like {NAME.pattern}"))
+    schema = _schema(database, Node(document, "", mistakes))
+    if mistakes:
+        raise invalid(mistakes, SchemaInvalid)
+    return schema
+
+
+def _schema(database: str, node: Node) -> Schema:
+    node.shape("mode", "primary", "annotations", "classes")
+    known = node["classes"].value
+    classes = frozenset(known) if isinstance(known, dict) else frozenset()
+    return Schema(
+        database=database,
+        mode=node["mode"].choice(Mode) or Mode.MIXED,
+        primary=_primary(node["primary"]),
+        annotations=read_annotations(node["annotations"], "database"),
+        classes={
+            name: _class(name, member, classes)
+            for name, member in node["classes"].members(CLASSES_PER_DATABASE, NAME)
+        },
+    )
+
+
+def _primary(node: Node) -> Primary:
+    if not node.given:
+        return Primary()
+    node.shape("system", "staleness_s")
+    system = node["system"]
+    return Primary(
+        system=None if system.value is None else system.name(),
+        staleness_s=node["staleness_s"].number(Primary().staleness_s, least=POSITIVE),
+    )
+
+
+def _class(name: str, node: Node, classes: frozenset[str]) -> ClassSchema:
+    if name in RESERVED_CLASSES:
+        node.wrong(f"{name} is a reserved name")
+    node.shape("annotations", "cache", "require_if_match", "batching", "ttl_s", "fields")
+    return ClassSchema(
+        name=name,
+        annotations=read_annotations(node["annotations"], "class"),
+        cache=_cache(node["cache"]),
+        require_if_match=node["require_if_match"].boolean(),
+        batching=_batching(node["batching"]),
+        ttl_s=_ttl(node["ttl_s"]),
+        fields={
+            field_name: _field(field_name, member, classes)
+            for field_name, member in node["fields"].members(FIELDS_PER_CLASS, FIELD_NAME)
+        },
+    )
+
+
+def _cache(node: Node) -> CachePolicy:
+    if not node.given:
+        return CachePolicy()
+    node.shape("visibility", "max_ttl_s")
+    default = CachePolicy()
+    visibility = node["visibility"].word("public", "private", "none") or default.visibility
+    return CachePolicy(
+        visibility=cast("Visibility", visibility),
+        max_ttl_s=node["max_ttl_s"].number(default.max_ttl_s, least=POSITIVE, most=CACHE_MAX_TTL_S),
+    )
+
+
+def _batching(node: Node) -> Batching | None:
+    if not node.given or node.value is None:
+        return None
+    node.shape(required=("max_wait_s", "max_size"))
+    return Batching(
+        max_wait_s=node["max_wait_s"].number(least=POSITIVE, most=BATCH_MAX_WAIT_S),
+        max_size=node["max_size"].integer(least=1, most=BATCH_MAX_SIZE),
+    )
+
+
+def _ttl(node: Node) -> float | None:
+    if not node.given or node.value is None:
+        return None
+    return node.number(least=1.0, most=OBJECT_TTL_MAX_S)
+
+
+def _field(name: str, node: Node, classes: frozenset[str]) -> Field:
+    if name == "id":
+        node.wrong("id is a reserved name")
+    node.shape(*_OPTIONAL, required=("type",))
+    type_ = node["type"].choice(FieldType)
+    field = Field(
+        name=name,
+        type=type_ or FieldType.STRING,
+        required=node["required"].boolean(),
+        group=_group(node["group"]),
+        annotations=read_annotations(node["annotations"], "field"),
+    )
+    return field if type_ is None else _typed(field, node, classes)
+
+
+def _typed(field: Field, node: Node, classes: frozenset[str]) -> Field:
+    field = replace(
+        field,
+        items=_items(node["items"], field.type),
+        to=_target(node["to"], field.type, classes),
+        max_length=_max_length(node["max_length"], field.type),
+        index=_index(node["index"], field.type),
+    )
+    if field.type in _CONTAINERS and field.items is None:
+        return field
+    return replace(field, default=_default(node["default"], field))
+
+
+def _group(node: Node) -> str | None:
+    name = node.name()
+    return None if name == MAIN_GROUP else name
+
+
+def _items(node: Node, type_: FieldType) -> FieldType | None:
+    if type_ not in _CONTAINERS:
+        _forbid(node, type_)
+        return None
+    if not node.given:
+        node.wrong(f"is required for type {type_}")
+        return None
+    items = node.choice(FieldType)
+    if items is None or items in _ITEMS[type_]:
+        return items
+    node.wrong(f"must be one of {', '.join(sorted(_ITEMS[type_]))} for type {type_}")
+    return None
+
+
+def _target(node: Node, type_: FieldType, classes: frozenset[str]) -> str | None:
+    if type_ is not FieldType.REFERENCE:
+        _forbid(node, type_)
+        return None
+    if not node.given:
+        node.wrong("is required for a reference")
+    target = node.name()
+    if target is not None and target not in classes:
+        node.wrong(f"there is no class {target}")
+    return target
+
+
+def _max_length(node: Node, type_: FieldType) -> int | None:
+    if type_ not in _MEASURED:
+        _forbid(node, type_)
+        return None
+    return node.integer(1, least=1, most=MAX_LENGTH) if node.given else None
+
+
+def _index(node: Node, type_: FieldType) -> bool:
+    index = node.boolean()
+    if index and type_ not in SCALARS:
+        node.wrong(f"type {type_} has no order to index")
+    return index
+
+
+def _forbid(node: Node, type_: FieldType) -> None:
+    if node.given:
+        node.wrong(f"has no meaning for type {type_}")
+
+
+def _default(node: Node, field: Field) -> Value | MissingType:
+    if not node.given:
+        return MISSING
+    if node.value is None:
+        if field.required:
+            node.wrong("must not be null, because the field is required")
+        return None
+    try:
+        value: Value = decoder(field)(node.value)
+    except Misfit as misfit:
+        for place in misfit.places:
+            replace(node, pointer=node.pointer + place.pointer).wrong(place.detail)
+        return MISSING
+    return value

@@ -1,0 +1,239 @@
+"""The codec between JSON and Python forms of values, compiled once for each class.
+
+It runs for every request, so it looks for mistakes only where decoding fails, and copies only what
+is written differently in JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from mediator.errors import Place
+from mediator.schema.documents import document
+from mediator.schema.limits import MAP_KEY_BYTES
+from mediator.schema.mistakes import Misfit, gather, invalid, places_below, token
+from mediator.schema.scalars import (
+    SCALAR_DECODERS,
+    SCALAR_ENCODERS,
+    Decoder,
+    Encoder,
+    binary_decoder,
+    string_decoder,
+    text_mistake,
+)
+from mediator.schema.tree import ClassSchema, Field, MissingType
+from mediator.schema.types import FieldType, Value, Values
+
+__all__ = ["Codec", "decoder", "encoder", "item_decoder", "map_key"]
+
+_MUTABLE = frozenset({list, dict})
+
+
+def decoder(field: Field) -> Decoder:
+    """Return the function that decodes values of a field, null excepted, or raises `Misfit`."""
+    longest = sys.maxsize if field.max_length is None else field.max_length
+    match field.type:
+        case FieldType.STRING:
+            return string_decoder(longest)
+        case FieldType.BINARY:
+            return binary_decoder(longest)
+        case FieldType.DOCUMENT:
+            return document
+        case FieldType.LIST:
+            return _list_decoder(item_decoder(field), longest)
+        case FieldType.SET:
+            return _set_decoder(item_decoder(field), longest)
+        case FieldType.MAP:
+            return _map_decoder(item_decoder(field), longest)
+        case scalar:
+            return SCALAR_DECODERS[scalar]
+
+
+def item_decoder(field: Field) -> Decoder:
+    """Return the function that decodes one item of a list, set or map; null is no item."""
+    assert field.items is not None
+    return document if field.items is FieldType.DOCUMENT else SCALAR_DECODERS[field.items]
+
+
+def encoder(field: Field) -> Encoder | None:
+    """Return the function that writes values of a field as JSON; None if they are JSON already."""
+    if field.items is None:
+        return SCALAR_ENCODERS.get(field.type)
+    item = SCALAR_ENCODERS.get(field.items)
+    if item is None:
+        return None
+    if field.type is FieldType.MAP:
+        return lambda value: {key: item(member) for key, member in value.items()}
+    return lambda value: [item(element) for element in value]
+
+
+def map_key(raw: Any) -> str:
+    """Decode the key of a map."""
+    if type(raw) is not str or not raw:
+        raise Misfit("must have a key that is not empty")
+    if (mistake := text_mistake(raw)) is not None:
+        raise Misfit(mistake)
+    if len(raw) > MAP_KEY_BYTES or len(raw.encode()) > MAP_KEY_BYTES:
+        raise Misfit(f"must have a key of at most {MAP_KEY_BYTES} bytes")
+    return raw
+
+
+def _elements(raw: Any, item: Decoder) -> list[Any]:
+    if type(raw) is not list:
+        raise Misfit("must be an array")
+    try:
+        return [item(element) for element in raw]
+    except Misfit:
+        gather(((f"/{index}", element) for index, element in enumerate(raw)), item)
+
+
+def _list_decoder(item: Decoder, longest: int) -> Decoder:
+    def decode(raw: Any) -> list[Any]:
+        value = _elements(raw, item)
+        _check_length(value, longest)
+        return value
+
+    return decode
+
+
+def _set_decoder(item: Decoder, longest: int) -> Decoder:
+    def decode(raw: Any) -> list[Any]:
+        value = sorted(set(_elements(raw, item)))
+        _check_length(value, longest)
+        return value
+
+    return decode
+
+
+def _map_decoder(item: Decoder, longest: int) -> Decoder:
+    def entry(raw: tuple[Any, Any]) -> tuple[str, Any]:
+        return map_key(raw[0]), item(raw[1])
+
+    def decode(raw: Any) -> dict[str, Any]:
+        if type(raw) is not dict:
+            raise Misfit("must be an object")
+        try:
+            value = dict(map(entry, raw.items()))
+        except Misfit:
+            gather(((token(str(member[0])), member) for member in raw.items()), entry)
+        _check_length(value, longest)
+        return value
+
+    return decode
+
+
+def _check_length(value: list[Any] | dict[str, Any], longest: int) -> None:
+    if len(value) > longest:
+        raise Misfit(f"must have at most {longest} elements")
+
+
+class Codec:
+    """Decodes and encodes the values of one class.
+
+    Attributes:
+        decoders: For each field the function that decodes its values, or raises `Misfit`.
+        items: The same for the items of lists, sets and maps.
+        nullable: The fields that take null: all that are not required.
+    """
+
+    __slots__ = ("_defaults", "_encoders", "_required", "decoders", "items", "nullable")
+
+    def __init__(self, schema: ClassSchema) -> None:
+        fields = schema.fields
+        self.decoders: Mapping[str, Decoder] = {name: decoder(f) for name, f in fields.items()}
+        self.items: Mapping[str, Decoder] = {
+            name: item_decoder(f) for name, f in fields.items() if f.items is not None
+        }
+        self.nullable = frozenset(name for name, f in fields.items() if not f.required)
+        self._required = fields.keys() - self.nullable
+        self._defaults: Mapping[str, Value] = {
+            name: f.default for name, f in fields.items() if not isinstance(f.default, MissingType)
+        }
+        self._encoders = tuple(
+            (name, encode) for name, f in fields.items() if (encode := encoder(f)) is not None
+        )
+
+    def decode_object(self, body: Any, pointer: str = "", *, defaults: bool = True) -> Values:
+        """Decode a complete object, without `id`.
+
+        Args:
+            body: The object as parsed JSON.
+            pointer: Where it is in the request's body.
+            defaults: Whether fields that are missing take their defaults. An object that was
+                patched does without: what the patch removed stays removed.
+
+        Returns:
+            The values; nothing mutable is shared with `body` or the schema.
+
+        Raises:
+            Invalid: With the place of every mistake.
+        """
+        try:
+            values = self._decode(body)
+        except (KeyError, Misfit):
+            lacking = self._lacking(body, pointer, defaults=defaults)
+            raise invalid([*self._mistakes(body, pointer), *lacking]) from None
+        if defaults:
+            for name, default in self._defaults.items():
+                if name not in values:
+                    values[name] = deepcopy(default) if type(default) in _MUTABLE else default
+        if not values.keys() >= self._required:
+            raise invalid(self._lacking(values, pointer, defaults=False))
+        return values
+
+    def decode_fields(self, body: Any, pointer: str = "") -> Values:
+        """Decode some of the fields; raises `Invalid` with the place of every mistake."""
+        try:
+            return self._decode(body)
+        except (KeyError, Misfit):
+            raise invalid(self._mistakes(body, pointer)) from None
+
+    def decode(self, field_name: str, json: Any, pointer: str) -> Value:
+        """Decode a value of one field; raises `Invalid`, its places below `pointer`."""
+        try:
+            return self._member((field_name, json))
+        except Misfit as misfit:
+            raise invalid(places_below(pointer, misfit)) from None
+
+    def encode(self, values: Mapping[str, Value]) -> dict[str, Any]:
+        """Return the values as JSON for orjson; what needs no change is shared, not copied."""
+        body: dict[str, Any] = dict(values)
+        for name, encode in self._encoders:
+            if (value := body.get(name)) is not None:
+                body[name] = encode(value)
+        return body
+
+    def _decode(self, body: Any) -> Values:
+        if type(body) is not dict:
+            raise Misfit("must be a JSON object")
+        decoders, nullable = self.decoders, self.nullable
+        return {
+            name: None if raw is None and name in nullable else decoders[name](raw)
+            for name, raw in body.items()
+        }
+
+    def _mistakes(self, body: Any, pointer: str) -> list[Place]:
+        if type(body) is not dict:
+            return [Place(pointer, "must be a JSON object")]
+        try:
+            gather(((token(str(member[0])), member) for member in body.items()), self._member)
+        except Misfit as misfit:
+            return places_below(pointer, misfit)
+
+    def _member(self, member: tuple[str, Any]) -> Value:
+        name, raw = member
+        if name not in self.decoders:
+            raise Misfit("is no field of this class")
+        if raw is None and name in self.nullable:
+            return None
+        value: Value = self.decoders[name](raw)
+        return value
+
+    def _lacking(self, present: Any, pointer: str, *, defaults: bool) -> Iterator[Place]:
+        if type(present) is dict:
+            supplied = present.keys() | (self._defaults.keys() if defaults else ())
+            for name in sorted(self._required - supplied):
+                yield Place(pointer + token(name), "is required")

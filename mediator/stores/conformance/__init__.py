@@ -1,0 +1,30 @@
+"""The conformance suite: proves, over the port alone, that a store may hold data.
+
+It needs no test framework, so that a store can be proven from outside the project
+(docs/stores.md)::
+
+    report = await run(store)
+    assert report.conforms, report.having(Judgement.FAILED)
+"""
+
+from mediator.stores.conformance.check import Check, Proof, describe
+from mediator.stores.conformance.expect import ConformanceFailure, NotOffered
+from mediator.stores.conformance.runner import Finding, Judgement, Report, run, run_check
+from mediator.stores.conformance.scratch import SCRATCH_DATABASE, Scratch
+from mediator.stores.conformance.suite import CHECKS
+
+__all__ = [
+    "CHECKS",
+    "SCRATCH_DATABASE",
+    "Check",
+    "ConformanceFailure",
+    "Finding",
+    "Judgement",
+    "NotOffered",
+    "Proof",
+    "Report",
+    "Scratch",
+    "describe",
+    "run",
+    "run_check",
+]

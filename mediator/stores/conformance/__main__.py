@@ -1,0 +1,86 @@
+"""`python -m mediator.stores.conformance KIND --url URL`: run the suite and print a table."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mediator.stores.conformance.check import describe
+from mediator.stores.conformance.runner import Finding, Judgement, Report, run
+from mediator.stores.port import Store, SystemConfig
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False)
+
+_STORES = {
+    "redis": "mediator.stores.redis:RedisStore",
+    "postgresql": "mediator.stores.postgres:PostgresStore",
+    "mongodb": "mediator.stores.mongo:MongoStore",
+}
+
+_COLOURS = {
+    Judgement.PASSED: "green",
+    Judgement.FAILED: "red",
+    Judgement.NOT_OFFERED: "dim",
+    Judgement.UNKNOWN: "yellow",
+}
+
+
+def _store(kind: str, url: str) -> Store:
+    """Construct a store of a known kind, or of a ``module:Class`` of somebody else."""
+    module, _, name = _STORES.get(kind, kind).partition(":")
+    if not name:
+        raise typer.BadParameter(f"one of {', '.join(_STORES)}, or module:Class")
+    store: Store = getattr(import_module(module), name)(SystemConfig("conformance", kind, url))
+    return store
+
+
+async def _report(store: Store, only: str | None) -> Report:
+    await store.open()
+    try:
+        return await run(store, only=only)
+    finally:
+        await store.close()
+
+
+def _row(finding: Finding) -> tuple[str, str, str, str, str]:
+    colour = _COLOURS[finding.judgement]
+    return (
+        finding.check.name,
+        describe(finding.check.proves),
+        f"[{colour}]{finding.judgement}[/]",
+        f"{finding.seconds * 1000:.0f}",
+        finding.detail.replace("[", "\\["),
+    )
+
+
+def _table(report: Report) -> Table:
+    table = Table("check", "proves", "judgement", "ms", "detail")
+    for finding in report.findings:
+        table.add_row(*_row(finding))
+    return table
+
+
+@app.command()
+def main(
+    kind: Annotated[str, typer.Argument(help="redis, postgresql, mongodb or module:Class")],
+    url: Annotated[str, typer.Option(help="connection URL of the server")],
+    only: Annotated[str | None, typer.Option(help="shell pattern of check names")] = None,
+) -> None:
+    """Run the conformance suite against a server; exit with 1 if the store does not conform."""
+    report = asyncio.run(_report(_store(kind, url), only))
+    console = Console()
+    console.print(_table(report))
+    counts = ", ".join(f"{len(report.having(judgement))} {judgement}" for judgement in Judgement)
+    console.print(counts)
+    raise typer.Exit(0 if report.conforms else 1)
+
+
+if __name__ == "__main__":
+    app()

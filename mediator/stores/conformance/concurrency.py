@@ -1,0 +1,268 @@
+"""Concurrent writers: no lost update, one winner for each version, one effect per operation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.schema.annotations import Capability
+from mediator.schema.types import FieldType
+from mediator.stores.conformance.check import Theme
+from mediator.stores.conformance.expect import (
+    ConformanceFailure,
+    applied,
+    expect_status,
+    present,
+    require,
+    same,
+)
+from mediator.stores.conformance.samples import collection, counter
+from mediator.stores.conformance.scratch import Scratch, Subject, gathered
+from mediator.stores.port import Status, WriteResult
+
+__all__ = ["THEME"]
+
+THEME = Theme("concurrency")
+
+WRITERS = 8
+ROUNDS = 12
+# Each writer wins once, so that a writer can lose only to the others.
+ATTEMPTS = 4 * WRITERS
+
+
+async def _race(*writes: Awaitable[WriteResult]) -> list[WriteResult]:
+    """Start writers together: each waits for all others to be about to send."""
+    barrier = asyncio.Barrier(len(writes))
+
+    async def start(write: Awaitable[WriteResult]) -> WriteResult:
+        await barrier.wait()
+        return await write
+
+    return await gathered(map(start, writes))
+
+
+def _winners(results: Sequence[WriteResult]) -> list[WriteResult]:
+    return [result for result in results if result.status is Status.APPLIED]
+
+
+@THEME.proves(Capability.CONDITIONAL_UPDATES)
+async def one_winner_for_each_version(scratch: Scratch) -> None:
+    """Of writers that expect the same version, exactly one is applied; the others conflict."""
+    subject = await scratch.subject(counter())
+    versions = applied(await subject.create("x", {"n": -1})).versions
+    for round_ in range(ROUNDS):
+        results = await _race(
+            *(subject.update("x", {"n": w}, expect=versions) for w in range(WRITERS))
+        )
+        same(len(_winners(results)), 1, f"winners of round {round_}")
+        winner = next(i for i, r in enumerate(results) if r.status is Status.APPLIED)
+        same(await subject.values("x"), {"n": winner}, "what the winner wrote")
+        versions = results[winner].versions
+        for loser in (*results[:winner], *results[winner + 1 :]):
+            expect_status(loser, Status.CONFLICT, "a writer that lost")
+            same(loser.versions, versions, "the version that the loser is told")
+
+
+@THEME.proves(Capability.CONDITIONAL_UPDATES)
+async def conditional_counters_lose_nothing(scratch: Scratch) -> None:
+    """Writers that read, add one and write on condition, until applied, lose no addition."""
+    subject = await scratch.subject(counter())
+    await subject.create("x", {"n": 0})
+
+    async def add() -> None:
+        for _ in range(ATTEMPTS):
+            record = present(await subject.read("x"), "the counter")
+            n = record.values["n"]
+            assert isinstance(n, int)
+            result = await subject.update("x", {"n": n + 1}, expect=record.versions)
+            if result.status is Status.APPLIED:
+                return
+        raise ConformanceFailure(f"an addition was refused {ATTEMPTS} times")
+
+    await asyncio.gather(*(add() for _ in range(WRITERS * 2)))
+    same(await subject.values("x"), {"n": WRITERS * 2}, "the counter")
+
+
+@THEME.proves(Capability.CONDITIONAL_UPDATES)
+async def one_creation_wins(scratch: Scratch) -> None:
+    """Of writers that create the same id, exactly one is applied; the others see it exist."""
+    subject = await scratch.subject(counter())
+    for round_ in range(ROUNDS):
+        id_ = f"x{round_}"
+        results = await _race(*(subject.create(id_, {"n": w}) for w in range(WRITERS)))
+        statuses = Counter(result.status for result in results)
+        same(statuses[Status.APPLIED], 1, f"creations applied in round {round_}")
+        same(statuses[Status.EXISTS], WRITERS - 1, f"creations refused in round {round_}")
+        winner = next(i for i, r in enumerate(results) if r.status is Status.APPLIED)
+        same(await subject.values(id_), {"n": winner}, "what the winner created")
+
+
+@THEME.proves(Capability.CONDITIONAL_UPDATES)
+async def one_deletion_wins(scratch: Scratch) -> None:
+    """Of a deletion and updates that expect the same version, exactly one is applied."""
+    subject = await scratch.subject(counter())
+    for round_ in range(ROUNDS):
+        versions = applied(await subject.replace("x", {"n": 0})).versions
+        update = (subject.update("x", {"n": w}, expect=versions) for w in range(WRITERS - 1))
+        results = await _race(subject.delete("x", expect=versions), *update)
+        same(len(_winners(results)), 1, f"winners of round {round_}")
+        gone = results[0].status is Status.APPLIED
+        same(await subject.read("x") is None, gone, "absence, when the deletion won")
+
+
+@THEME.proves(Capability.CONDITIONAL_UPDATES)
+async def creations_and_deletions_alternate(scratch: Scratch) -> None:
+    """Creations and deletions that are applied take turns, each with versions of its own."""
+    subject = await scratch.subject(counter())
+    results = []
+    for _ in range(ROUNDS):
+        makers = (subject.create("x", {"n": 1}) for _ in range(WRITERS // 2))
+        results += await _race(*makers, *(subject.delete("x") for _ in range(WRITERS // 2)))
+    won = sorted(_winners(results), key=lambda result: result.versions["main"])
+    versions = [result.versions["main"] for result in won]
+    require(len(set(versions)) == len(versions), "two writes got the same version")
+    turns = [result.created for result in won]
+    same(turns, [i % 2 == 0 for i in range(len(won))], "creations (True) and deletions in turn")
+    same(await subject.read("x") is not None, turns[-1], "presence after the last turn")
+
+
+@THEME.proves("contract")
+async def groups_do_not_disturb_each_other(scratch: Scratch) -> None:
+    """Writers of different groups, each expecting its own version, are all applied."""
+    subject = await scratch.subject(*(counter(f"n{i}", group=f"g{i}") for i in range(WRITERS)))
+    versions = applied(await subject.create("x")).versions
+    for round_ in range(ROUNDS):
+        results = await _race(
+            *(
+                subject.update("x", {f"n{i}": round_}, expect={f"g{i}": versions[f"g{i}"]})
+                for i in range(WRITERS)
+            )
+        )
+        same(len(_winners(results)), WRITERS, f"groups written in round {round_}")
+        versions = await subject.versions("x")
+    same(set((await subject.values("x")).values()), {ROUNDS - 1}, "values of all groups")
+
+
+async def _operate(subject: Subject, id_: str, calls: Sequence[OperatorCall]) -> list[WriteResult]:
+    results: list[WriteResult] = []
+    for start in range(0, len(calls), WRITERS):
+        some = calls[start : start + WRITERS]
+        results += await _race(*(subject.update(id_, operators=(c,), returning=()) for c in some))
+    return results
+
+
+@THEME.proves(Capability.ATOMIC_UPDATES)
+async def increments_are_not_lost(scratch: Scratch) -> None:
+    """Concurrent increments add up, and each returns a value of its own."""
+    subject = await scratch.subject(counter())
+    await subject.create("x", {"n": 0})
+    total = WRITERS * ROUNDS
+    results = await _operate(subject, "x", [OperatorCall("n", Operator.INC, 1)] * total)
+    seen = sorted(applied(result, "an increment").values["n"] for result in results)  # type: ignore[type-var]
+    same(seen, list(range(1, total + 1)), "values returned by increments")
+    same(await subject.values("x"), {"n": total}, "the counter")
+
+
+@THEME.proves("contract")
+async def pushes_are_not_lost(scratch: Scratch) -> None:
+    """Concurrent pushes to a list, and additions to a set, are all there."""
+    fields = []
+    if scratch.store.supports(Operator.PUSH, FieldType.LIST):
+        fields.append((collection(FieldType.LIST, FieldType.INTEGER, "l"), Operator.PUSH))
+    if scratch.store.supports(Operator.ADD_TO_SET, FieldType.SET):
+        fields.append((collection(FieldType.SET, FieldType.INTEGER, "s"), Operator.ADD_TO_SET))
+    subject = await scratch.subject(*(field for field, _ in fields))
+    await subject.create("x")
+    numbers = list(range(WRITERS * 3))
+    for field, operator in fields:
+        await _operate(subject, "x", [OperatorCall(field.name, operator, n) for n in numbers])
+        found = (await subject.values("x", field.name))[field.name]
+        assert isinstance(found, list)
+        same(sorted(found), numbers, f"elements after concurrent {operator}")
+
+
+@THEME.proves("contract")
+async def an_operation_happens_once(scratch: Scratch) -> None:
+    """The same remembered operation sent by several writers at once is applied exactly once."""
+    if not scratch.store.supports(Operator.INC, FieldType.INTEGER):
+        return
+    subject = await scratch.subject(counter())
+    await subject.create("x", {"n": 0})
+    for round_ in range(1, ROUNDS + 1):
+        add = OperatorCall("n", Operator.INC, 1)
+        write = subject.change("x", operators=(add,), remember="f", returning=("n",))
+        results = await _race(*(subject.write(write) for _ in range(WRITERS)))
+        statuses = Counter(result.status for result in results)
+        expected = Counter({Status.APPLIED: 1, Status.REPLAYED: WRITERS - 1})
+        same(dict(statuses), dict(expected), f"statuses in round {round_}")
+        same([r.values["n"] for r in results], [round_] * WRITERS, "values they all return")
+        same({r.versions["main"] for r in results}, {results[0].versions["main"]}, "versions")
+    same(await subject.values("x"), {"n": ROUNDS}, "the counter")
+
+
+@THEME.proves("contract")
+async def an_operation_creates_once(scratch: Scratch) -> None:
+    """The same remembered creation sent by several writers at once is applied exactly once."""
+    subject = await scratch.subject(counter())
+    for round_ in range(ROUNDS):
+        write = subject.creation(f"x{round_}", {"n": 1}, remember="f")
+        results = await _race(*(subject.write(write) for _ in range(WRITERS)))
+        statuses = Counter(result.status for result in results)
+        expected = Counter({Status.APPLIED: 1, Status.REPLAYED: WRITERS - 1})
+        same(dict(statuses), dict(expected), f"statuses in round {round_}")
+
+
+@THEME.proves("contract")
+async def readers_see_whole_writes(scratch: Scratch) -> None:
+    """A reader never sees a record half written, over several fields and groups."""
+    subject = await scratch.subject(
+        counter("a"), counter("b", group="side"), collection(FieldType.LIST, FieldType.INTEGER, "l")
+    )
+    await subject.create("x", {"a": 0, "b": 0, "l": [0]})
+    done = asyncio.Event()
+
+    async def write() -> None:
+        try:
+            for i in range(1, ROUNDS * WRITERS):
+                await subject.update("x", {"a": i, "b": i, "l": [i]})
+        finally:
+            done.set()
+
+    async def read() -> None:
+        while not done.is_set():
+            values = await subject.values("x")
+            a = values["a"]
+            same(values, {"a": a, "b": a, "l": [a]}, "a record read while it is written")
+            await asyncio.sleep(0)
+
+    await asyncio.gather(write(), read(), read())
+
+
+@THEME.proves(Capability.LINEARIZABLE)
+async def what_was_acknowledged_is_read(scratch: Scratch) -> None:
+    """After a write is acknowledged, every reader sees it, or something later."""
+    subject = await scratch.subject(counter())
+    await subject.create("x", {"n": 0})
+    newest = 0
+    done = asyncio.Event()
+
+    async def write() -> None:
+        nonlocal newest
+        try:
+            for i in range(1, ROUNDS * WRITERS):
+                applied(await subject.update("x", {"n": i}))
+                newest = i
+        finally:
+            done.set()
+
+    async def read() -> None:
+        while not done.is_set():
+            floor = newest
+            seen = (await subject.values("x"))["n"]
+            assert isinstance(seen, int)
+            require(seen >= floor, f"{floor} was acknowledged, then {seen} was read")
+            await asyncio.sleep(0)
+
+    await asyncio.gather(write(), *(read() for _ in range(4)))

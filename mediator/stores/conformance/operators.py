@@ -1,0 +1,196 @@
+"""Operators give exactly what the mediator's own reference gives, or are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from mediator.operations.apply import Refused, apply_operator
+from mediator.operations.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
+from mediator.schema.limits import INTEGER_MAX
+from mediator.schema.tree import MissingType
+from mediator.schema.types import FieldType, Values
+from mediator.stores.conformance.cases import Case, cases
+from mediator.stores.conformance.check import Theme
+from mediator.stores.conformance.expect import (
+    ConformanceFailure,
+    applied,
+    expect_status,
+    present,
+    require,
+    same,
+    show,
+)
+from mediator.stores.conformance.samples import collection, counter
+from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.port import Status, StoreRefused, WriteResult
+
+__all__ = ["THEME"]
+
+THEME = Theme("operators")
+
+_CALM = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def _row(case: Case) -> Values:
+    return {} if isinstance(case.before, MissingType) else {case.field.name: case.before}
+
+
+def _told(case: Case) -> str:
+    call = case.call
+    return f"{call.operator} {show(call.argument)} on {case.field.name} = {show(case.before)}"
+
+
+async def _prepared(scratch: Scratch, some: Sequence[Case]) -> Subject:
+    """Make one record for each case, holding what its field holds before."""
+    subject = await scratch.subject(*{case.field.name: case.field for case in some}.values())
+    rows = [subject.creation(str(i), _row(case)) for i, case in enumerate(some)]
+    for case, result in zip(some, await subject.write_all(rows), strict=True):
+        applied(result, f"CREATE for {_told(case)}")
+    return subject
+
+
+async def _settle(subject: Subject, some: Sequence[Case]) -> list[WriteResult | None]:
+    """Apply the cases; None for those that a store which does not support them refuses."""
+    changes = [
+        subject.change(str(i), operators=(case.call,), returning=(case.field.name,))
+        for i, case in enumerate(some)
+    ]
+    if subject.store.supports(some[0].call.operator, some[0].field.type):
+        return list(await subject.write_all(changes))
+    results: list[WriteResult | None] = []
+    for change in changes:
+        try:
+            results.append(await subject.write(change))
+        except StoreRefused:
+            results.append(None)
+    return results
+
+
+def _judge(case: Case, result: WriteResult | None, after: Values) -> None:
+    """Compare what a store did with what the reference does."""
+    try:
+        expected = apply_operator(case.field, case.before, case.call, _CALM)
+    except Refused as refused:
+        same(after, _row(case), f"after a refused {_told(case)}")
+        if result is not None:
+            expect_status(result, Status.REFUSED, _told(case))
+            same(result.failure, refused.failure, f"failure of {_told(case)}")
+        return
+    if result is None:
+        same(after, _row(case), f"after {_told(case)}, which the store does not support")
+        return
+    row = {} if isinstance(expected, MissingType) else {case.field.name: expected}
+    applied(result, _told(case))
+    same(result.values, row, f"returned by {_told(case)}")
+    same(after, row, f"read after {_told(case)}")
+
+
+async def _agrees(operator: Operator, type_: FieldType, scratch: Scratch) -> None:
+    some = list(cases(operator, type_))
+    subject = await _prepared(scratch, some)
+    results = await _settle(subject, some)
+    records = await subject.read_all([str(i) for i in range(len(some))])
+    for case, result, record in zip(some, results, records, strict=True):
+        _judge(case, result, present(record, _told(case)).values)
+
+
+for _operator, _types in APPLICABLE.items():
+    if _operator in (Operator.SET, Operator.UNSET, Operator.NOW):
+        continue
+    for _type in sorted(_types):
+        THEME.add(
+            f"{_operator}_on_{_type}",
+            (_operator, _type),
+            partial(_agrees, _operator, _type),
+            f"{_operator} on {_type} is exact at the edges, or refused.",
+        )
+
+
+@THEME.proves((Operator.NOW, FieldType.TIMESTAMP))
+async def now_on_timestamp(scratch: Scratch) -> None:
+    """The operator now sets the store's clock, the one that versions are taken from."""
+    some = list(cases(Operator.NOW, FieldType.TIMESTAMP))
+    subject = await _prepared(scratch, some)
+    for i, result in enumerate(await _settle(subject, some)):
+        if result is None:
+            continue
+        set_ = applied(result, _told(some[i])).values["value"]
+        require(isinstance(set_, datetime), f"now set {show(set_)}")
+        assert isinstance(set_, datetime)
+        same(set_.utcoffset(), timedelta(0), "offset of now")
+        version = datetime.fromtimestamp(result.versions["main"] / 1e6, UTC)
+        require(abs(set_ - version) < timedelta(minutes=1), f"now is {set_}, version {version}")
+        same(await subject.values(str(i)), dict(result.values), "read after now")
+
+
+def _offered(scratch: Scratch, *pairs: tuple[Operator, FieldType]) -> bool:
+    return all(scratch.store.supports(operator, type_) for operator, type_ in pairs)
+
+
+@THEME.proves("contract")
+async def several_operators_in_one_write(scratch: Scratch) -> None:
+    """Operators on several fields of several groups are applied together."""
+    calls = (
+        OperatorCall("n", Operator.INC, 2),
+        OperatorCall("m", Operator.MAX, 7),
+        OperatorCall("l", Operator.PUSH, 3),
+        OperatorCall("s", Operator.ADD_TO_SET, 1),
+    )
+    fields = (
+        counter("n"),
+        counter("m", group="side"),
+        collection(FieldType.LIST, FieldType.INTEGER, "l"),
+        collection(FieldType.SET, FieldType.INTEGER, "s", group="side"),
+    )
+    types = {field.name: field.type for field in fields}
+    offered = tuple(c for c in calls if _offered(scratch, (c.operator, types[c.field])))
+    subject = await scratch.subject(*fields)
+    await subject.create("x", {"n": 1, "m": 1, "l": [1], "s": [2]})
+    result = await subject.update("x", operators=offered, returning=())
+    full = {"n": 3, "m": 7, "l": [1, 3], "s": [1, 2]}
+    before = {"n": 1, "m": 1, "l": [1], "s": [2]}
+    done = {call.field for call in offered}
+    expected = {name: (full if name in done else before)[name] for name in full}
+    same(applied(result).values, expected, "after several operators")
+
+
+@THEME.proves("contract")
+async def a_refused_operator_undoes_all(scratch: Scratch) -> None:
+    """A write of which one operator is refused leaves every field and version as it was."""
+    if not _offered(scratch, (Operator.INC, FieldType.INTEGER), (Operator.PUSH, FieldType.LIST)):
+        return
+    subject = await scratch.subject(
+        counter("a"),
+        counter("full", group="side"),
+        counter("set"),
+        collection(FieldType.LIST, FieldType.INTEGER, "l"),
+    )
+    await subject.create("x", {"a": 1, "full": INTEGER_MAX, "set": 1, "l": [1]})
+    before = await subject.read("x")
+    result = await subject.update(
+        "x",
+        {"set": 2},
+        operators=(
+            OperatorCall("a", Operator.INC, 1),
+            OperatorCall("l", Operator.PUSH, 2),
+            OperatorCall("full", Operator.INC, 1),
+        ),
+        remember="f",
+    )
+    expect_status(result, Status.REFUSED, "a write with an overflow")
+    same(result.failure, OperatorFailure("full", "overflow"), "the failure")
+    same(await subject.read("x"), before, "after a refused write")
+
+
+@THEME.proves("contract")
+async def unknown_pairs_are_never_wrong(scratch: Scratch) -> None:
+    """A store says of every operator and type whether it supports the pair, without raising."""
+    for operator, types in APPLICABLE.items():
+        for type_ in FieldType:
+            said = scratch.store.supports(operator, type_)
+            if not isinstance(said, bool):
+                raise ConformanceFailure(f"supports({operator}, {type_}) is {show(said)}")
+            if said and type_ not in types:
+                raise ConformanceFailure(f"{operator} does not apply to {type_}, yet is supported")

@@ -1,0 +1,98 @@
+"""Runs checks against a store, and reports what each of them found."""
+
+from __future__ import annotations
+
+import fnmatch
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mediator.stores.conformance.check import Check
+from mediator.stores.conformance.expect import ConformanceFailure, NotOffered
+from mediator.stores.conformance.scratch import Scratch
+from mediator.stores.conformance.suite import CHECKS
+from mediator.stores.port import Store, StoreTimeout, StoreUnavailable
+
+__all__ = ["Finding", "Judgement", "Report", "run", "run_check"]
+
+
+class Judgement(StrEnum):
+    """What a check found.
+
+    PASSED: the store does what the check asks.
+    FAILED: it does not.
+    NOT_OFFERED: the check is about an optional protocol that the store does not have.
+    UNKNOWN: the store could not be reached, or did not answer in time.
+    """
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_OFFERED = "not offered"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check, what it found, why (unless it passed), and how long it took in seconds."""
+
+    check: Check
+    judgement: Judgement
+    detail: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The findings of all checks that were run."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def conforms(self) -> bool:
+        """Whether no check failed, and none was left unknown."""
+        return not (self.having(Judgement.FAILED) or self.having(Judgement.UNKNOWN))
+
+    def having(self, judgement: Judgement) -> list[Finding]:
+        """Return the findings with this judgement."""
+        return [finding for finding in self.findings if finding.judgement is judgement]
+
+
+async def run(store: Store, *, checks: Sequence[Check] = CHECKS, only: str | None = None) -> Report:
+    """Run checks one after another, each in scratch classes that are dropped afterwards.
+
+    Args:
+        store: The store, opened.
+        checks: The checks.
+        only: A shell pattern; checks whose names do not match are left out.
+
+    Returns:
+        What each check found; nothing is raised for a store that fails.
+    """
+    chosen = [check for check in checks if fnmatch.fnmatchcase(check.name, only or "*")]
+    return Report(tuple([await run_check(store, check) for check in chosen]))
+
+
+async def run_check(store: Store, check: Check) -> Finding:
+    """Run one check and drop what it made."""
+    start = time.perf_counter()
+    scratch = Scratch(store)
+    try:
+        judgement, detail = await _judge(check, scratch)
+    finally:
+        await scratch.clear()
+    return Finding(check, judgement, detail, time.perf_counter() - start)
+
+
+async def _judge(check: Check, scratch: Scratch) -> tuple[Judgement, str]:
+    try:
+        await check.run(scratch)
+    except NotOffered as reason:
+        return Judgement.NOT_OFFERED, str(reason)
+    except ConformanceFailure as failure:
+        return Judgement.FAILED, str(failure)
+    except (StoreUnavailable, StoreTimeout) as error:
+        return Judgement.UNKNOWN, f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - whatever else a store raises is its failure
+        return Judgement.FAILED, f"raised {type(error).__name__}: {error}"
+    return Judgement.PASSED, ""

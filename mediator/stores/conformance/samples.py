@@ -1,0 +1,175 @@
+"""Fields to make scratch classes of, and values at the edges of every type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
+from mediator.schema.tree import Field
+from mediator.schema.types import SCALARS, FieldType, Value
+
+__all__ = [
+    "EDGES",
+    "HOSTILE_TEXTS",
+    "collection",
+    "counter",
+    "edges_of",
+    "light",
+    "plain",
+    "text",
+]
+
+HOSTILE_TEXTS = (
+    "'",
+    '"',
+    "\\",
+    "\\'; DROP TABLE portolan; --",
+    "'; DROP TABLE portolan; --",
+    '"; DROP TABLE portolan; --',
+    "$where",
+    "$inc",
+    "{}",
+    "{tag}",
+    '{"$gt": ""}',
+    "%",
+    "%s %(id)s %%",
+    ":id",
+    "$1",
+    "]]",
+    "]==] .. redis.call('FLUSHALL') .. [==[",
+    "*",
+    "a b",
+    ".*",
+    "^",
+    "null",
+    "None",
+    "true",
+    "0",
+    "-1",
+    "1e3",
+    "a.b",
+    "a:b",
+    "a#b",
+    "a|b",
+    "a,b",
+    "_id",
+    "__proto__",
+    "%2F%00",
+)
+"""Texts that mean something to a query language, a template or a key scheme of somebody."""
+
+_LIGHT = 1_500
+
+_TEXTS: tuple[Value, ...] = (
+    "",
+    "a",
+    " led and trailed ",
+    "\t\r\n\x01\x1f\x7f",
+    "\ufeff\u2028\u200b",
+    "Straße STRASSE strasse",
+    "\u00e9",
+    "e\u0301",
+    "\U0001f600\U00010000\U0010fffd",
+    "\u05e9\u05dc\u05d5\u05dd \u202egnirts",
+    "x" * 100_000,
+    *HOSTILE_TEXTS,
+)
+
+_DEEP: dict[str, Any] = {"leaf": 1}
+for _ in range(15):
+    _DEEP = {"deeper": [_DEEP]}
+
+EDGES: Mapping[FieldType, tuple[Value, ...]] = {
+    FieldType.STRING: _TEXTS,
+    FieldType.REFERENCE: ("a", "\U0001f600", "r" * 512, *HOSTILE_TEXTS),
+    FieldType.INTEGER: (
+        *(0, 1, -1, 2**31, -(2**31) - 1),
+        *(2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1),
+        *(INTEGER_MIN, INTEGER_MIN + 1, INTEGER_MAX - 1, INTEGER_MAX),
+    ),
+    FieldType.FLOAT: (
+        *(0.0, 1.0, -1.0, 0.1, 1 / 3, 123456789.123456789),
+        *(5e-324, -5e-324, 2.2250738585072009e-308, 2.2250738585072014e-308),
+        *(1e22, 2.0**53, 2.0**63, 1.7976931348623157e308, -1.7976931348623157e308),
+    ),
+    FieldType.DECIMAL: tuple(
+        Decimal(number)
+        for number in (
+            *("0", "1", "-1", "0.1", "1.10", "100", "1E+3", "9007199254740993"),
+            *("9" * 34, "-" + "9" * 34, "1234567890123456789.012345678901234"),
+            *("0." + "0" * 33 + "1", "1E-30", "1E+33", "-1E+40", "1E-6143"),
+            *("9." + "9" * 33 + "E+6144", "-9." + "9" * 33 + "E+6144"),
+        )
+    ),
+    FieldType.BOOLEAN: (False, True),
+    FieldType.TIMESTAMP: (
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1, 1, 1, microsecond=1, tzinfo=UTC),
+        datetime(1582, 10, 10, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(2000, 2, 29, 12, 30, 15, 123_456, tzinfo=UTC),
+        datetime(2038, 1, 19, 3, 14, 8, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    ),
+    FieldType.BINARY: (b"", b"\x00", b"a\x00b", bytes(range(256)), b"\xff\xfe" * 100_000),
+    FieldType.DOCUMENT: (
+        {},
+        {"a": {}, "b": [], "c": [[], {}], "d": ""},
+        {"null": None, "true": True, "one": 1, "float": 1.5, "text": "1"},
+        {"a.b": {"c.d": 1}, "$inc": {"n": 1}, " ": 1, "$": 2, ".": 3},
+        {"_id": 1, "__proto__": {}, "id": "x", "t:": 1, "é": 1, "\U0001f600": 2},
+        {"least": INTEGER_MIN, "most": INTEGER_MAX, "odd": 2**53 + 1},
+        {"tiny": 5e-324, "huge": 1.7976931348623157e308, "third": 1 / 3, "big": 1e300},
+        {text: text for text in HOSTILE_TEXTS},
+        {"mixed": [1, 1.5, "x", None, True, {"y": [None]}]},
+        _DEEP,
+    ),
+}
+"""Values at the edges of the types without items, in the forms that the schema decodes."""
+
+
+def edges_of(type_: FieldType, items: FieldType) -> tuple[Value, ...]:
+    """Return edge values of a collection type whose items are of the type `items`."""
+    members = light(items)
+    if type_ is FieldType.LIST:
+        return ([], members[:1], members, [*members, *reversed(members)])
+    if type_ is FieldType.SET:
+        distinct = sorted(dict.fromkeys(members), key=_by_order)
+        return ([], distinct[:1], distinct)
+    keys = (" ", "k" * 512, "a.b", "$x", "é", "\U0001f600", *HOSTILE_TEXTS)
+    return ({}, {key: members[i % len(members)] for i, key in enumerate(keys)})
+
+
+def light(type_: FieldType) -> list[Any]:
+    """Return the edge values of a type that are short enough to be items or to be indexed."""
+    return [value for value in EDGES[type_] if len(repr(value)) < _LIGHT]
+
+
+def plain(type_: FieldType, name: str = "value", **rules: Any) -> Field:
+    """Make a field of a type; collections hold integers unless `items` says otherwise."""
+    if type_ in SCALARS or type_ is FieldType.DOCUMENT:
+        return Field(name, type_, **rules)
+    return Field(name, type_, **{"items": FieldType.INTEGER, **rules})
+
+
+def counter(name: str = "n", **rules: Any) -> Field:
+    """Make an integer field."""
+    return Field(name, FieldType.INTEGER, **rules)
+
+
+def text(name: str = "s", **rules: Any) -> Field:
+    """Make a string field."""
+    return Field(name, FieldType.STRING, **rules)
+
+
+def collection(type_: FieldType, items: FieldType, name: str = "value", **rules: Any) -> Field:
+    """Make a list, set or map of items."""
+    return Field(name, type_, items=items, **rules)
+
+
+def _by_order(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value

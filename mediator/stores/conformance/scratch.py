@@ -1,0 +1,164 @@
+"""Where checks work: classes of their own in a scratch database, dropped afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from mediator.schema.tree import MAIN_GROUP, Field
+from mediator.schema.types import Value, Values
+from mediator.stores.conformance.expect import present, require
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Record,
+    Store,
+    StoreError,
+    Write,
+    WriteKind,
+    WriteResult,
+)
+
+__all__ = ["SCRATCH_DATABASE", "Scratch", "Subject", "fragment_of", "gathered"]
+
+T = TypeVar("T")
+
+SCRATCH_DATABASE = "portolan_scratch"
+
+
+def fragment_of(
+    system: str, class_name: str, fields: Sequence[Field], groups: Sequence[str] = ()
+) -> Fragment:
+    """Describe a class in the scratch database; `groups` names groups that have no fields."""
+    grouped: dict[str, tuple[str, ...]] = dict.fromkeys(groups, ())
+    for field in fields:
+        group = field.group or MAIN_GROUP
+        grouped[group] = (*grouped.get(group, ()), field.name)
+    return Fragment(
+        system=system,
+        database=SCRATCH_DATABASE,
+        class_name=class_name,
+        fields={field.name: field for field in fields},
+        groups=grouped or {MAIN_GROUP: ()},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One scratch class, with the calls of the port as short verbs."""
+
+    store: Store
+    fragment: Fragment
+
+    def writing(self, kind: WriteKind, id_: str, **what: Any) -> Write:
+        """Build a write of all groups of the class, or, for an update, of those it touches."""
+        operation, groups = what.pop("operation", uuid.uuid4().hex), what.pop("groups", ())
+        write = Write(self.fragment, id_, kind, operation, groups, **what)
+        return replace(write, groups=groups or self._touched(write))
+
+    def creation(self, id_: str, values: Values | None = None, **what: Any) -> Write:
+        """Build a CREATE."""
+        return self.writing(WriteKind.CREATE, id_, values=values or {}, **what)
+
+    def replacement(self, id_: str, values: Values | None = None, **what: Any) -> Write:
+        """Build a REPLACE."""
+        return self.writing(WriteKind.REPLACE, id_, values=values or {}, **what)
+
+    def change(self, id_: str, values: Values | None = None, **what: Any) -> Write:
+        """Build an UPDATE."""
+        return self.writing(WriteKind.UPDATE, id_, values=values or {}, **what)
+
+    def deletion(self, id_: str, **what: Any) -> Write:
+        """Build a DELETE."""
+        return self.writing(WriteKind.DELETE, id_, **what)
+
+    async def create(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
+        """Create a record."""
+        return await self.write(self.creation(id_, values, **what))
+
+    async def replace(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
+        """Replace a record."""
+        return await self.write(self.replacement(id_, values, **what))
+
+    async def update(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
+        """Update a record."""
+        return await self.write(self.change(id_, values, **what))
+
+    async def delete(self, id_: str, **what: Any) -> WriteResult:
+        """Delete a record."""
+        return await self.write(self.deletion(id_, **what))
+
+    async def write(self, write: Write) -> WriteResult:
+        """Send one write."""
+        return (await self.write_all([write]))[0]
+
+    async def write_all(self, writes: Sequence[Write]) -> list[WriteResult]:
+        """Send writes in one call; there must be one result for each."""
+        results = await self.store.write(writes)
+        require(len(results) == len(writes), f"{len(writes)} writes had {len(results)} results")
+        return results
+
+    async def read(self, id_: str, *fields: str) -> Record | None:
+        """Read one record: all of it, or the fields named."""
+        return (await self.read_all([id_], fields or None))[0]
+
+    async def values(self, id_: str, *fields: str) -> Mapping[str, Value]:
+        """Read the values of a record that must be there."""
+        return present(await self.read(id_, *fields), f"reading {id_!r}").values
+
+    async def versions(self, id_: str) -> dict[str, int]:
+        """Read the versions of a record that must be there."""
+        return dict(present(await self.read(id_), f"reading {id_!r}").versions)
+
+    async def read_all(
+        self, ids: Sequence[str], fields: tuple[str, ...] | None = None
+    ) -> list[Record | None]:
+        """Read records in one call; there must be one answer for each."""
+        records = await self.store.read([Read(self.fragment, id_, fields) for id_ in ids])
+        require(len(records) == len(ids), f"{len(ids)} reads had {len(records)} answers")
+        return records
+
+    def _touched(self, write: Write) -> tuple[str, ...]:
+        if write.kind is not WriteKind.UPDATE:
+            return tuple(self.fragment.groups)
+        names = {*write.values, *write.unset, *(call.field for call in write.operators)}
+        return tuple(g for g, fields in self.fragment.groups.items() if names.intersection(fields))
+
+
+async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """Await calls side by side, all to their end; then raise what the first of them raised."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+class Scratch:
+    """A scratch namespace in one store: makes classes under names of their own, and drops them."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._fragments: list[Fragment] = []
+
+    async def subject(self, *fields: Field, groups: Sequence[str] = ()) -> Subject:
+        """Prepare a new class with these fields, and with groups that have none."""
+        name = f"c{uuid.uuid4().hex[:16]}"
+        fragment = fragment_of(self.store.config.name, name, fields, groups)
+        return await self.prepare(fragment)
+
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> Subject:
+        """Prepare a class, or another form of one."""
+        self._fragments.append(fragment)
+        await self.store.prepare(fragment, previous)
+        return Subject(self.store, fragment)
+
+    async def clear(self) -> None:
+        """Drop every class made here; what cannot be dropped now does not hide a check's result."""
+        while self._fragments:
+            with suppress(StoreError):
+                await self.store.drop(self._fragments.pop())

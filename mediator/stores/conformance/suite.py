@@ -1,0 +1,43 @@
+"""All checks of the suite, in the order they are run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mediator.stores.conformance import (
+    bulk,
+    concurrency,
+    deletes,
+    hostile,
+    idempotency,
+    lifecycle,
+    missing,
+    operators,
+    ordering,
+    scanning,
+    values,
+    versions,
+    writes,
+)
+from mediator.stores.conformance.check import Check
+
+__all__ = ["CHECKS"]
+
+_MODULES = (
+    lifecycle,
+    values,
+    missing,
+    writes,
+    versions,
+    deletes,
+    idempotency,
+    operators,
+    bulk,
+    scanning,
+    ordering,
+    concurrency,
+    hostile,
+)
+
+CHECKS: Final[tuple[Check, ...]] = tuple(c for module in _MODULES for c in module.THEME.checks)
+"""Every check, by theme."""

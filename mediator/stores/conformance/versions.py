@@ -1,0 +1,149 @@
+"""Versions: per group, only upwards, never used twice; and births."""
+
+from __future__ import annotations
+
+import time
+
+from mediator.stores.conformance.check import Theme
+from mediator.stores.conformance.expect import applied, present, require, same
+from mediator.stores.conformance.samples import counter
+from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.port import Status
+
+__all__ = ["THEME"]
+
+THEME = Theme("versions")
+
+_DAY_US = 24 * 3600 * 1_000_000
+
+
+async def _two_groups(scratch: Scratch) -> Subject:
+    return await scratch.subject(counter("a"), counter("b", group="side"))
+
+
+@THEME.proves("contract")
+async def versions_follow_the_clock(scratch: Scratch) -> None:
+    """A first version is the store's clock in microseconds, and all groups have one."""
+    subject = await _two_groups(scratch)
+    versions = applied(await subject.create("x", {"a": 1})).versions
+    same(sorted(versions), ["main", "side"], "groups with a version")
+    for group, version in versions.items():
+        distance = abs(version - time.time_ns() // 1_000)
+        require(distance < _DAY_US, f"version of {group} is {version}: not microseconds of a clock")
+
+
+@THEME.proves("contract")
+async def versions_told_are_versions_kept(scratch: Scratch) -> None:
+    """Every write answers the versions that a read then finds."""
+    subject = await _two_groups(scratch)
+    for what, write in (
+        ("CREATE", subject.creation("x", {"a": 1})),
+        ("UPDATE", subject.change("x", {"b": 1})),
+        ("REPLACE", subject.replacement("x", {"b": 2})),
+    ):
+        told = applied(await subject.write(write), what).versions
+        same(await subject.versions("x"), dict(told), f"versions after {what}")
+
+
+@THEME.proves("contract")
+async def only_written_groups_get_versions(scratch: Scratch) -> None:
+    """An UPDATE moves the versions of its groups and of no other; REPLACE moves all."""
+    subject = await _two_groups(scratch)
+    first = applied(await subject.create("x", {"a": 1, "b": 1})).versions
+    second = applied(await subject.update("x", {"b": 2})).versions
+    same(second["main"], first["main"], "version of the group that was not written")
+    require(second["side"] > first["side"], "the written group has no later version")
+    third = applied(await subject.replace("x", {"a": 2})).versions
+    require(
+        all(third[group] > second[group] for group in third),
+        f"REPLACE must move every version: {dict(second)} became {dict(third)}",
+    )
+
+
+@THEME.proves("contract")
+async def groups_without_fields_have_versions(scratch: Scratch) -> None:
+    """A group without fields has a version, moved by an UPDATE that names it."""
+    subject = await scratch.subject(groups=("main",))
+    first = applied(await subject.create("x")).versions
+    same(sorted(first), ["main"], "groups of a record without fields")
+    second = applied(await subject.update("x", groups=("main",)), "UPDATE of no field").versions
+    require(second["main"] > first["main"], "naming a group did not move its version")
+
+
+@THEME.proves("contract")
+async def versions_only_rise(scratch: Scratch) -> None:
+    """Versions rise with every write, faster than the clock ticks if need be."""
+    subject = await _two_groups(scratch)
+    writes = [subject.replacement("x", {"a": i}) for i in range(50)]
+    seen = [applied(result).versions["side"] for result in await subject.write_all(writes)]
+    require(seen == sorted(set(seen)), f"versions do not rise strictly: {seen}")
+
+
+@THEME.proves("contract")
+async def versions_rise_over_deletes(scratch: Scratch) -> None:
+    """Deleting and making a record again never repeats or lowers a version, of any group."""
+    subject = await _two_groups(scratch)
+    last = {"main": 0, "side": 0}
+    for round_ in range(5):
+        rounds = [
+            subject.creation("x", {"a": round_}),
+            subject.change("x", {"b": round_}),
+            subject.deletion("x"),
+        ]
+        for write in rounds:
+            versions = applied(await subject.write(write), write.kind.name).versions
+            risen = all(versions[group] > last[group] for group in write.groups)
+            require(risen, f"{write.kind.name}: {last} became {dict(versions)}")
+            last = dict(versions)
+
+
+@THEME.proves("contract")
+async def deletion_tells_its_tombstone(scratch: Scratch) -> None:
+    """DELETE answers the tombstone's versions, and the highest of them as birth."""
+    subject = await _two_groups(scratch)
+    before = applied(await subject.create("x", {"a": 1})).versions
+    result = applied(await subject.delete("x"), "DELETE")
+    same(sorted(result.versions), sorted(before), "groups of a tombstone")
+    same(result.birth, max(result.versions.values()), "birth told by DELETE")
+    require(result.birth > max(before.values()), "a tombstone must be later than its record")
+
+
+@THEME.proves("contract")
+async def birth_lasts_for_one_life(scratch: Scratch) -> None:
+    """A birth is the version of creation; it stays until deletion, and the next is later."""
+    subject = await _two_groups(scratch)
+    first = applied(await subject.create("x", {"a": 1}))
+    require(first.birth in first.versions.values(), "a birth must be a version of the creation")
+    for write in (subject.change("x", {"a": 2}), subject.replacement("x", {"a": 3})):
+        result = applied(await subject.write(write), write.kind.name)
+        same(result.birth, first.birth, f"birth told by {write.kind.name}")
+        record = present(await subject.read("x"), "the record")
+        same(record.birth, first.birth, f"birth after {write.kind.name}")
+    tombstone = applied(await subject.delete("x"), "DELETE").birth
+    second = applied(await subject.replace("x", {"a": 4}), "REPLACE of a deleted record")
+    require(second.birth > tombstone, "a second birth must be later than the tombstone")
+
+
+@THEME.proves("contract")
+async def given_births_are_recorded(scratch: Scratch) -> None:
+    """CREATE and REPLACE record the birth of an anchor that lives elsewhere."""
+    subject = await _two_groups(scratch)
+    for id_, write in (
+        ("created", subject.creation("created", {"a": 1}, birth=1_000)),
+        ("replaced", subject.replacement("replaced", {"a": 1}, birth=1_000)),
+        ("replaced", subject.replacement("replaced", {"a": 2}, birth=2_000)),
+    ):
+        same(applied(await subject.write(write)).birth, write.birth, "birth told")
+        same(present(await subject.read(id_), id_).birth, write.birth, "birth kept")
+
+
+@THEME.proves("contract")
+async def deletion_spares_later_births(scratch: Scratch) -> None:
+    """DELETE with an anchor's tombstone spares a record born later, and takes one born before."""
+    subject = await _two_groups(scratch)
+    await subject.create("x", {"a": 1}, birth=5_000)
+    spared = await subject.delete("x", birth=4_000)
+    require(spared.status is not Status.APPLIED, "DELETE took a record born after its tombstone")
+    same(await subject.values("x"), {"a": 1}, "a record born later")
+    applied(await subject.delete("x", birth=6_000), "DELETE of a record born before")
+    same(await subject.read("x"), None, "after DELETE")

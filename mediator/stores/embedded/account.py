@@ -1,0 +1,101 @@
+"""The unprivileged account for servers that refuse to run as root (PostgreSQL does)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Account", "can_enter", "chown_tree", "unprivileged_account"]
+
+_OWN_ACCOUNT = "portolan"
+_USUAL_ACCOUNTS = (_OWN_ACCOUNT, "postgres")
+_LAST_RESORT = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user and its group, by number."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def unprivileged_account(directory: Path) -> Account | None:
+    """Whom a server should run as.
+
+    Args:
+        directory: The server's directory. If it exists and belongs to somebody other than
+            root, that owner is taken, so that a restart finds its files readable.
+
+    Returns:
+        The account, or None when we are not root and run servers as ourselves.
+    """
+    if os.geteuid() != 0:
+        return None
+    return _owner(directory) or _usual() or _created() or _named(_LAST_RESORT)
+
+
+def _owner(directory: Path) -> Account | None:
+    if not directory.exists() or (uid := directory.stat().st_uid) == 0:
+        return None
+    try:
+        return _account(pwd.getpwuid(uid))
+    except KeyError:
+        return None
+
+
+def _usual() -> Account | None:
+    return next((found for name in _USUAL_ACCOUNTS if (found := _named(name))), None)
+
+
+def _created() -> Account | None:
+    useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if useradd is None:
+        return None
+    command = [useradd, "--system", "--no-create-home", "--shell", "/bin/false", _OWN_ACCOUNT]
+    subprocess.run(command, check=False, capture_output=True, timeout=30)
+    return _named(_OWN_ACCOUNT)
+
+
+def _named(name: str) -> Account | None:
+    try:
+        return _account(pwd.getpwnam(name))
+    except KeyError:
+        return None
+
+
+def _account(entry: pwd.struct_passwd) -> Account | None:
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid) if entry.pw_uid else None
+
+
+def can_enter(directory: Path, account: Account) -> bool:
+    """Whether the account can reach a directory: asked of the kernel, so ACLs count too."""
+    return _succeeds(["/bin/sh", "-c", 'cd -- "$0"', str(directory)], account)
+
+
+def _succeeds(command: Sequence[str], account: Account) -> bool:
+    done = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        cwd="/",
+        timeout=30,
+        user=account.uid,
+        group=account.gid,
+        extra_groups=[],
+    )
+    return done.returncode == 0
+
+
+def chown_tree(directory: Path, account: Account) -> None:
+    """Give a directory and what is in it to an account; links are not followed."""
+    os.chown(directory, account.uid, account.gid)
+    for parent, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            os.chown(Path(parent, name), account.uid, account.gid, follow_symlinks=False)

@@ -1,0 +1,92 @@
+"""mongo-java-server with its H2 file: a real server of the MongoDB protocol, in Java."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import ClassVar
+
+from mediator.stores.embedded.address import LOOPBACK
+from mediator.stores.embedded.jars import LAUNCHER, REMEDY, VERSION, class_path, fetch_jars
+from mediator.stores.embedded.lifecycle import OwnedServer
+from mediator.stores.embedded.mongo_facts import ask_mongo
+from mediator.stores.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
+from mediator.stores.embedded.process import Command
+
+__all__ = ["EmbeddedJavaMongo"]
+
+_OLDEST_JAVA = 11
+# Longer intervals save little: a commit writes what changed, and nothing when nothing did.
+_COMMIT_MS = {"second": 250, "full": 0}
+# Commits follow each other at that distance; what is left of the second is for slow disks.
+_DURABILITY_S = {"second": 1.0, "full": 0.0}
+_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
+_QUIET = "-Dslf4j.internal.verbosity=ERROR"
+_NOTES = (
+    "a stand-in for MongoDB: no transactions, no text search, no secondary indexes",
+    "there is no authentication: every program of this machine can connect",
+)
+
+
+class EmbeddedJavaMongo(OwnedServer):
+    """mongo-java-server on the loopback interface, behind a launcher of ours.
+
+    The launcher adds what the library lacks: answers that later updates cannot change, commits
+    that never cut a command in two, and, with `full`, commits before answers.
+
+    Args:
+        directory: Where its file and log are.
+        durability: `second` commits every quarter of a second, `full` before each answer.
+    """
+
+    kind: ClassVar[Kind] = "mongodb"
+
+    def __init__(self, directory: Path, durability: Durability = "second") -> None:
+        super().__init__(directory)
+        self._commit_ms = _COMMIT_MS[durability]
+        self._durability_s = _DURABILITY_S[durability]
+
+    def _command(self) -> Command:
+        java = _java()
+        jars = fetch_jars()
+        options = (*_FLAGS, _QUIET, "-cp", class_path(jars), LAUNCHER)
+        files = (str(self.directory / "store.mv"), str(self.directory / "port"))
+        return Command((java, *options, *files, str(self._commit_ms)))
+
+    def _ask(self, command: Command) -> Endpoint | None:
+        *_, port_file, _ = command.arguments
+        port = _written_port(Path(port_file))
+        facts = ask_mongo(port) if port else None
+        if facts is None or facts.directory != self.directory:
+            return None
+        url = f"mongodb://{LOOPBACK}:{port}/"
+        version = f"{VERSION} (MongoDB {facts.version} protocol)"
+        server = "mongo-java-server (H2)"
+        return Endpoint(self.kind, url, server, version, self._durability_s, _NOTES)
+
+
+def _written_port(file: Path) -> int:
+    """The port that the launcher announced, or last time's; 0 before the first start."""
+    return int(file.read_text()) if file.exists() else 0
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        raise ServerUnavailable("mongodb", "neither mongod nor java is on PATH", REMEDY)
+    version = _version(java)
+    if version < _OLDEST_JAVA:
+        reason = f"{java} is Java {version}, and {_OLDEST_JAVA} or newer is needed"
+        raise ServerUnavailable("mongodb", reason, REMEDY)
+    return java
+
+
+def _version(java: str) -> int:
+    """The feature release; 0 for what says nothing, 1 for the old `1.8` scheme."""
+    done = subprocess.run([java, "-version"], check=False, capture_output=True, text=True)
+    found = re.search(r'version "(\d+)', done.stderr)
+    return int(found[1]) if found else 0

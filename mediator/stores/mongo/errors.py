@@ -1,0 +1,55 @@
+"""The driver's errors as those of the port; no message carries a value or a URL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+from bson.errors import BSONError
+from pymongo.errors import (
+    BulkWriteError,
+    ConfigurationError,
+    ConnectionFailure,
+    ExecutionTimeout,
+    InvalidName,
+    NetworkTimeout,
+    OperationFailure,
+    PyMongoError,
+    WTimeoutError,
+)
+
+from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUnavailable
+
+__all__ = ["DUPLICATE_KEY", "guarded", "translated"]
+
+DUPLICATE_KEY: Final = 11000
+
+_LATE: Final = (NetworkTimeout, ExecutionTimeout, WTimeoutError, TimeoutError)
+_UNSTORABLE: Final = (BSONError, UnicodeError, ArithmeticError, RecursionError)
+
+_T = TypeVar("_T")
+
+
+async def guarded(system: str, deadline_s: float, work: Awaitable[_T]) -> _T:
+    """Await work within a deadline (seconds), and let nothing but `StoreError` out of it."""
+    try:
+        async with asyncio.timeout(deadline_s):
+            return await work
+    except (PyMongoError, TimeoutError, *_UNSTORABLE) as error:
+        raise translated(system, error) from error
+
+
+def translated(system: str, error: Exception) -> StoreError:
+    """Return the port's error for one of the driver's."""
+    if isinstance(error, _LATE) or (isinstance(error, PyMongoError) and error.timeout):
+        return StoreTimeout(f"{system} did not answer in time")
+    if isinstance(error, ConnectionFailure):
+        return StoreUnavailable(f"{system} cannot be reached")
+    if isinstance(error, OperationFailure) and not isinstance(error, BulkWriteError):
+        return StoreRefused(f"{system} answered with error {error.code}")
+    if isinstance(error, (ConfigurationError, InvalidName)):
+        return StoreRefused(f"the URL of {system} is not valid")
+    if isinstance(error, _UNSTORABLE):
+        return StoreRefused(f"{system} cannot store the value ({type(error).__name__})")
+    return StoreRefused(f"{system} failed with {type(error).__name__}")

@@ -1,0 +1,116 @@
+"""How a record is laid out as one MongoDB document.
+
+=============== ===================================================================================
+``_id``         the object's id, as `ordered_text`
+``values``      the fields that are not missing, by name; absent from a tombstone
+``versions``    the version of each group, Int64
+``birth``       version of the object's creation, Int64
+``tombstone``   when it was deleted (Int64, microseconds); only deleted records have it
+``_ops``        remembered operations, the last `REMEMBERED` of them
+``_pending``    outbox: the last `OUTBOX` writes that the relay has not taken yet
+=============== ===================================================================================
+
+User names are only ever keys below ``values`` and ``versions``, and escaped there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from mediator.schema.types import Values
+from mediator.stores.mongo.forms import form_of
+from mediator.stores.mongo.text import ordered_text, path_key, plain_text
+from mediator.stores.port import Fragment, Record
+
+__all__ = ["BOOKKEEPING", "LIVE", "Document", "Layout", "is_live", "layout_of"]
+
+Document: TypeAlias = dict[str, Any]
+
+LIVE: Final[Document] = {"tombstone": {"$exists": False}}
+"""The condition that a record is there."""
+
+BOOKKEEPING: Final[Document] = {"birth": 1, "versions": 1, "tombstone": 1}
+"""The projection that every answer needs."""
+
+_WHOLE: Final[Document] = {**BOOKKEEPING, "values": 1}
+_LAYOUTS: Final = 4096
+
+
+def is_live(document: Mapping[str, Any] | None) -> bool:
+    """Whether a document, or nothing, is a record that is there."""
+    return document is not None and "tombstone" not in document
+
+
+class Layout:
+    """One fragment, compiled: paths, forms and names.
+
+    Attributes:
+        fragment: The fragment.
+        paths: The path of each field's value.
+        version_paths: The path of each group's version.
+    """
+
+    __slots__ = ("_fields", "_forms", "_groups", "fragment", "paths", "version_paths")
+
+    def __init__(self, fragment: Fragment) -> None:
+        self.fragment = fragment
+        self._forms = {name: form_of(field) for name, field in fragment.fields.items()}
+        self._fields = {name: path_key(name) for name in fragment.fields}
+        self._groups = {name: path_key(name) for name in fragment.groups}
+        self.paths = {name: f"values.{key}" for name, key in self._fields.items()}
+        self.version_paths = {name: f"versions.{key}" for name, key in self._groups.items()}
+
+    def key(self, id_: str) -> Document:
+        """Return the condition that selects a record: a text, so that it can be no operator."""
+        return {"_id": ordered_text(id_)}
+
+    def projection(self, fields: tuple[str, ...] | None) -> Document:
+        """Return the projection of some fields, or of all (None), without the bookkeeping lists."""
+        if fields is None:
+            return _WHOLE
+        return BOOKKEEPING | dict.fromkeys((self.paths[name] for name in fields), 1)
+
+    def encode(self, name: str, value: Any) -> Any:
+        """Return a field's value as BSON."""
+        return None if value is None else self._forms[name].encode(value)
+
+    def encode_all(self, values: Mapping[str, Any]) -> Document:
+        """Return values as the sub-document that holds them."""
+        return {self._fields[name]: self.encode(name, value) for name, value in values.items()}
+
+    def decode_all(
+        self, document: Mapping[str, Any] | None, fields: Iterable[str] | None = None
+    ) -> Values:
+        """Return the values of a sub-document: all of the fragment's fields, or some."""
+        values: Values = {}
+        stored = document or {}
+        for name in self._fields if fields is None else fields:
+            key = self._fields[name]
+            if key in stored:
+                value = stored[key]
+                values[name] = None if value is None else self._forms[name].decode(value)
+        return values
+
+    def encode_versions(self, versions: Mapping[str, int]) -> Document:
+        """Return versions as the sub-document that holds them."""
+        return {self._groups[group]: version for group, version in versions.items()}
+
+    def decode_versions(self, document: Mapping[str, Any] | None) -> dict[str, int]:
+        """Return the versions of the fragment's groups."""
+        stored = (document or {}).get("versions", {})
+        return {name: int(stored[key]) for name, key in self._groups.items() if key in stored}
+
+    def record(self, document: Mapping[str, Any]) -> Record:
+        """Return a live document as a record."""
+        return Record(
+            plain_text(document["_id"]),
+            int(document["birth"]),
+            self.decode_versions(document),
+            self.decode_all(document.get("values")),
+        )
+
+
+layout_of = lru_cache(maxsize=_LAYOUTS)(Layout)
+"""The layout of a fragment, compiled once; fragments are the same if they are one object."""

@@ -1,0 +1,66 @@
+"""Removing what is past its retention: tombstones, remembered operations, outbox entries."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from bson.int64 import Int64
+from pymongo import AsyncMongoClient, UpdateOne
+from pymongo.asynchronous.collection import AsyncCollection
+
+from mediator.stores.mongo.layout import Document
+from mediator.stores.mongo.text import database_prefix
+
+__all__ = ["reap"]
+
+
+async def reap(client: AsyncMongoClient[Document], namespace: str, before: int, limit: int) -> int:
+    """Remove up to `limit` tombstones and stale lists of all classes of a namespace.
+
+    Args:
+        client: The driver's client.
+        namespace: The namespace.
+        before: What is older than this goes (store clock, microseconds).
+        limit: How many documents are touched at most.
+
+    Returns:
+        How many documents were removed or trimmed.
+    """
+    done = 0
+    async for collection in _collections(client, namespace):
+        for step in (_bury, _trim):
+            if done < limit:
+                done += await step(collection, Int64(before), limit - done)
+    return done
+
+
+async def _collections(
+    client: AsyncMongoClient[Document], namespace: str
+) -> AsyncIterator[AsyncCollection[Document]]:
+    prefix = database_prefix(namespace)
+    for name in await client.list_database_names():
+        if name.startswith(prefix):
+            for collection in await client[name].list_collection_names():
+                yield client[name][collection]
+
+
+async def _bury(collection: AsyncCollection[Document], before: Int64, limit: int) -> int:
+    old = {"tombstone": {"$lt": before}}
+    ids = [d["_id"] async for d in collection.find(old, {"_id": 1}, limit=limit)]
+    # The condition again: a record may have been made anew since.
+    removed = await collection.delete_many({"_id": {"$in": ids}, **old}) if ids else None
+    return removed.deleted_count if removed else 0
+
+
+async def _trim(collection: AsyncCollection[Document], before: Int64, limit: int) -> int:
+    stale: Document = {"time": {"$lt": before}}
+    query = {"$or": [{"_ops": {"$elemMatch": stale}}, {"_pending": {"$elemMatch": stale}}]}
+    pull: dict[str, Any] = {"$pull": {"_ops": stale, "_pending": stale}}
+    ids = [d["_id"] async for d in collection.find(query, {"_id": 1}, limit=limit)]
+    if not ids:
+        return 0
+    done = await collection.bulk_write(
+        [UpdateOne({"_id": id_}, pull) for id_ in ids], ordered=False
+    )
+    return done.matched_count

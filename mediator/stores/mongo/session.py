@@ -1,0 +1,166 @@
+"""Commands to the server, as few bytes and as little of the driver as they need.
+
+Point reads and writes are sent as plain commands: the driver's own methods for them take twice the
+processor time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pymongo import AsyncMongoClient, InsertOne, UpdateOne, WriteConcern
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import BulkWriteError
+from pymongo.read_concern import ReadConcern
+
+from mediator.stores.mongo.attempt import Attempt
+from mediator.stores.mongo.errors import DUPLICATE_KEY
+from mediator.stores.mongo.facts import is_stand_in
+from mediator.stores.mongo.layout import Document, Layout
+from mediator.stores.mongo.text import database_name
+from mediator.stores.mongo.verdict import Change, Insertion
+from mediator.stores.port import StoreRefused, StoreTimeout, SystemConfig
+
+__all__ = ["Session"]
+
+_CONCERNS: Final[Mapping[str | None, Document]] = {
+    "full": {"w": "majority", "j": True},
+    "second": {"w": 1},
+    None: {},
+}
+
+
+class Session:
+    """A connected client; belongs to one event loop.
+
+    Attributes:
+        client: The driver's client.
+        is_stand_in: Whether the server is mongo-java-server, with its defects.
+    """
+
+    def __init__(self, config: SystemConfig) -> None:
+        self._config = config
+        self.client: AsyncMongoClient[Document] = _client(config)
+        self._databases: dict[str, AsyncDatabase[Document]] = {}
+        self._write_concern = _CONCERNS[config.durability]
+        self._read_concern: Document = {}
+        self.is_stand_in = False
+
+    async def start(self) -> None:
+        """Connect, and see whether the server is one of several."""
+        self.is_stand_in = is_stand_in(await self.client.admin.command("buildInfo"))
+        hello = await self.client.admin.command("hello")
+        if "setName" in hello:
+            # A primary that was deposed and does not know it yet answers local reads.
+            self._read_concern = {"readConcern": {"level": "linearizable"}}
+
+    def database(self, name: str) -> AsyncDatabase[Document]:
+        """Return the MongoDB database of a schema."""
+        found = self._databases.get(name)
+        if found is None:
+            found = self.client[database_name(self._config.namespace, name)]
+            self._databases[name] = found
+        return found
+
+    def collection(self, layout: Layout) -> AsyncCollection[Document]:
+        """Return the collection of a class, for what is not a point read or write."""
+        fragment = layout.fragment
+        return self.database(fragment.database).get_collection(
+            fragment.class_name,
+            write_concern=WriteConcern(**self._write_concern),
+            read_concern=ReadConcern("majority") if self._read_concern else None,
+        )
+
+    async def find(self, layout: Layout, id_: str, projection: Document) -> Document | None:
+        """Read one document, or None."""
+        fragment = layout.fragment
+        reply = await self.database(fragment.database).command(
+            {
+                "find": fragment.class_name,
+                "filter": layout.key(id_),
+                "projection": projection,
+                "limit": 1,
+                "singleBatch": True,
+                **self._read_concern,
+            }
+        )
+        batch: list[Document] = reply["cursor"]["firstBatch"]
+        return batch[0] if batch else None
+
+    async def modify(self, layout: Layout, attempt: Attempt) -> tuple[bool, Document | None]:
+        """Run an attempt; say whether it applied, and return the document it asked for."""
+        reply = await self._write(
+            layout,
+            {
+                "findAndModify": layout.fragment.class_name,
+                "query": attempt.query,
+                "update": attempt.update,
+                "fields": attempt.projection,
+                "new": attempt.after,
+                "upsert": attempt.upsert,
+            },
+        )
+        document: Document | None = reply.get("value")
+        # An upsert that neither updates nor fails by a duplicate key has inserted.
+        return document is not None or attempt.upsert, document
+
+    async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
+        """Insert, or change under a condition; say whether it applied."""
+        name = layout.fragment.class_name
+        if isinstance(step, Insertion):
+            command: Document = {"insert": name, "documents": [step.document]}
+        else:
+            command = {"update": name, "updates": [{"q": step.query, "u": step.update}]}
+        reply = await self._write(layout, command)
+        errors = reply.get("writeErrors")
+        if not errors:
+            return bool(reply["n"])
+        if errors[0]["code"] == DUPLICATE_KEY:
+            return False
+        raise StoreRefused(f"{self._config.name} answered with error {errors[0]['code']}")
+
+    async def apply_all(self, layout: Layout, steps: Sequence[Insertion | Change]) -> bool:
+        """Do steps on different records in any order; say whether every one of them applied."""
+        requests: list[InsertOne[Document] | UpdateOne] = [
+            InsertOne(step.document)
+            if isinstance(step, Insertion)
+            else UpdateOne(step.query, step.update)
+            for step in steps
+        ]
+        try:
+            done = await self.collection(layout).bulk_write(requests, ordered=False)
+        except BulkWriteError as error:
+            self._check(error.details)
+            return False
+        return done.inserted_count + done.matched_count == len(requests)
+
+    async def _write(self, layout: Layout, command: Document) -> Mapping[str, Any]:
+        if self._write_concern:
+            command["writeConcern"] = self._write_concern
+        reply: Mapping[str, Any] = await self.database(layout.fragment.database).command(command)
+        self._check(reply)
+        return reply
+
+    def _check(self, reply: Mapping[str, Any]) -> None:
+        if reply.get("writeConcernError") or reply.get("writeConcernErrors"):
+            raise StoreTimeout(f"{self._config.name} did not confirm that the write will last")
+
+
+def _client(config: SystemConfig) -> AsyncMongoClient[Document]:
+    milliseconds = round(config.deadline_s * 1000)
+    return AsyncMongoClient(
+        config.url,
+        appname="portolan",
+        maxPoolSize=config.pool_size,
+        timeoutMS=milliseconds,
+        # Sooner than the deadline, so that a server that is down is not told as a slow one.
+        serverSelectionTimeoutMS=milliseconds // 2,
+        connectTimeoutMS=milliseconds,
+        # A write that is sent again by the driver would be counted twice by our own conditions.
+        retryWrites=False,
+        retryReads=False,
+        readPreference="primary",
+        tz_aware=True,
+    )

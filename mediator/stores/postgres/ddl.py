@@ -1,0 +1,162 @@
+"""Making and removing tables: idempotent, one replica at a time, and never losing data."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
+
+from mediator.stores.port import Fragment, StoreRefused
+from mediator.stores.postgres.names import column_name, retired_name, table_name
+from mediator.stores.postgres.statements import DIALECT
+from mediator.stores.postgres.tables import Ledgers, RecordTable
+
+__all__ = ["drop_class", "prepare_class", "prepare_namespace"]
+
+_ALONE: Final = "SELECT pg_advisory_xact_lock(hashtextextended('portolan ' || $1, 0))"
+_PATIENT: Final = "SET LOCAL statement_timeout = '300s'"
+"""Rebuilding an index takes as long as it takes; a session's own limit is for single calls."""
+
+_COLUMNS: Final = """
+SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
+WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
+"""
+_INDEXES: Final = """
+SELECT c.relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid
+WHERE indrelid = $1::regclass AND NOT indisprimary
+"""
+_OLD_FIELDS: Final = 'SELECT fields FROM {classes} WHERE "table" = $1'
+_NEW_FIELDS: Final = """
+INSERT INTO {classes} ("table", fields) VALUES ($1, $2)
+ON CONFLICT ("table") DO UPDATE SET fields = excluded.fields
+"""
+
+
+def _sql(element: Any) -> str:
+    return str(element.compile(dialect=DIALECT))
+
+
+def _quote(name: str) -> str:
+    return str(DIALECT.identifier_preparer.quote_identifier(name))
+
+
+def _qualified(table: sa.Table) -> str:
+    return f"{_quote(str(table.schema))}.{_quote(table.name)}"
+
+
+async def prepare_namespace(connection: Any, ledgers: Ledgers) -> None:
+    """Create the schema and the tables of ours, if they are not there."""
+    namespace = str(ledgers.outbox.schema)
+    async with connection.transaction():
+        await connection.execute(_PATIENT)
+        await connection.fetch(_ALONE, namespace)
+        there = await connection.fetchval("SELECT to_regnamespace($1)", _quote(namespace))
+        if there is None:
+            await connection.execute(f"CREATE SCHEMA {_quote(namespace)}")
+        for table in ledgers.all:
+            if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
+                await _create(connection, table)
+
+
+async def _create(connection: Any, table: sa.Table) -> None:
+    await connection.execute(_sql(CreateTable(table)))
+    for index in table.indexes:
+        await connection.execute(_sql(CreateIndex(index)))
+
+
+async def prepare_class(
+    connection: Any, ledgers: Ledgers, records: RecordTable, previous: Fragment | None
+) -> None:
+    """Make the table of a class what its fragment needs; rows that are there keep their data."""
+    table = records.table
+    async with connection.transaction():
+        await connection.execute(_PATIENT)
+        await connection.fetch(_ALONE, str(table.schema))
+        if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
+            await _create(connection, table)
+        else:
+            await _retire(connection, ledgers, records, previous)
+            await _add_columns(connection, records)
+            await _match_indexes(connection, table)
+        remember = _NEW_FIELDS.format(classes=_qualified(ledgers.classes))
+        await connection.execute(remember, table.name, list(records.columns))
+
+
+async def _retire(
+    connection: Any, ledgers: Ledgers, records: RecordTable, previous: Fragment | None
+) -> None:
+    """Put aside the columns of fields that left the schema and now come back as new ones.
+
+    In existing rows a new field is missing, so it must not find the values of its earlier life.
+    A field that was among those prepared last is not new: another replica was faster.
+    """
+    if previous is None:
+        return
+    query = _OLD_FIELDS.format(classes=_qualified(ledgers.classes))
+    known = {*previous.fields, *(await connection.fetchval(query, records.table.name) or ())}
+    there = await _columns(connection, records.table)
+    for name in records.fragment.fields.keys() - known:
+        if column_name(name) in there:
+            await _put_aside(connection, records, name)
+
+
+async def _put_aside(connection: Any, records: RecordTable, name: str) -> None:
+    table, old = _qualified(records.table), _quote(column_name(name))
+    kept = _quote(retired_name(name, records.fragment.schema_version))
+    await connection.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {kept}")
+    await connection.execute(
+        f"UPDATE {table} SET _nulls = array_remove(_nulls, $1) WHERE $1 = ANY (_nulls)",  # noqa: S608 - quoted identifiers
+        name,
+    )
+
+
+async def _columns(connection: Any, table: sa.Table) -> dict[str, str]:
+    return dict(await connection.fetch(_COLUMNS, _qualified(table)))
+
+
+async def _add_columns(connection: Any, records: RecordTable) -> None:
+    table = records.table
+    there = await _columns(connection, table)
+    _check_types(records, there)
+    for column in table.columns:
+        if column.name not in there:
+            definition = _sql(CreateColumn(column))
+            await connection.execute(f"ALTER TABLE {_qualified(table)} ADD COLUMN {definition}")
+
+
+def _check_types(records: RecordTable, there: dict[str, str]) -> None:
+    """Refuse to use a column of another type: its values would be read wrongly."""
+    for name, column in records.columns.items():
+        wanted = column.type.compile(dialect=DIALECT).split(" COLLATE")[0].lower()
+        found = there.get(column.name)
+        if found is not None and found != wanted:
+            raise StoreRefused(
+                f"{records.fragment.system}: the column of {name} holds {found}, not {wanted}"
+            )
+
+
+async def _match_indexes(connection: Any, table: sa.Table) -> None:
+    there = {name for (name,) in await connection.fetch(_INDEXES, _qualified(table))}
+    wanted = {str(index.name): index for index in table.indexes}
+    for name in sorted(there - wanted.keys()):
+        if "~" in name:  # an index that an administrator made has another name
+            await connection.execute(f"DROP INDEX {_quote(str(table.schema))}.{_quote(name)}")
+    for name in sorted(wanted.keys() - there):
+        await connection.execute(_sql(CreateIndex(wanted[name])))
+
+
+async def drop_class(connection: Any, ledgers: Ledgers, fragment: Fragment) -> None:
+    """Drop the table of a class and what is remembered of it; its changes stay for the feed."""
+    operations, classes = ledgers.operations, ledgers.classes
+    name, schema = table_name(fragment.database, fragment.class_name), str(operations.schema)
+    async with connection.transaction():
+        await connection.execute(_PATIENT)
+        await connection.fetch(_ALONE, schema)
+        await connection.execute(f"DROP TABLE IF EXISTS {_quote(schema)}.{_quote(name)}")
+        await connection.execute(f'DELETE FROM {_qualified(classes)} WHERE "table" = $1', name)  # noqa: S608 - quoted identifiers
+        await connection.execute(
+            f"DELETE FROM {_qualified(operations)} WHERE database = $1 AND class = $2",  # noqa: S608 - quoted identifiers
+            fragment.database,
+            fragment.class_name,
+        )

@@ -1,0 +1,74 @@
+"""Every statement of a store, built when it is first needed, kept in bounded caches.
+
+A fragment is known by its identity, so a new routing model starts with new plans and the old ones
+fall out of the caches.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Final
+
+from mediator.stores.port import Fragment, StoreRefused
+from mediator.stores.postgres import reads
+from mediator.stores.postgres.answers import WritePlan
+from mediator.stores.postgres.shapes import Shape, check
+from mediator.stores.postgres.statements import Statement
+from mediator.stores.postgres.tables import RecordTable, fragment_table, ledgers
+from mediator.stores.postgres.writes import write_statement
+
+__all__ = ["STATEMENTS", "Plans"]
+
+STATEMENTS: Final = 1024
+"""Statements kept, of each kind; connections keep as many prepared."""
+
+
+class Plans:
+    """The statements for one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self.ledgers = ledgers(namespace)
+        self.records = lru_cache(maxsize=256)(partial(fragment_table, namespace=namespace))
+        self.write = lru_cache(maxsize=STATEMENTS)(self._write)
+        self.read = lru_cache(maxsize=STATEMENTS)(self._read)
+        self.scan = lru_cache(maxsize=STATEMENTS)(self._scan)
+        self.ordered = lru_cache(maxsize=STATEMENTS)(self._ordered)
+        self.count = lru_cache(maxsize=256)(self._count)
+        self.recall = lru_cache(maxsize=256)(self._recall)
+
+    def _known(self, fragment: Fragment, names: tuple[str, ...]) -> RecordTable:
+        if not fragment.fields.keys() >= set(names):
+            raise StoreRefused(f"{fragment.system}: a read names a field that is not there")
+        return self.records(fragment)
+
+    def _write(self, shape: Shape) -> WritePlan:
+        check(shape)
+        records = self.records(shape.fragment)
+        return WritePlan(shape, records, write_statement(shape, records, self.ledgers))
+
+    def _read(self, fragment: Fragment, names: tuple[str, ...], many: bool) -> Statement:
+        return reads.read_statement(self._known(fragment, names), names, many=many)
+
+    def _scan(self, fragment: Fragment, names: tuple[str, ...], after: bool) -> Statement:
+        return reads.scan_statement(self._known(fragment, names), names, after=after)
+
+    def _ordered(
+        self,
+        fragment: Fragment,
+        field_name: str,
+        names: tuple[str, ...],
+        descending: bool,
+        after: int | None,
+    ) -> Statement:
+        records = self._known(fragment, (field_name, *names))
+        if not fragment.fields[field_name].index:
+            raise StoreRefused(f"{fragment.system}: {field_name} is not indexed")
+        return reads.ordered_statement(
+            records, field_name, names, descending=descending, after=after
+        )
+
+    def _count(self, fragment: Fragment) -> Statement:
+        return reads.count_statement(self.records(fragment))
+
+    def _recall(self, fragment: Fragment) -> Statement:
+        return reads.recall_statement(self.records(fragment), self.ledgers)

@@ -1,0 +1,71 @@
+"""A pool of asyncpg connections, as small as it can be.
+
+asyncpg's own pool wraps each call, gives a connection back in a task of its own and resets it: that
+took longer than the statement itself (about 80 us without, 150 us with the reset, against 60 us for
+a SELECT by key). Our sessions keep no state between statements, so nothing needs a reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import asyncpg
+
+__all__ = ["Pool"]
+
+T = TypeVar("T")
+
+_BROKEN = ("08", "57P")
+"""Classes of SQLSTATE after which the server ends the session."""
+
+
+class Pool:
+    """Up to `size` connections, the one used last first."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Any]], size: int) -> None:
+        self._connect = connect
+        self._slots = asyncio.Semaphore(size)
+        self._idle: deque[Any] = deque()
+        self._closed = False
+
+    async def use(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Let `work` have a connection.
+
+        A connection whose statement was broken off (cancelled, timed out) is in an unknown state
+        and is not used again; an error that the server answered leaves it as good as before.
+        """
+        async with self._slots:
+            connection = await self._take()
+            try:
+                answer = await work(connection)
+            except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                broken = str(getattr(error, "sqlstate", None)).startswith(_BROKEN)
+                self._give(connection, broken=broken)
+                raise
+            except BaseException:
+                connection.terminate()
+                raise
+            self._give(connection)
+            return answer
+
+    async def _take(self) -> Any:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await self._connect()
+
+    def _give(self, connection: Any, *, broken: bool = False) -> None:
+        if broken or self._closed or connection.is_in_transaction():
+            connection.terminate()
+        elif not connection.is_closed():
+            self._idle.append(connection)
+
+    async def close(self) -> None:
+        """Close idle connections now, the others when they come back."""
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().close()

@@ -1,0 +1,63 @@
+"""Removing what is past its retention: tombstones, remembered operations, changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mediator.stores.port import REMEMBER_S
+from mediator.stores.postgres.statements import DIALECT
+
+__all__ = ["CHANGES_KEPT", "reap"]
+
+CHANGES_KEPT: Final = 1_000_000
+"""Changes kept at most; older than `REMEMBER_S` they go in any case."""
+
+_TABLES: Final = 'SELECT "table" FROM {classes}'
+# Locked rows are skipped: someone is just making the record again.
+_TOMBSTONES: Final = """
+DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM {table} WHERE _deleted < $1 ORDER BY _deleted LIMIT $2
+    FOR UPDATE SKIP LOCKED))
+"""
+_OPERATIONS: Final = """
+DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM {table} WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))
+"""
+# Looks at the oldest rows only, so that a reap with nothing to do costs nothing. Below the oldest
+# running transaction, because rows of a lower xid may still be committed.
+_CHANGES: Final = """
+DELETE FROM {table} WHERE (xid, seq) IN (
+    SELECT xid, seq FROM (
+        SELECT xid, seq, at FROM {table}
+        WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid, seq LIMIT $2) oldest
+    WHERE at < $1 OR seq <= (SELECT seq FROM {table} ORDER BY xid DESC, seq DESC LIMIT 1) - $3)
+"""
+
+
+async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int:
+    """Remove up to `limit` rows; returns how many.
+
+    Args:
+        connection: A connection.
+        namespace: The schema of ours.
+        now_s: Seconds since the epoch.
+        limit: Rows removed at most.
+    """
+    quote = DIALECT.identifier_preparer.quote_identifier
+    before = datetime.fromtimestamp(now_s - REMEMBER_S, UTC)
+    classes = f"{quote(namespace)}.{quote('_classes')}"
+    names = [name for (name,) in await connection.fetch(_TABLES.format(classes=classes))]
+    work: list[tuple[str, str, tuple[int, ...]]] = [("_operations", _OPERATIONS, ())]
+    work += [(name, _TOMBSTONES, ()) for name in names]
+    work += [("_outbox", _CHANGES, (CHANGES_KEPT,))]
+    removed = 0
+    for name, statement, more in work:
+        if removed < limit:
+            sql = statement.format(table=f"{quote(namespace)}.{quote(name)}")
+            removed += _count(await connection.execute(sql, before, limit - removed, *more))
+    return removed
+
+
+def _count(tag: str) -> int:
+    return int(tag.removeprefix("DELETE "))

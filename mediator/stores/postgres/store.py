@@ -1,0 +1,200 @@
+"""PostgreSQL behind the store port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from mediator.clock import Clock, SystemClock
+from mediator.operations.operators import Operator
+from mediator.schema.tree import MissingType
+from mediator.schema.types import FieldType, Value
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Recalled,
+    Record,
+    ServerFacts,
+    SystemConfig,
+    Write,
+    WriteResult,
+)
+from mediator.stores.postgres import ddl, facts, operators, reap
+from mediator.stores.postgres.answers import recalled, record
+from mediator.stores.postgres.failures import FAILURES, as_store_error
+from mediator.stores.postgres.plans import Plans
+from mediator.stores.postgres.pool import Pool
+from mediator.stores.postgres.reads import keyset
+from mediator.stores.postgres.sessions import connect
+from mediator.stores.postgres.statements import Statement
+from mediator.stores.postgres.writing import Writer
+
+__all__ = ["PostgresStore"]
+
+T = TypeVar("T")
+
+_DDL_S: Final = 300.0
+"""Longest time for changing tables, in seconds: an index on data that is there takes its time."""
+
+
+class PostgresStore:
+    """One PostgreSQL server as a store; also `Ordered` and `Reapable`."""
+
+    def __init__(self, config: SystemConfig, clock: Clock | None = None) -> None:
+        self.config = config
+        self._clock = clock or SystemClock()
+        self._plans = Plans(config.namespace)
+        self._pool = Pool(self._connect, config.pool_size)
+        self._writer = Writer(config.name, self._plans, self._pool, self._read)
+
+    async def open(self) -> None:
+        """Connect, and make the namespace if it is not there.
+
+        Raises:
+            StoreUnavailable: The server does not answer.
+            StoreRefused: It does not let us in, or not make the namespace.
+        """
+        await self.ping()
+        await self._use(lambda c: ddl.prepare_namespace(c, self._plans.ledgers), _DDL_S)
+
+    async def close(self) -> None:
+        """Release every connection."""
+        with suppress(*FAILURES):
+            async with asyncio.timeout(self.config.deadline_s):
+                await self._pool.close()
+
+    async def ping(self) -> None:
+        """Return if the server answers."""
+        await self._use(lambda c: c.fetch("SELECT 1"))
+
+    async def facts(self) -> ServerFacts:
+        """Observe the server's version and configuration."""
+        return await self._use(facts.observe)
+
+    def supports(self, operator: Operator, type_: FieldType) -> bool:
+        """Whether the store applies the operator to the type exactly, by itself."""
+        return operators.supports(operator, type_)
+
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
+        """Make table, columns and indexes for the fragment; idempotent, keeps existing data."""
+        records, ledgers = self._plans.records(fragment), self._plans.ledgers
+        await self._use(lambda c: ddl.prepare_class(c, ledgers, records, previous), _DDL_S)
+
+    async def drop(self, fragment: Fragment) -> None:
+        """Remove the fragment with all its data; changes stay in the outbox for the feed."""
+        await self._use(lambda c: ddl.drop_class(c, self._plans.ledgers, fragment), _DDL_S)
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
+        """Read records; None for those that are not there."""
+        return await self._bounded(self._read(calls))
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        """Apply writes, each atomically with its outbox entry; the results in the same order."""
+        return await self._bounded(self._writer.write(calls))
+
+    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+        """Return what is remembered of an operation on an object."""
+        statement = self._plans.recall(fragment)
+        rows = await self._rows(statement, {"id": id_, "operation": operation})
+        return recalled(self._plans.records(fragment), rows[0]) if rows else None
+
+    async def scan(
+        self,
+        fragment: Fragment,
+        after: str | None,
+        limit: int,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read up to `limit` records in the order of their ids, beyond `after`."""
+        names = tuple(fragment.fields) if fields is None else fields
+        statement = self._plans.scan(fragment, names, after is not None)
+        rows = await self._rows(statement, {"after": after, "limit": limit})
+        records = self._plans.records(fragment)
+        return [record(records, names, row) for row in rows]
+
+    async def ordered(
+        self,
+        fragment: Fragment,
+        field_name: str,
+        *,
+        descending: bool,
+        limit: int,
+        after: tuple[Value | MissingType, str] | None = None,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read records ordered by (field, id), beyond `after`; see `Ordered`."""
+        names = tuple(fragment.fields) if fields is None else fields
+        records = self._plans.records(fragment)
+        rank, position = keyset(records, field_name, after)
+        statement = self._plans.ordered(fragment, field_name, names, descending, rank)
+        rows = await self._rows(statement, {**position, "limit": limit})
+        return [record(records, names, row) for row in rows]
+
+    async def count(self, fragment: Fragment) -> int:
+        """Count the objects of the class that are there."""
+        text = self._plans.count(fragment).text
+
+        async def counted(connection: Any) -> int:
+            # Sessions avoid sequential scans (see `sessions`), which are right only here.
+            async with connection.transaction(readonly=True):
+                await connection.execute("SET LOCAL enable_seqscan = on")
+                return int(await connection.fetchval(text))
+
+        return await self._use(counted)
+
+    async def reap(self, limit: int) -> int:
+        """Remove up to `limit` rows past their retention; return how many were removed."""
+        now, namespace = self._clock.now(), self.config.namespace
+        return await self._use(lambda c: reap.reap(c, namespace, now, limit))
+
+    async def _read(self, calls: Sequence[Read]) -> list[Record | None]:
+        if len(calls) == 1:
+            call = calls[0]
+            names = tuple(call.fragment.fields) if call.fields is None else call.fields
+            statement = self._plans.read(call.fragment, names, False)
+            rows = await self._pool.use(lambda c: c.fetch(statement.text, call.id))
+            records = self._plans.records(call.fragment)
+            return [record(records, names, rows[0]) if rows else None]
+        return await self._read_many(calls)
+
+    async def _read_many(self, calls: Sequence[Read]) -> list[Record | None]:
+        groups: dict[tuple[Fragment, tuple[str, ...]], list[int]] = {}
+        for i, call in enumerate(calls):
+            names = tuple(call.fragment.fields) if call.fields is None else call.fields
+            groups.setdefault((call.fragment, names), []).append(i)
+        answers: list[Record | None] = [None] * len(calls)
+        for (fragment, names), places in groups.items():
+            statement = self._plans.read(fragment, names, True)
+            ids = list({calls[i].id for i in places})
+            rows = await self._pool.use(_fetching(statement.text, ids))
+            records = self._plans.records(fragment)
+            found = {row[0]: record(records, names, row) for row in rows}
+            for i in places:
+                answers[i] = found.get(calls[i].id)
+        return answers
+
+    async def _rows(self, statement: Statement, values: dict[str, Any]) -> list[Any]:
+        arguments = statement.arguments(values)
+        rows: list[Any] = await self._use(lambda c: c.fetch(statement.text, *arguments))
+        return rows
+
+    async def _use(self, work: Callable[[Any], Awaitable[T]], deadline_s: float | None = None) -> T:
+        return await self._bounded(self._pool.use(work), deadline_s)
+
+    async def _bounded(self, work: Awaitable[T], deadline_s: float | None = None) -> T:
+        """Wait for work until the deadline; every failure becomes one of the port's."""
+        try:
+            async with asyncio.timeout(deadline_s or self.config.deadline_s):
+                return await work
+        except FAILURES as error:
+            # The cause is left out: its text may quote values, or the URL with its password.
+            raise as_store_error(self.config.name, error) from None
+
+    async def _connect(self) -> Any:
+        return await connect(self.config)
+
+
+def _fetching(text: str, *arguments: Any) -> Callable[[Any], Awaitable[list[Any]]]:
+    return lambda connection: connection.fetch(text, *arguments)

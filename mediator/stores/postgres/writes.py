@@ -1,0 +1,241 @@
+"""A write as one statement: conditions, change, outbox and remembered operation in one round trip.
+
+::
+
+    WITH old AS (SELECT … WHERE id = $1 FOR UPDATE),       -- the row as it is, locked
+         new AS (UPDATE … FROM old WHERE <conditions on old> RETURNING …),   -- or INSERT, see below
+         out AS (INSERT INTO _outbox SELECT … FROM old, new),
+         kept AS (INSERT INTO _operations SELECT … FROM new)
+    SELECT … FROM old LEFT JOIN new                          -- one row always: what came of it
+
+Why this is right under READ COMMITTED, when others write the same row:
+
+- `old` waits for the row's lock and then, if the row was changed meanwhile, tests its condition on
+  the newest row and returns that one (EvalPlanQual). From then on nobody else can change it.
+- `UPDATE … FROM old` finds the row by the statement's snapshot, which may be older. PostgreSQL then
+  goes to the newest row and tests the join again *with the same row of* `old` (rows of a CTE are
+  copied, not read again). As conditions and new values are computed from `old` alone, which is the
+  newest row and locked, the second test has the same answer.
+- A row that was inserted after the snapshot is not seen: `old` is empty, hence MISSING; the write
+  is then ordered before that insert, with which it ran concurrently.
+- CREATE and REPLACE insert, and on conflict update the row that is there, *provided that* `old` saw
+  one. If it did not (a concurrent insert won), neither a row before nor a row after is returned,
+  nothing was done, and the caller tries again. If it did, the row is locked, so `old` is what the
+  conflicting row still holds.
+- Of two executions of one operation id, both may pass the look into `_operations`; the second then
+  fails on its primary key, which undoes its whole statement, and finds the memory when it is tried
+  again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from mediator.stores.port import WriteKind
+from mediator.stores.postgres.changes import keep_change, keep_operation
+from mediator.stores.postgres.operators import TAKING, apply, operator_codec
+from mediator.stores.postgres.shapes import Shape
+from mediator.stores.postgres.statements import Statement, constant, number, parameter
+from mediator.stores.postgres.tables import NULLS, Ledgers, RecordTable
+
+__all__ = ["write_statement"]
+
+
+def write_statement(shape: Shape, records: RecordTable, ledgers: Ledgers) -> Statement:
+    """Build the statement for writes of one shape; `answers` reads its row."""
+    return Statement(_WriteBuilder(shape, records, ledgers).build())
+
+
+class _WriteBuilder:
+    """The parts of one statement, which refer to each other."""
+
+    def __init__(self, shape: Shape, records: RecordTable, ledgers: Ledgers) -> None:
+        self.shape, self.records, self.ledgers = shape, records, ledgers
+        self.id = parameter("id", sa.Text())
+        self.past = self._past() if shape.remember else None
+        self.old = self._old()
+        # A clock of its own where there may be no old row to carry it.
+        self.tick = sa.select(sa.func.clock_timestamp().label("_at")).cte("tick")
+        self.at = (self.tick if shape.whole else self.old).c["_at"]
+        self.lived = sa.and_(self.old.c["id"].is_not(None), self.old.c["_deleted"].is_(None))
+        self.new = (self._inserted() if shape.whole else self._updated()).cte("new")
+
+    def build(self) -> sa.Select[Any]:
+        """Put the parts together."""
+        one = sa.select(number(1).label("one")).subquery("one")
+        source: Any = one.outerjoin(self.old, sa.true()).outerjoin(self.new, sa.true())
+        if self.past is not None:
+            source = source.outerjoin(self.past, sa.true())
+        answer = sa.select(*self._answer()).select_from(source)
+        for name, entry in self._entries().items():
+            answer = answer.add_cte(entry.cte(name))
+        return answer
+
+    def _entries(self) -> dict[str, Any]:
+        source = self.new.join(self.tick if self.shape.whole else self.old, sa.true())
+        if self.shape.whole:
+            source = source.outerjoin(self.old, sa.true())
+        entries = {"out": keep_change(self, source)}
+        if self.shape.remember:
+            entries["kept"] = keep_operation(self, source)
+        return entries
+
+    def _answer(self) -> list[Any]:
+        old, new, shape = self.old.c, self.new.c, self.shape
+        versions = [sa.func.coalesce(new[v.name], old[v.name]) for v in self._versions()]
+        values = [new[self.records.columns[name].name] for name in shape.returning or ()]
+        head = [self.lived, new["id"].is_not(None), old["_refusal"], new["_birth"], new["_nulls"]]
+        past = [] if self.past is None else list(self.past.c)
+        # Labelled by place: fields may be named like each other's columns, or like ours.
+        columns = [*head, *past, *versions, *values]
+        return [column.label(f"c{i}") for i, column in enumerate(columns)]
+
+    def _versions(self) -> list[sa.Column[Any]]:
+        return list(self.records.versions.values())
+
+    def _past(self) -> sa.CTE:
+        kept = self.ledgers.operations.c
+        names = ("fingerprint", "created", "birth", "versions", "values", "nulls")
+        fragment = self.shape.fragment
+        return (
+            sa.select(*(kept[name] for name in names))
+            .where(kept["operation"] == parameter("operation", sa.Text()))
+            .where(kept["database"] == constant(fragment.database))
+            .where(kept["class"] == constant(fragment.class_name))
+            .where(kept["object"] == self.id)
+            .cte("past")
+        )
+
+    def _first_time(self) -> list[Any]:
+        return (
+            [] if self.past is None else [~sa.exists(sa.select(number(1)).select_from(self.past))]
+        )
+
+    def _old(self) -> sa.CTE:
+        records, shape = self.records, self.shape
+        own = [records.table.c[name] for name in ("id", "_birth", "_deleted", "_nulls")]
+        touched = [records.columns[name] for name in shape.touched]
+        conditions = [records.id == self.id, *self._first_time()]
+        if not shape.whole:
+            conditions.append(records.live)
+        clock = [] if shape.whole else [sa.func.clock_timestamp().label("_at")]
+        return (
+            sa.select(*own, *self._versions(), *touched, self._refusal(), *clock)
+            .where(*conditions)
+            .with_for_update()
+            .cte("old")
+        )
+
+    def _refusal(self) -> Any:
+        """The number of the first operator that is refused."""
+        tests = []
+        for i, applied in enumerate(self._applied(self.records.table.c)):
+            if applied.refused is not None:
+                tests.append((applied.refused, number(i)))
+        refusal = sa.case(*tests) if tests else sa.cast(sa.null(), sa.Integer())
+        return refusal.label("_refusal")
+
+    def _applied(self, row: Any) -> list[Any]:
+        fields, columns = self.shape.fragment.fields, self.records.columns
+        applied = []
+        for i, (name, operator) in enumerate(self.shape.operators):
+            codec = operator_codec(fields[name], operator)
+            argument = None if codec is None else parameter(f"a{i}", codec.type)
+            applied.append(apply(fields[name], operator, row[columns[name].name], argument))
+        return applied
+
+    def _later(self, group: str) -> Any:
+        """The next version of a group: max(previous + 1, clock in us)."""
+        previous = self.old.c[self.records.versions[group].name]
+        us = sa.cast(sa.extract("epoch", self.at) * number(1_000_000), sa.BigInteger())
+        return sa.func.greatest(previous + number(1), us, type_=sa.BigInteger())
+
+    def _expected(self) -> list[Any]:
+        return [
+            self.old.c[self.records.versions[group].name] == parameter(f"e{i}", sa.BigInteger())
+            for i, group in enumerate(self.shape.expect)
+        ]
+
+    def _returned(self) -> list[Any]:
+        names = dict.fromkeys((*self.shape.touched, *(self.shape.returning or ())))
+        own = [self.records.table.c[name] for name in ("id", "_birth", "_nulls")]
+        return [*own, *self._versions(), *(self.records.columns[name] for name in names)]
+
+    def _updated(self) -> Any:
+        table, old, shape = self.records.table, self.old.c, self.shape
+        conditions = [table.c["id"] == self.id, table.c["id"] == old["id"], *self._expected()]
+        if shape.operators:
+            conditions.append(old["_refusal"].is_(None))
+        if shape.birth:
+            conditions.append(old["_birth"] <= parameter("birth", sa.BigInteger()))
+        values = self._tombstone() if shape.kind is WriteKind.DELETE else self._changed()
+        values |= {self.records.versions[group].name: self._later(group) for group in shape.groups}
+        return sa.update(table).values(values).where(*conditions).returning(*self._returned())
+
+    def _tombstone(self) -> dict[str, Any]:
+        nothing: dict[str, Any] = {c.name: sa.null() for c in self.records.columns.values()}
+        return nothing | {"_deleted": self.at, "_nulls": sa.cast(constant("{}"), NULLS)}
+
+    def _changed(self) -> dict[str, Any]:
+        shape, columns = self.shape, self.records.columns
+        applied = self._applied(self.old.c)
+        return {
+            **{columns[name].name: self._value(name) for name in shape.values},
+            **{columns[name].name: sa.null() for name in shape.unset},
+            **{
+                columns[name].name: change.value
+                for (name, _), change in zip(shape.operators, applied, strict=True)
+            },
+            "_nulls": self._nulls_after(),
+        }
+
+    def _value(self, name: str) -> Any:
+        return parameter(f"v_{name}", self.records.codecs[name].type)
+
+    def _nulls_after(self) -> Any:
+        taking = {name for name, operator in self.shape.operators if operator in TAKING}
+        nulls: Any = self.old.c["_nulls"]
+        for name in self.shape.touched:
+            if name not in taking:
+                nulls = sa.func.array_remove(nulls, constant(name), type_=NULLS)
+        return nulls.op("||", return_type=NULLS)(_given_nulls()) if self.shape.values else nulls
+
+    def _inserted(self) -> Any:
+        records = self.records
+        row = {
+            "id": self.id,
+            **{v.name: self._later(group) for group, v in records.versions.items()},
+            "_birth": self._born(),
+            "_nulls": _given_nulls(),
+            **{column.name: self._value(name) for name, column in records.columns.items()},
+        }
+        source = sa.select(*(value.label(f"r{i}") for i, value in enumerate(row.values())))
+        source = source.select_from(self.tick.outerjoin(self.old, sa.true()))
+        conditions = [*self._admitted(), *self._first_time()]
+        statement = insert(records.table).from_select(list(row), source.where(*conditions))
+        changes = {name: statement.excluded[name] for name in row if name != "id"}
+        return statement.on_conflict_do_update(
+            index_elements=["id"],
+            set_=changes | {"_deleted": sa.null()},
+            where=sa.exists(sa.select(number(1)).select_from(self.old)),
+        ).returning(*self._returned())
+
+    def _born(self) -> Any:
+        if self.shape.birth:
+            return parameter("birth", sa.BigInteger())
+        first = sa.func.greatest(*map(self._later, self.records.versions), type_=sa.BigInteger())
+        return sa.case((self.lived, self.old.c["_birth"]), else_=first)
+
+    def _admitted(self) -> list[Any]:
+        if self.shape.kind is WriteKind.CREATE:
+            # A record that is absent has no version that could be expected.
+            return [sa.not_(self.lived), *([sa.false()] if self.shape.expect else [])]
+        present = [self.lived] if self.shape.require_present or self.shape.expect else []
+        return [*present, *self._expected()]
+
+
+def _given_nulls() -> Any:
+    return parameter("nulls", NULLS)

@@ -1,0 +1,126 @@
+"""Running writes: one by one or in batches, tried again where that is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import asyncpg
+
+from mediator.operations.apply import Refused
+from mediator.stores.port import (
+    Read,
+    Record,
+    Status,
+    StoreUnavailable,
+    Write,
+    WriteResult,
+)
+from mediator.stores.postgres.answers import WritePlan, replay
+from mediator.stores.postgres.batches import Batch, batches
+from mediator.stores.postgres.failures import NUMERIC_OVERFLOW, TRANSIENT
+from mediator.stores.postgres.floats import by_value, has_float_arithmetic
+from mediator.stores.postgres.plans import Plans
+from mediator.stores.postgres.pool import Pool
+from mediator.stores.postgres.shapes import shape_of
+
+__all__ = ["Writer"]
+
+_ATTEMPTS: Final = 32
+"""Each lost attempt means that another write to the record got through."""
+
+_ANSWERED: Final = (Status.APPLIED, Status.REPLAYED, Status.REUSED)
+
+# All three undo the statement, and with it the whole pipeline that it was sent in.
+_UNDONE: Final = (*TRANSIENT, NUMERIC_OVERFLOW, asyncpg.UniqueViolationError)
+
+
+class Writer:
+    """Applies writes through a pool."""
+
+    def __init__(
+        self,
+        system: str,
+        plans: Plans,
+        pool: Pool,
+        read: Callable[[Sequence[Read]], Awaitable[list[Record | None]]],
+    ) -> None:
+        self._system, self._plans, self._pool, self._read = system, plans, pool, read
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        """Apply writes; the results in the same order."""
+        if len(calls) == 1:
+            return [await self._one(calls[0], self._plans.write(shape_of(calls[0])))]
+        results: dict[int, WriteResult] = {}
+        for batch in batches(calls):
+            results |= await self._batch(batch)
+        return [results[place] for place in range(len(calls))]
+
+    async def _one(self, call: Write, plan: WritePlan) -> WriteResult:
+        text, arguments = plan.statement.text, plan.arguments(call)
+        for _ in range(_ATTEMPTS):
+            try:
+                rows = await self._pool.use(lambda c: c.fetch(text, *arguments))
+            except TRANSIENT:
+                continue
+            except asyncpg.UniqueViolationError:
+                # Another execution of this operation was faster; now its result is remembered.
+                if call.remember is None:
+                    raise
+                continue
+            except NUMERIC_OVERFLOW:
+                if not has_float_arithmetic(call):
+                    raise
+                return await self._by_value(call)
+            result = await self._settled(call, plan.result(rows[0], call))
+            if result is not None:
+                return result
+        raise self._contended()
+
+    async def _settled(self, call: Write, result: WriteResult | None) -> WriteResult | None:
+        """Look whether a write that failed did so because it had been applied meanwhile.
+
+        Another execution of the operation may have been committed while this one waited for the
+        row: it saw what that one did (a tombstone, a newer version), but not yet its memory.
+        """
+        if result is None or call.remember is None or result.status in _ANSWERED:
+            return result
+        statement = self._plans.recall(call.fragment)
+        arguments = statement.arguments({"id": call.id, "operation": call.operation})
+        rows = await self._pool.use(lambda c: c.fetch(statement.text, *arguments))
+        return replay(self._plans.records(call.fragment), rows[0], call) if rows else result
+
+    async def _batch(self, batch: Batch) -> dict[int, WriteResult]:
+        """Run writes of one shape as one pipeline, which is one transaction."""
+        plan, ordered = self._plans.write(batch.shape), batch.in_lock_order()
+        arguments = [plan.arguments(call) for _, call in ordered]
+        rows: Sequence[Any] = [None] * len(ordered)
+        # Where one undoes all, each is run by itself.
+        if len(ordered) > 1:
+            with suppress(*_UNDONE):
+                rows = await self._pool.use(lambda c: c.fetchmany(plan.statement.text, arguments))
+        results = {}
+        for (place, call), row in zip(ordered, rows, strict=True):
+            result = None if row is None else await self._settled(call, plan.result(row, call))
+            results[place] = result or await self._one(call, plan)
+        return results
+
+    async def _by_value(self, call: Write) -> WriteResult:
+        for _ in range(_ATTEMPTS):
+            (record,) = await self._read([Read(call.fragment, call.id)])
+            if record is None:
+                return WriteResult(Status.MISSING)
+            if any(record.versions[group] != seen for group, seen in call.expect.items()):
+                return WriteResult(Status.CONFLICT, versions=record.versions)
+            try:
+                exact = by_value(call, record)
+            except Refused as refused:
+                return WriteResult(Status.REFUSED, failure=refused.failure)
+            result = await self._one(exact, self._plans.write(shape_of(exact)))
+            if result.status is not Status.CONFLICT:
+                return result
+        raise self._contended()
+
+    def _contended(self) -> StoreUnavailable:
+        return StoreUnavailable(f"{self._system}: too many writers on one record; nothing done")

@@ -1,0 +1,214 @@
+"""Finds out what a store can do: by a fast part of the conformance suite, and by looking.
+
+Functional capabilities are *probed* in a scratch namespace, durability and replication are
+*observed* from the server's configuration, and the rest is left to the operator to *declare*
+(DESIGN, guarantee 6). What could not be found out is unknown, never refuted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from mediator.operations.operators import APPLICABLE, Operator
+from mediator.schema.annotations import Capability
+from mediator.schema.types import FieldType
+from mediator.stores.conformance.check import Check
+from mediator.stores.conformance.runner import Finding, Judgement, run_check
+from mediator.stores.conformance.suite import CHECKS
+from mediator.stores.port import ServerFacts, Store, StoreError
+
+__all__ = ["How", "ProbeReport", "State", "Verdict", "probe"]
+
+State: TypeAlias = Literal["proven", "refuted", "unknown"]
+How: TypeAlias = Literal["probed", "observed", "declared"]
+
+DURABLE_S: Final = 1.0
+"""Seconds of acknowledged writes that a durable system may lose at most."""
+
+_CHOSEN: Final = (
+    "concurrency.one_winner_for_each_version",
+    "concurrency.one_creation_wins",
+    "concurrency.conditional_counters_lose_nothing",
+    "writes.wrong_expectations_conflict",
+    "values.records_are_found_by_id",
+    "concurrency.increments_are_not_lost",
+    "concurrency.what_was_acknowledged_is_read",
+    "scanning.pages_give_every_id_once",
+    "ordering.integer_in_order",
+    "ordering.order_follows_writes",
+    "ordering.every_page_size_gives_all",
+)
+"""The checks that speak for capabilities, the one that decides over data first."""
+
+_WRITES_OWN: Final = (Operator.SET, Operator.UNSET)
+"""Operators that a write has places of its own for, so that no store is asked about them."""
+
+_LANES: Final = 4
+
+_IMPLIED: Final = (Capability.CAUSAL, Capability.MONOTONIC, Capability.EVENTUAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a system has a capability, how that is known, and what was seen."""
+
+    state: State
+    how: How
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """What was found of a store.
+
+    Attributes:
+        verdicts: For every capability.
+        facts: What the server says of itself; None if it did not answer.
+        inexact: Field types for which the store cannot do some applicable operator exactly; such
+            fields are not placed there.
+    """
+
+    verdicts: Mapping[Capability, Verdict]
+    facts: ServerFacts | None
+    inexact: frozenset[FieldType]
+
+    @property
+    def acceptable(self) -> bool:
+        """Whether the store may hold data: not if its conditional updates are refuted."""
+        return self.verdicts[Capability.CONDITIONAL_UPDATES].state != "refuted"
+
+    @property
+    def reason(self) -> str:
+        """Why the store is not acceptable; empty if it is."""
+        if self.acceptable:
+            return ""
+        detail = self.verdicts[Capability.CONDITIONAL_UPDATES].detail
+        return f"conditional updates of one record are not atomic: {detail}"
+
+
+async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
+    """Find out what a store can do.
+
+    Args:
+        store: The store, opened.
+        budget_s: Seconds for all checks; what is not reached within them stays unknown.
+
+    Returns:
+        A verdict for every capability; nothing is raised for a store that fails.
+    """
+    deadline = time.monotonic() + budget_s
+    facts = await _facts(store)
+    findings = [await _within(deadline, store, check) for check in _capabilities()]
+    findings += await _side_by_side(deadline, store, _operators(store))
+    verdicts = {capability: _probed(capability, findings) for capability in Capability}
+    verdicts |= _implied(verdicts[Capability.LINEARIZABLE])
+    verdicts |= _observed(facts)
+    return ProbeReport(verdicts, facts, _inexact(store, findings))
+
+
+def _capabilities() -> list[Check]:
+    by_name = {check.name: check for check in CHECKS}
+    return [by_name[name] for name in _CHOSEN]
+
+
+def _operators(store: Store) -> list[Check]:
+    """Return the checks of all operators that the store says it supports."""
+    about = ((check, check.proves) for check in CHECKS)
+    return [check for check, pair in about if isinstance(pair, tuple) and store.supports(*pair)]
+
+
+async def _side_by_side(deadline: float, store: Store, checks: Iterable[Check]) -> list[Finding]:
+    """Run checks in a few lanes: their time goes into making and dropping scratch classes."""
+    lanes = asyncio.Semaphore(_LANES)
+
+    async def lane(check: Check) -> Finding:
+        async with lanes:
+            return await _within(deadline, store, check)
+
+    return list(await asyncio.gather(*map(lane, checks)))
+
+
+async def _facts(store: Store) -> ServerFacts | None:
+    try:
+        return await store.facts()
+    except StoreError:
+        return None
+
+
+async def _within(deadline: float, store: Store, check: Check) -> Finding:
+    """Run a check in what is left of the budget."""
+    left = deadline - time.monotonic()
+    with suppress(TimeoutError):
+        if left > 0:
+            async with asyncio.timeout(left):
+                return await run_check(store, check)
+    return Finding(check, Judgement.UNKNOWN, "the budget of the probe was used up", 0.0)
+
+
+def _probed(capability: Capability, findings: Iterable[Finding]) -> Verdict:
+    """Judge a capability by all checks that speak for it: one that fails refutes it."""
+    about = [finding for finding in findings if finding.check.proves == capability]
+    if not about:
+        return Verdict("unknown", "declared", "cannot be probed; the operator may declare it")
+    for judgement, state in _PRECEDENCE:
+        for finding in about:
+            if finding.judgement is judgement:
+                return Verdict(state, "probed", f"{finding.check.name}: {finding.detail}")
+    return Verdict("proven", "probed", ", ".join(finding.check.name for finding in about))
+
+
+_PRECEDENCE: Final[Sequence[tuple[Judgement, State]]] = (
+    (Judgement.FAILED, "refuted"),
+    (Judgement.NOT_OFFERED, "refuted"),
+    (Judgement.UNKNOWN, "unknown"),
+)
+
+
+def _implied(linearizable: Verdict) -> dict[Capability, Verdict]:
+    """Return the weaker consistency models: linearizability implies them, its lack says nothing."""
+    proven = linearizable.state == "proven"
+    detail = "implied by linearizable" if proven else "linearizable is not proven"
+    verdict = Verdict("proven" if proven else "unknown", "probed", detail)
+    return dict.fromkeys(_IMPLIED, verdict)
+
+
+def _observed(facts: ServerFacts | None) -> dict[Capability, Verdict]:
+    """Judge durability and replication by the server's configuration."""
+    durability = facts.durability_s if facts else None
+    replicas = facts.replicas if facts else None
+    return {
+        Capability.DURABILITY: _bounded(
+            durability is not None and durability <= DURABLE_S,
+            durability,
+            "a crash may lose {} s of acknowledged writes",
+        ),
+        Capability.REPLICATION: _bounded(bool(replicas), replicas, "{} replicas are connected"),
+    }
+
+
+def _bounded(holds: bool, figure: float | None, detail: str) -> Verdict:
+    if figure is None:
+        return Verdict("unknown", "observed", "the server does not tell")
+    return Verdict("proven" if holds else "refuted", "observed", detail.format(f"{figure:g}"))
+
+
+def _inexact(store: Store, findings: Iterable[Finding]) -> frozenset[FieldType]:
+    """Return the types with an operator that the store does not support, or gets wrong."""
+    unsupported = {
+        type_
+        for operator, types in APPLICABLE.items()
+        if operator not in _WRITES_OWN
+        for type_ in types
+        if not store.supports(operator, type_)
+    }
+    wrong = {
+        finding.check.proves[1]
+        for finding in findings
+        if isinstance(finding.check.proves, tuple) and finding.judgement is Judgement.FAILED
+    }
+    return frozenset(unsupported | wrong)

@@ -1,0 +1,74 @@
+"""What the write script answers, and what is remembered of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mediator.operations.operators import OperatorFailure
+from mediator.stores.port import Recalled, Status, WriteResult
+from mediator.stores.redis.codec import decode
+from mediator.stores.redis.plan import Plan
+
+__all__ = ["recalled", "result_of"]
+
+_APPLIED, _REPLAYED, _REUSED, _CONFLICT, _MISSING, _EXISTS, _REFUSED = range(1, 8)
+_BARE = {
+    _REUSED: WriteResult(Status.REUSED),
+    _MISSING: WriteResult(Status.MISSING),
+    _EXISTS: WriteResult(Status.EXISTS),
+}
+
+
+def result_of(plan: Plan, answer: list[Any]) -> WriteResult:
+    """Read the answer to one write."""
+    code = answer[0]
+    if code == _APPLIED:
+        _, created, birth, versions, values = answer
+        return WriteResult(
+            Status.APPLIED,
+            created == 1,
+            int(birth),
+            _versions(plan, versions),
+            plan.values(values) if values else {},
+        )
+    if code == _REPLAYED:
+        return _recalled(plan, _named(answer[1])).result
+    if code == _CONFLICT:
+        return WriteResult(Status.CONFLICT, versions=_versions(plan, answer[1]))
+    if code == _REFUSED:
+        failure = OperatorFailure(answer[1].decode(), answer[2].decode())
+        return WriteResult(Status.REFUSED, failure=failure)
+    return _BARE[code]
+
+
+def recalled(plan: Plan, flat: list[bytes], incarnation: bytes | None) -> Recalled | None:
+    """Read what is remembered of an operation; None if its class was dropped since."""
+    fields = _named(flat)
+    current = fields.get("incarnation") == (incarnation or b"0")
+    return _recalled(plan, fields) if current else None
+
+
+def _recalled(plan: Plan, fields: Mapping[str, bytes]) -> Recalled:
+    versions = {group: fields.get(f"version.{group}") for group in plan.groups}
+    values = {
+        name.removeprefix("value."): decode(text)
+        for name, text in fields.items()
+        if name.startswith("value.") and name.removeprefix("value.") in plan.fragment.fields
+    }
+    result = WriteResult(
+        Status.REPLAYED,
+        fields["created"] == b"1",
+        int(fields["birth"]),
+        {group: int(text) for group, text in versions.items() if text},
+        values,
+    )
+    return Recalled(fields["fingerprint"].decode(), result)
+
+
+def _named(flat: list[bytes]) -> dict[str, bytes]:
+    return {name.decode(): text for name, text in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _versions(plan: Plan, texts: list[bytes]) -> dict[str, int]:
+    return {group: int(text) for group, text in zip(plan.groups, texts, strict=False) if text}

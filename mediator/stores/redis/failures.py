@@ -1,0 +1,48 @@
+"""Errors of the driver and of the server, as the port's."""
+
+from __future__ import annotations
+
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    NoScriptError,
+    RedisError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as LostConnection
+from redis.exceptions import TimeoutError as TimedOut
+
+from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUnavailable
+
+__all__ = ["ScriptUnknown", "error_of", "error_of_reply"]
+
+_PASSING = (BusyLoadingError, ClusterDownError, MasterDownError, TryAgainError)
+_PASSING_CODES = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
+
+
+class ScriptUnknown(StoreRefused):
+    """The server has forgotten a script; nothing was done."""
+
+
+def error_of_reply(text: str) -> StoreError:
+    """Return the error of an error reply; its text names no secret."""
+    if text.startswith("NOSCRIPT"):
+        return ScriptUnknown(text)
+    if text.startswith(_PASSING_CODES):
+        return StoreUnavailable(text)
+    return StoreRefused(text)
+
+
+def error_of(error: Exception, system: str) -> StoreError:
+    """Return the error of one raised while connecting."""
+    if isinstance(error, (TimedOut, TimeoutError)):
+        return StoreTimeout(f"{system} did not answer in time")
+    if isinstance(error, AuthenticationError):
+        return StoreRefused(f"{system} refuses the credentials")
+    if isinstance(error, (LostConnection, OSError, *_PASSING)):
+        return StoreUnavailable(f"{system} cannot be reached")
+    if isinstance(error, RedisError) and not isinstance(error, NoScriptError):
+        return StoreRefused(f"{system}: {error}")
+    return StoreUnavailable(f"{system} cannot be reached: {type(error).__name__}")

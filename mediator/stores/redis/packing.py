@@ -1,0 +1,256 @@
+"""Writes as arguments of the write script.
+
+Writes of one form (kind, groups, fields, operators) share a *shape*, which is packed once; each
+write then adds a *row*::
+
+    shape  kind, rows, [names: birth and versions of all groups], [groups written],
+           [groups expected], flags (remembers, given birth, must exist, has collections,
+           returns), [names returned] if it returns, number of changes,
+           then for each change: field, group, code, limit, arity (0, 1 or n)
+    row    id, operation, fingerprint?, birth?, expected versions..., arguments of the changes...
+
+``[list]`` is a count and so many texts; a group is told by its position among the names, from 1.
+A change's code says what becomes of the field (scripts/operators.lua).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby
+from typing import Any
+
+from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.port import REMEMBER_S, StoreRefused, Write, WriteKind
+from mediator.stores.redis.codec import NULL, item_encoder, members, scalar_encoder
+from mediator.stores.redis.commands import joined, words
+from mediator.stores.redis.lua import WRITE
+from mediator.stores.redis.plan import Plan
+
+__all__ = ["MOST_ENTRIES", "pack", "supports"]
+
+MOST_ENTRIES = 1_000_000
+"""About how many entries an outbox keeps; beyond, the oldest go, relayed or not."""
+
+TOMBSTONE_S = REMEMBER_S + 3600
+"""Life of a tombstone: it outlasts what is remembered of the operations on its object."""
+
+_OPENING_WORDS = 10
+_LIMITS = (TOMBSTONE_S * 1000, REMEMBER_S * 1000, MOST_ENTRIES)
+
+MOST_SHAPES = 4096
+MOST_WORDS = 1_000_000
+"""A Redis server closes the connection on a command of more than 1,048,576 arguments."""
+
+Row = list[Any]
+Pack = Callable[[Row, Any], None]
+
+_INEXACT = frozenset({Operator.INC, Operator.MUL, Operator.MIN, Operator.MAX})
+_REMOVALS = {
+    FieldType.LIST: "remove_items",
+    FieldType.SET: "remove_member",
+    FieldType.MAP: "remove_key",
+}
+_OF_ITEMS = frozenset({Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET})
+_WITHOUT_ARGUMENT = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
+
+
+def supports(operator: Operator, type_: FieldType) -> bool:
+    """Whether the scripts apply the operator exactly; there are no exact decimals in Lua."""
+    exact = type_ is not FieldType.DECIMAL or operator not in _INEXACT
+    return exact and type_ in APPLICABLE[operator]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What becomes of one field, and how its argument is put into a row."""
+
+    field: str
+    code: str
+    limit: int | str
+    arity: str
+    pack: Pack
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What writes of one form have in common."""
+
+    kind: bytes
+    rest: bytes
+    words: int
+    of_values: tuple[tuple[str, Pack], ...]
+    of_operators: tuple[Pack, ...]
+
+    def row(self, write: Write) -> Row:
+        """Pack what is particular to one write."""
+        row: Row = [write.id, write.operation]
+        if write.remember is not None:
+            row.append(write.remember)
+        if write.birth is not None:
+            row.append(write.birth)
+        if write.expect:
+            row.extend(write.expect.values())
+        for name, pack in self.of_values:
+            pack(row, write.values[name])
+        for pack, call in zip(self.of_operators, write.operators, strict=True):
+            pack(row, call.argument)
+        return row
+
+
+def pack(plan: Plan, partition: int, writes: Sequence[Write]) -> bytes:
+    """Pack the call that does writes of one partition in their order."""
+    parts = [_opening(plan, partition)]
+    count = _OPENING_WORDS
+    for shape, alike in groupby(writes, partial(_shape, plan)):
+        rows = [shape.row(write) for write in alike]
+        flat = list(chain.from_iterable(rows))
+        parts += (shape.kind, words(len(rows)), shape.rest, words(*flat))
+        count += shape.words + len(flat)
+    if count > MOST_WORDS:
+        raise StoreRefused("the write has more members than one command of Redis can carry")
+    return joined(count, parts)
+
+
+def _opening(plan: Plan, partition: int) -> bytes:
+    opening: bytes | None = plan.shapes.get(partition)
+    if opening is None:
+        keys = (plan.prefixes[partition], plan.outboxes[partition])
+        names = (plan.fragment.database, plan.fragment.class_name)
+        opening = words("EVALSHA", WRITE.sha, len(keys), *keys, *names, *_LIMITS)
+        plan.shapes[partition] = opening
+    return opening
+
+
+def _shape(plan: Plan, write: Write) -> _Shape:
+    key = _key(plan, write)
+    shape: _Shape | None = plan.shapes.get(key)
+    if shape is None:
+        if len(plan.shapes) >= MOST_SHAPES:
+            plan.shapes.clear()
+        shape = plan.shapes[key] = _made(plan, write)
+    return shape
+
+
+def _key(plan: Plan, write: Write) -> Any:
+    return (
+        write.kind,
+        write.groups,
+        tuple(write.values),
+        tuple([name for name in plan.collections if write.values.get(name) is not None]),
+        write.unset,
+        tuple([(call.field, call.operator) for call in write.operators]),
+        tuple(write.expect),
+        write.remember is None,
+        write.birth is None,
+        write.require_present,
+        write.returning,
+    )
+
+
+def _made(plan: Plan, write: Write) -> _Shape:
+    fields = plan.fragment.fields
+    values = [_change_of_value(fields[name], write.values[name]) for name in write.values]
+    operators = [_change_of_operator(fields[call.field], call) for call in write.operators]
+    changes = [*values, *operators, *map(_absence, _absent(plan, write))]
+    position = {group: number for number, group in enumerate(plan.groups, 2)}
+    rest = (
+        *_list(plan.head),
+        *_list([position[group] for group in write.groups]),
+        *_list([position[group] for group in write.expect]),
+        _flags(write, any(change.field in plan.collections for change in changes)),
+        *(() if write.returning is None else _list(write.returning)),
+        len(changes),
+        *(text for change in changes for text in _described(plan, position, change)),
+    )
+    of_values = tuple((change.field, change.pack) for change in values)
+    of_operators = tuple(change.pack for change in operators)
+    kind = words(write.kind.name.lower())
+    return _Shape(kind, words(*rest), 2 + len(rest), of_values, of_operators)
+
+
+def _absent(plan: Plan, write: Write) -> Iterable[str]:
+    if write.kind is WriteKind.UPDATE:
+        return write.unset
+    return (name for name in plan.fragment.fields if name not in write.values)
+
+
+def _flags(write: Write, has_collections: bool) -> str:
+    flags = (
+        write.remember is not None,
+        write.birth is not None,
+        write.require_present,
+        has_collections,
+        write.returning is not None,
+    )
+    return "".join("1" if flag else "0" for flag in flags)
+
+
+def _described(plan: Plan, position: Mapping[str, int], change: _Change) -> tuple[Any, ...]:
+    group = position[plan.group_of[change.field]]
+    return (change.field, group, change.code, change.limit, change.arity)
+
+
+def _list(texts: Any) -> tuple[Any, ...]:
+    return (len(texts), *texts)
+
+
+def _absence(name: str) -> _Change:
+    return _Change(name, "-", "", "0", _nothing)
+
+
+def _change_of_value(field: Field, value: Any) -> _Change:
+    if field.type not in _REMOVALS:
+        return _Change(field.name, "=", "", "1", _text(scalar_encoder(field.type)))
+    if value is None:
+        return _Change(field.name, "=", "", "1", _text(str))
+    return _Change(field.name, "collection", "", "n", _collection(field))
+
+
+def _change_of_operator(field: Field, call: OperatorCall) -> _Change:
+    operator = call.operator
+    if not supports(operator, field.type):
+        raise StoreRefused(f"Redis cannot apply {operator} to {field.type} exactly")
+    limit: int | str = "" if field.max_length is None else field.max_length
+    if operator is Operator.REMOVE:
+        pack = _plain if field.type is FieldType.MAP else _text(item_encoder(field.items))
+        return _Change(field.name, _REMOVALS[field.type], limit, "1", pack)
+    if operator in _WITHOUT_ARGUMENT:
+        return _Change(field.name, operator.value, limit, "0", _nothing)
+    if operator is Operator.PUT:
+        return _Change(field.name, operator.value, limit, "n", _entries(field))
+    items = operator in _OF_ITEMS
+    encoder = item_encoder(field.items) if items else scalar_encoder(field.type)
+    return _Change(field.name, operator.value, limit, "1", _text(encoder))
+
+
+def _nothing(row: Row, value: Any) -> None:
+    """Pack nothing: the change has no argument."""
+
+
+def _plain(row: Row, value: Any) -> None:
+    row.append(value)
+
+
+def _text(encoder: Callable[[Any], str | bytes]) -> Pack:
+    def pack(row: Row, value: Any) -> None:
+        row.append(NULL if value is None else encoder(value))
+
+    return pack
+
+
+def _collection(field: Field) -> Pack:
+    def pack(row: Row, value: Any) -> None:
+        row += _list(members(value, field))
+
+    return pack
+
+
+def _entries(field: Field) -> Pack:
+    def pack(row: Row, value: Any) -> None:
+        row += _list(members(value, field)[1:])
+
+    return pack

@@ -1,0 +1,137 @@
+"""A fragment compiled: key names, and which names of the hash mean what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+from zlib import crc32
+
+from mediator.schema.tree import Field
+from mediator.schema.types import SCALARS
+from mediator.stores.port import Fragment, Read, Record, SystemConfig
+from mediator.stores.redis.codec import COLLECTIONS, decode
+from mediator.stores.redis.commands import call_of, command
+from mediator.stores.redis.lua import READ
+
+__all__ = ["Plan", "Plans"]
+
+MOST_PLANS = 512
+"""Plans kept; a routing model that is replaced leaves its own behind."""
+
+
+class Plan:
+    """What is worth computing once for a fragment; `shapes` is where packing keeps its part."""
+
+    def __init__(self, fragment: Fragment, config: SystemConfig) -> None:
+        self.fragment = fragment
+        self.groups = tuple(fragment.groups)
+        self.head = ("!b", *(f"@{group}" for group in self.groups))
+        self._partitions = config.partitions
+        tags = [f"{{{config.namespace}:{p}}}:" for p in range(config.partitions)]
+        self.prefixes = [f"{tag}{fragment.database}.{fragment.class_name}:" for tag in tags]
+        self.outboxes = [f"{tag}outbox" for tag in tags]
+        self._group_names = {f"@{group}".encode(): group for group in self.groups}
+        self._field_names = {name.encode(): name for name in fragment.fields}
+        self.shapes: dict[Any, Any] = {}
+        self.collections = frozenset(
+            name for name, field in fragment.fields.items() if field.type in COLLECTIONS
+        )
+
+    @cached_property
+    def group_of(self) -> Mapping[str, str]:
+        """The group of each field."""
+        return {name: group for group, names in self.fragment.groups.items() for name in names}
+
+    @cached_property
+    def indexed(self) -> tuple[str, ...]:
+        """The fields that have an index."""
+        fields: Iterable[Field] = self.fragment.fields.values()
+        return tuple(f.name for f in fields if f.index and f.type in SCALARS)
+
+    def partition(self, id_: str) -> int:
+        """Return the partition of an object: the same in every process, for good."""
+        return crc32(id_.encode()) % self._partitions
+
+    def prefix(self, id_: str) -> str:
+        """Return what the keys of an object's partition begin with."""
+        return self.prefixes[crc32(id_.encode()) % self._partitions]
+
+    def names(self, fields: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Return the names of the hash to read for some fields; none: all there are."""
+        return () if fields is None else (*self.head, *fields)
+
+    def query(self, call: Read) -> bytes:
+        """Pack a read; only collections need a script, to be read together with the hash."""
+        prefix, names = self.prefix(call.id), self.names(call.fields)
+        wanted = self.collections if call.fields is None else call.fields
+        if self.collections and not self.collections.isdisjoint(wanted):
+            return call_of(READ, (prefix,), (call.id, *names))
+        if not names:
+            return command("HGETALL", f"{prefix}r:{call.id}")
+        return command("HMGET", f"{prefix}r:{call.id}", *names)
+
+    def record(self, call: Read, reply: list[bytes] | None) -> Record | None:
+        """Read the reply to `query`."""
+        if not reply:
+            return None
+        names = self.names(call.fields)
+        if names and self.collections.isdisjoint(names):
+            return self._record(call.id, zip((n.encode() for n in names), reply, strict=True))
+        return self.record_of(call.id, reply)
+
+    def record_of(self, id_: str, flat: list[bytes]) -> Record | None:
+        """Make a record of names and whole values in turn."""
+        texts = iter(flat)
+        return self._record(id_, zip(texts, texts, strict=True))
+
+    def _record(self, id_: str, pairs: Iterable[tuple[bytes, bytes | None]]) -> Record | None:
+        birth, versions, values = None, {}, {}
+        for name, text in pairs:
+            if text is None:
+                continue
+            if name in self._field_names:
+                values[self._field_names[name]] = decode(text)
+            elif name in self._group_names:
+                versions[self._group_names[name]] = int(text)
+            elif name == b"!b":
+                birth = int(text)
+        return None if birth is None else Record(id_, birth, versions, values)
+
+    def recollection(self, id_: str, operation: str) -> list[bytes]:
+        """Pack what asks for a remembered operation, and for the incarnation of the class."""
+        prefix = self.prefix(id_)
+        memory = f"{prefix}o:{len(id_.encode())}:{id_}:{operation}"
+        return [
+            command("HGETALL", memory),
+            command("GET", f"{prefix}incarnation"),
+        ]
+
+    def values(self, flat: list[bytes]) -> dict[str, Any]:
+        """Return the fields among names and whole values in turn."""
+        texts = iter(flat)
+        return {
+            self._field_names[name]: decode(text)
+            for name, text in zip(texts, texts, strict=True)
+            if name in self._field_names
+        }
+
+
+class Plans:
+    """The plans of the fragments in use, found by the fragment's identity."""
+
+    def __init__(self, config: SystemConfig) -> None:
+        self._config = config
+        self._plans: dict[int, Plan] = {}
+
+    def of(self, fragment: Fragment) -> Plan:
+        """Return the plan of a fragment."""
+        # A plan holds its fragment, so the id() of a key is not given to another one.
+        plan = self._plans.get(id(fragment))
+        return plan if plan is not None else self._compiled(fragment)
+
+    def _compiled(self, fragment: Fragment) -> Plan:
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        plan = self._plans[id(fragment)] = Plan(fragment, self._config)
+        return plan

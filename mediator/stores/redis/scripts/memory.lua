@@ -1,0 +1,38 @@
+-- Remembered operations: a retry of one that took effect is answered as it was then. Dropping a
+-- class begins another incarnation of it, so that nothing is remembered from before.
+
+local call = redis.call
+
+local function incarnation() return call('GET', prefix .. 'incarnation') or '0' end
+
+local function key_of(row)
+  return prefix .. 'o:' .. #row.id .. ':' .. row.id .. ':' .. row.operation
+end
+
+-- Answers whether the operation is known, whether its fingerprint is the same, and all of it.
+local function recall(row)
+  local key = key_of(row)
+  local known = call('HMGET', key, 'incarnation', 'fingerprint')
+  if known[1] ~= incarnation() then return false end
+  if known[2] ~= row.fingerprint then return true, false end
+  return true, true, call('HGETALL', key)
+end
+
+local function remember(row, created, born, names, versions, values, life)
+  local fields = { 'incarnation', incarnation(), 'fingerprint', row.fingerprint,
+    'created', created, 'birth', born }
+  for i, version in ipairs(versions) do
+    fields[#fields + 1] = 'version.' .. string.sub(names[i + 1], 2)
+    fields[#fields + 1] = version
+  end
+  for i = 1, #values, 2 do
+    fields[#fields + 1] = 'value.' .. values[i]
+    fields[#fields + 1] = values[i + 1]
+  end
+  local key = key_of(row)
+  call('DEL', key)
+  records().in_parts('HSET', key, fields)
+  call('PEXPIRE', key, life)
+end
+
+return { recall = recall, remember = remember }

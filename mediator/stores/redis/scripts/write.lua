@@ -1,0 +1,292 @@
+-- Applies writes, each as a whole: everything that may refuse one is checked before its first
+-- effect, because Lua does not roll back.
+-- KEYS: class prefix, outbox stream.
+-- ARGV: database, class, tombstone's life, memory's life (ms), length of the outbox; then shapes,
+-- each followed by its rows (see packing.py). Answers one list per row: status, details...
+
+if redis.replicate_commands then redis.replicate_commands() end
+
+local APPLIED, REPLAYED, REUSED, CONFLICT, MISSING, EXISTS, REFUSED = 1, 2, 3, 4, 5, 6, 7
+local SAFE_DIGITS, COLON = 15, 58 -- digits and the minus sign are below the colon
+local call, format, byte, char = redis.call, string.format, string.byte, string.char
+local argv, outbox = ARGV, KEYS[2]
+local clock = call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local now_text = format('%.0f', now)
+local indexed = {}
+for _, name in ipairs(call('SMEMBERS', prefix .. 'indexed')) do indexed[name] = true end
+
+local cursor = 5
+
+local function take()
+  cursor = cursor + 1
+  return argv[cursor]
+end
+
+local function take_list()
+  local list = {}
+  for i = 1, tonumber(take()) do list[i] = take() end
+  return list
+end
+
+-- Groups are told by the position of their version among the names held.
+local function take_positions()
+  local list = take_list()
+  for i = 1, #list do list[i] = tonumber(list[i]) end
+  return list
+end
+
+local function take_shape()
+  local shape = { kind = take(), changes = {} }
+  shape.updates = shape.kind == 'update'
+  shape.rows = tonumber(take())
+  shape.names = take_list()
+  shape.first = #shape.names
+  shape.written = take_positions()
+  shape.expected = take_positions()
+  local flags = take()
+  shape.remembers = byte(flags, 1) == 49
+  shape.given_birth = byte(flags, 2) == 49
+  shape.must_exist = byte(flags, 3) == 49
+  shape.has_collections = byte(flags, 4) == 49
+  shape.returns = byte(flags, 5) == 49 and take_list()
+  for i = 1, tonumber(take()) do
+    local name, group, code, limit, arity = take(), tonumber(take()), take(), take(), take()
+    shape.names[shape.first + i] = name
+    shape.changes[i] = { name = name, group = group, code = code, limit = limit, arity = arity,
+      index = indexed[name] and prefix .. 'i.' .. name, before = 'before.' .. name, after = 'after.' .. name }
+  end
+  return shape
+end
+
+local function take_row(shape)
+  local id = argv[cursor + 1]
+  local row = { id = id, operation = argv[cursor + 2], key = prefix .. 'r:' .. id, expect = {},
+    arguments = {}, lives = shape.kind ~= 'delete' }
+  cursor = cursor + 2
+  if shape.remembers then row.fingerprint = take() end
+  if shape.given_birth then row.birth = take() end
+  for i = 1, #shape.expected do row.expect[i] = take() end
+  for i, change in ipairs(shape.changes) do
+    if change.arity == '1' then
+      row.arguments[i] = take()
+    elseif change.arity == 'n' then
+      row.arguments[i] = take_list()
+    end
+  end
+  return row
+end
+
+local function versions_of(shape, held)
+  local versions = {}
+  for i = 2, shape.first do versions[i - 1] = held[i] or '' end
+  return versions
+end
+
+local function rejected(shape, row, held)
+  local birth = held[1]
+  if birth and shape.kind == 'create' then return { EXISTS } end
+  if not birth and (shape.updates or shape.must_exist or not row.lives) then return { MISSING } end
+  -- A deletion that was decided before the record was born again leaves it alone.
+  if not row.lives and row.birth and tonumber(birth) > tonumber(row.birth) then
+    return { MISSING }
+  end
+  for i, position in ipairs(shape.expected) do
+    if not birth or held[position] ~= row.expect[i] then
+      return { CONFLICT, birth and versions_of(shape, held) or {} }
+    end
+  end
+end
+
+local function native_of(shape, change, row)
+  return shape.has_collections and records().native_key(change.name, row.id)
+end
+
+-- Answers the new texts of the fields touched (false: missing), or nil and why not.
+local function computed(shape, row, held)
+  local after = {}
+  for i, change in ipairs(shape.changes) do
+    local code, stored, argument = change.code, held[shape.first + i], row.arguments[i]
+    if code == '=' then
+      after[i] = argument
+    elseif code == '-' then
+      after[i] = false
+    elseif code == 'now' then
+      after[i] = 'u' .. now_text
+    elseif code == 'inc' and stored and #stored <= SAFE_DIGITS and #argument <= SAFE_DIGITS
+      and byte(stored) < COLON and byte(argument) < COLON then
+      after[i] = format('%.0f', stored + argument)
+    else
+      local text, reason = operators().apply(
+        code, stored, argument, change.limit, native_of(shape, change, row))
+      if reason then return nil, { REFUSED, change.name, reason } end
+      after[i] = text
+    end
+  end
+  return after
+end
+
+-- The whole values of the fields touched.
+local function images(shape, row, texts, first)
+  local whole = {}
+  for i, change in ipairs(shape.changes) do
+    local text = texts[first + i]
+    whole[i] = shape.has_collections and records().whole(text, change.name, row.id) or text
+  end
+  return whole
+end
+
+local function alter_collections(shape, row, held)
+  if not row.all then
+    for i, change in ipairs(shape.changes) do
+      local native = native_of(shape, change, row)
+      operators().alter(change.code, held[shape.first + i], row.arguments[i], native)
+    end
+    return
+  end
+  lifecycle().forget_collections(row)
+  for i, change in ipairs(shape.changes) do
+    if change.code == 'collection' then
+      operators().alter(change.code, nil, row.arguments[i], native_of(shape, change, row))
+    end
+  end
+end
+
+-- Gives the groups written their new versions, in `held` too; answers names and texts to put.
+local function advanced(shape, held)
+  local fields, highest = {}, 0
+  for _, position in ipairs(shape.written) do
+    local version = (held[position] or 0) + 1
+    if version < now then version = now end
+    if version > highest then highest = version end
+    held[position] = version == now and now_text or format('%.0f', version)
+    fields[#fields + 1] = shape.names[position]
+    fields[#fields + 1] = held[position]
+  end
+  return fields, highest
+end
+
+local function put_update(shape, row, after, fields)
+  local gone
+  for i, change in ipairs(shape.changes) do
+    if after[i] then
+      fields[#fields + 1] = change.name
+      fields[#fields + 1] = after[i]
+    else
+      gone = gone or {}
+      gone[#gone + 1] = change.name
+    end
+  end
+  if #fields <= 1000 then
+    call('HSET', row.key, unpack(fields))
+  else
+    records().in_parts('HSET', row.key, fields)
+  end
+  if gone then records().in_parts('HDEL', row.key, gone) end
+end
+
+local function put(shape, row, held, after)
+  local birth = held[1]
+  local fields, highest = advanced(shape, held)
+  if shape.updates then
+    put_update(shape, row, after, fields)
+    return birth
+  end
+  if not row.lives then
+    return lifecycle().bury(row, fields, highest, math.floor(now / 1000), tonumber(argv[3]))
+  end
+  for i, change in ipairs(shape.changes) do
+    if after[i] then
+      fields[#fields + 1] = change.name
+      fields[#fields + 1] = after[i]
+    end
+  end
+  return lifecycle().put(row, fields, highest)
+end
+
+local function member_of(text, id, tail)
+  if text and #text <= SAFE_DIGITS and byte(text) < COLON and byte(text) ~= 45 then
+    return '\2' .. char(128 + #text) .. text .. tail
+  end
+  return sortable().member_of(text or nil, id)
+end
+
+local function reindex(shape, row, held, after)
+  if row.all then return lifecycle().reindex(indexed, row, shape.names, shape.first, after) end
+  for i, change in ipairs(shape.changes) do
+    local before = held[shape.first + i]
+    if change.index and before ~= after[i] then
+      local id = row.id
+      local tail = id .. '\0' .. char(#id / 256, #id % 256)
+      call('ZREM', change.index, member_of(before, id, tail))
+      call('ZADD', change.index, 0, member_of(after[i], id, tail))
+    end
+  end
+end
+
+local function announce(shape, row, held, before, after)
+  for _, position in ipairs(shape.written) do
+    local group = string.sub(shape.names[position], 2)
+    local entry = { 'change', row.operation .. ':' .. group, 'database', argv[1],
+      'class', argv[2], 'object', row.id, 'group', group, 'version', held[position],
+      'kind', shape.kind, 'time', now_text }
+    local n = 16
+    for i, change in ipairs(shape.changes) do
+      if change.group == position then
+        if before[i] then
+          entry[n + 1], entry[n + 2] = change.before, before[i]
+          n = n + 2
+        end
+        if after[i] then
+          entry[n + 1], entry[n + 2] = change.after, after[i]
+          n = n + 2
+        end
+      end
+    end
+    call('XADD', outbox, 'MAXLEN', '~', argv[5], '*', unpack(entry))
+  end
+end
+
+local function returned(shape, row)
+  if not shape.returns or not row.lives then return {} end
+  if #shape.returns == 0 then return records().record_of(row.id, {}) end
+  return records().record_of(row.id, { '!b', unpack(shape.returns) })
+end
+
+local function apply(shape, row, held, after)
+  local created = (row.lives and not held[1]) and 1 or 0
+  local before = images(shape, row, held, shape.first)
+  if shape.has_collections then alter_collections(shape, row, held) end
+  local born = put(shape, row, held, after)
+  if next(indexed) then reindex(shape, row, held, after) end
+  announce(shape, row, held, before, images(shape, row, after, 0))
+  local versions, values = versions_of(shape, held), returned(shape, row)
+  if shape.remembers then
+    memory().remember(row, created, born, shape.names, versions, values, argv[4])
+  end
+  return { APPLIED, created, born, versions, values }
+end
+
+local function write(shape, row)
+  if shape.remembers then
+    local known, same, then_ = memory().recall(row)
+    if known then return same and { REPLAYED, then_ } or { REUSED } end
+  end
+  local held
+  if shape.updates then
+    held = call('HMGET', row.key, unpack(shape.names))
+  else
+    held, row.all = lifecycle().held_by(shape.names, row.key)
+  end
+  local rejection = rejected(shape, row, held)
+  if rejection then return rejection end
+  local after, refusal = computed(shape, row, held)
+  return refusal or apply(shape, row, held, after)
+end
+
+local answers = {}
+while cursor < #argv do
+  local shape = take_shape()
+  for i = 1, shape.rows do answers[#answers + 1] = write(shape, take_row(shape)) end
+end
+return answers

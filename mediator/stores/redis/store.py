@@ -1,0 +1,211 @@
+"""The store on Redis: reads and writes in one round trip, whatever their number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from mediator.clock import Clock, SystemClock
+from mediator.operations.operators import Operator
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import FieldType, Value
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Recalled,
+    Record,
+    ServerFacts,
+    StoreRefused,
+    StoreTimeout,
+    SystemConfig,
+    Write,
+    WriteResult,
+)
+from mediator.stores.redis.answers import recalled, result_of
+from mediator.stores.redis.commands import command
+from mediator.stores.redis.facts import DURABILITY, facts_of, refuse_unfit, settings_of
+from mediator.stores.redis.keeping import drop_class, fill_indexes
+from mediator.stores.redis.line import Line
+from mediator.stores.redis.lua import ALL
+from mediator.stores.redis.packing import pack, supports
+from mediator.stores.redis.paging import After, Listing
+from mediator.stores.redis.plan import Plans
+
+__all__ = ["RedisStore"]
+
+MOST_WRITES = 200
+"""Writes that one script does at most, so that the server is not held up."""
+
+
+class RedisStore:
+    """A Redis or Valkey server; see `Store` and `Ordered`.
+
+    Args:
+        config: How to reach it.
+        clock: Tells the time of calls.
+    """
+
+    def __init__(self, config: SystemConfig, clock: Clock | None = None) -> None:
+        self.config = config
+        clock = clock or SystemClock()
+        # Long answers (listings, drops) must not hold up short ones.
+        self._line = Line(config, clock)
+        self._bulk_line = Line(config, clock) if config.pool_size > 1 else self._line
+        self._plans = Plans(config)
+
+    async def open(self) -> None:
+        """Connect, check that the server is fit, and ask it for the durability wanted."""
+        refuse_unfit(await self._settings())
+        loads = [command("SCRIPT", "LOAD", script.source) for script in ALL]
+        await self._line.ask(loads, writes=True)
+        await self._ask_for_durability()
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._line.close()
+        await self._bulk_line.close()
+
+    async def ping(self) -> None:
+        """Return if the server answers."""
+        await self._line.ask([command("PING")])
+
+    async def facts(self) -> ServerFacts:
+        """Observe version, append-only file and replicas; CONFIG may be forbidden."""
+        return facts_of(await self._settings())
+
+    def supports(self, operator: Operator, type_: FieldType) -> bool:
+        """Whether the scripts apply the operator exactly: no arithmetic on decimals."""
+        return supports(operator, type_)
+
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:  # noqa: ARG002 - which indexes are filled is known in the store
+        """Fill new indexes and remove those that are no more."""
+        await fill_indexes(self._bulk_line, self._plans.of(fragment))
+
+    async def drop(self, fragment: Fragment) -> None:
+        """Remove the class: records, tombstones, indexes, remembered operations."""
+        await drop_class(self._bulk_line, self._plans.of(fragment))
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
+        """Read records in one round trip."""
+        if not calls:
+            return []
+        plans = [self._plans.of(call.fragment) for call in calls]
+        with _packing():
+            commands = [plan.query(call) for plan, call in zip(plans, calls, strict=True)]
+        replies = await self._line.ask(commands)
+        return [
+            plan.record(call, reply)
+            for plan, call, reply in zip(plans, calls, replies, strict=True)
+        ]
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        """Apply writes: one script per partition, and the next one when that many are done."""
+        results: list[WriteResult | None] = [None] * len(calls)
+        lots = self._lots(calls)
+        while lots:
+            await self._write_lots([lot[:MOST_WRITES] for lot in lots], calls, results)
+            lots = [lot[MOST_WRITES:] for lot in lots if len(lot) > MOST_WRITES]
+        return [result for result in results if result is not None]
+
+    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+        """Return what is remembered of an operation, unless its class was dropped since."""
+        plan = self._plans.of(fragment)
+        with _packing():
+            commands = plan.recollection(id_, operation)
+        flat, incarnation = await self._line.ask(commands)
+        return recalled(plan, flat, incarnation) if flat else None
+
+    async def scan(
+        self,
+        fragment: Fragment,
+        after: str | None,
+        limit: int,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read records in the order of their ids."""
+        listing = Listing(self._plans.of(fragment), None, descending=False, fields=fields)
+        return await self._listed(listing, None if after is None else (MISSING, after), limit)
+
+    async def count(self, fragment: Fragment) -> int:
+        """Count the objects of the class."""
+        prefixes = self._plans.of(fragment).prefixes
+        counts = await self._line.ask([command("ZCARD", f"{prefix}ids") for prefix in prefixes])
+        return sum(counts)
+
+    async def ordered(
+        self,
+        fragment: Fragment,
+        field_name: str,
+        *,
+        descending: bool,
+        limit: int,
+        after: tuple[Value | MissingType, str] | None = None,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read records in the order of an indexed field."""
+        plan = self._plans.of(fragment)
+        if field_name not in plan.indexed:
+            raise StoreRefused(f"{field_name} has no index")
+        listing = Listing(plan, field_name, descending=descending, fields=fields)
+        return await self._listed(listing, after, limit)
+
+    def _lots(self, calls: Sequence[Write]) -> list[list[int]]:
+        """Return the positions of the calls that one script can do together."""
+        lots: dict[tuple[int, int], list[int]] = {}
+        with _packing():
+            for position, call in enumerate(calls):
+                partition = self._plans.of(call.fragment).partition(call.id)
+                lots.setdefault((id(call.fragment), partition), []).append(position)
+        return list(lots.values())
+
+    async def _write_lots(
+        self,
+        lots: Sequence[Sequence[int]],
+        calls: Sequence[Write],
+        results: list[WriteResult | None],
+    ) -> None:
+        with _packing():
+            commands = [self._packed([calls[position] for position in lot]) for lot in lots]
+        replies = await self._line.ask(commands, writes=True)
+        for lot, reply in zip(lots, replies, strict=True):
+            plan = self._plans.of(calls[lot[0]].fragment)
+            for position, answer in zip(lot, reply, strict=True):
+                results[position] = result_of(plan, answer)
+
+    def _packed(self, writes: Sequence[Write]) -> bytes:
+        plan = self._plans.of(writes[0].fragment)
+        return pack(plan, plan.partition(writes[0].id), writes)
+
+    async def _listed(self, listing: Listing, after: After | None, limit: int) -> list[Record]:
+        try:
+            async with asyncio.timeout(self.config.deadline_s):
+                with _packing():
+                    return await listing.read(self._bulk_line, after, limit)
+        except TimeoutError:
+            raise StoreTimeout(f"{self.config.name} did not list records in time") from None
+
+    async def _settings(self) -> dict[str, str]:
+        (info,) = await self._line.ask([command("INFO")])
+        wanted = command("CONFIG", "GET", "append*")
+        try:
+            (config,) = await self._line.ask([wanted])
+        except StoreRefused:
+            config = None
+        return settings_of(info, config)
+
+    async def _ask_for_durability(self) -> None:
+        wanted = DURABILITY.get(self.config.durability or "")
+        if wanted is None:
+            return
+        with suppress(StoreRefused):
+            await self._line.ask([command("CONFIG", "SET", "appendfsync", wanted)], writes=True)
+
+
+@contextmanager
+def _packing() -> Iterator[None]:
+    """Turn values that have no text (surrogates, integers beyond JSON's) into a refusal."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreRefused(f"a value cannot be stored: {type(error).__name__}") from None

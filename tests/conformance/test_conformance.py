@@ -1,0 +1,33 @@
+"""Every check of the suite against every store, each as a test of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from mediator.stores.conformance import CHECKS, Check, Judgement, run_check
+from mediator.stores.mongo import MongoStore
+from mediator.stores.port import Store
+from mediator.stores.postgres import PostgresStore
+from mediator.stores.redis import RedisStore
+
+STORES = {"redis": RedisStore, "postgresql": PostgresStore, "mongodb": MongoStore}
+
+
+@pytest.fixture(scope="module", params=STORES)
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    config = request.getfixturevalue(f"{request.param}_config")
+    # A machine that is busy with other tests is no defect of a store.
+    patient = replace(config, namespace="conformance", deadline_s=30.0)
+    opened: Store = STORES[request.param](patient)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+async def test_store_conforms(store: Store, check: Check) -> None:
+    finding = await run_check(store, check)
+    assert finding.judgement in (Judgement.PASSED, Judgement.NOT_OFFERED), finding.detail

@@ -1,0 +1,243 @@
+"""The suite itself: a faithful store passes all of it, and every defect is found."""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from mediator.operations.operators import Operator
+from mediator.schema.types import FieldType
+from mediator.stores.conformance import CHECKS, Judgement, run
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Recalled,
+    Record,
+    StoreTimeout,
+    StoreUnavailable,
+    Write,
+    WriteKind,
+    WriteResult,
+)
+from tests.conformance.model_store import ModelStore
+
+
+class Rounding(ModelStore):
+    """Keeps integers as doubles, as a store that goes through JSON numbers may."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        return await super().write([replace(call, values=_rounded(call.values)) for call in calls])
+
+
+def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+    return {k: int(float(v)) if type(v) is int else v for k, v in values.items()}
+
+
+class Nullless(ModelStore):
+    """Takes a null for a missing field."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        kept = [{k: v for k, v in c.values.items() if v is not None} for c in calls]
+        return await super().write([replace(c, values=v) for c, v in zip(calls, kept, strict=True)])
+
+
+class Normalising(ModelStore):
+    """Normalises ids."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        return await super().write([replace(c, id=_nfc(c.id)) for c in calls])
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
+        return await super().read([replace(c, id=_nfc(c.id)) for c in calls])
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+class Unconditional(ModelStore):
+    """Writes whatever the versions are."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        return await super().write([replace(call, expect={}) for call in calls])
+
+
+class Racing(ModelStore):
+    """Compares versions first and writes afterwards."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        return [await self._later(call) for call in calls]
+
+    async def _later(self, call: Write) -> WriteResult:
+        [record] = await self.read([Read(call.fragment, call.id)])
+        await asyncio.sleep(0)
+        if record and all(record.versions[g] == v for g, v in call.expect.items()):
+            call = replace(call, expect={})
+        return (await super().write([call]))[0]
+
+
+class Forgetful(ModelStore):
+    """Forgets the versions of deleted records, and its operations."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        results = await super().write(calls)
+        for call in calls:
+            row = self._rows(call.fragment)[call.id]
+            if not row.there:
+                row.versions = dict.fromkeys(row.versions, 0)
+        return results
+
+    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+        return None
+
+
+class Repeating(ModelStore):
+    """Applies a repeated operation again."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        return await super().write([replace(call, remember=None) for call in calls])
+
+
+class Collated(ModelStore):
+    """Scans in the order of a language instead of that of bytes."""
+
+    async def scan(
+        self,
+        fragment: Fragment,
+        after: str | None,
+        limit: int,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        found = await super().scan(fragment, after, limit, fields)
+        return sorted(found, key=lambda record: record.id.casefold())
+
+
+class Haunted(ModelStore):
+    """Counts tombstones, and keeps what was dropped."""
+
+    async def count(self, fragment: Fragment) -> int:
+        return len(self._rows(fragment))
+
+    async def drop(self, fragment: Fragment) -> None: ...
+
+
+class Approximate(ModelStore):
+    """Adds decimals and floats in another way than IEEE 754 says."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        return [_nudged(result) for result in await super().write(calls)]
+
+
+def _nudged(result: WriteResult) -> WriteResult:
+    values = {k: round(v, 6) if type(v) is float else v for k, v in result.values.items()}
+    return replace(result, values=values)
+
+
+class Unordered(ModelStore):
+    """Puts records of equal values in one order, whichever way it reads."""
+
+    async def ordered(self, *args: Any, descending: bool, **options: Any) -> list[Record]:
+        found = await super().ordered(*args, descending=descending, **options)
+        key = options.get("field_name", args[1])
+        return sorted(found, key=lambda r: (str(r.values.get(key)), r.id)) if descending else found
+
+
+class Widening(ModelStore):
+    """Gives every group a new version with every write."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        return await super().write([replace(c, groups=tuple(c.fragment.groups)) for c in calls])
+
+
+class Overwriting(ModelStore):
+    """Creates over what is there."""
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        create, put = WriteKind.CREATE, WriteKind.REPLACE
+        return await super().write([replace(c, kind=put) if c.kind is create else c for c in calls])
+
+
+DEFECTS = {
+    Rounding: "values.integer_at_its_edges",
+    Nullless: "missing.null_is_not_missing",
+    Normalising: "values.unicode_is_not_normalised",
+    Unconditional: "writes.wrong_expectations_conflict",
+    Racing: "concurrency.one_winner_for_each_version",
+    Forgetful: "idempotency.operations_can_be_recalled",
+    Repeating: "idempotency.every_kind_is_replayed",
+    Collated: "scanning.pages_give_every_id_once",
+    Haunted: "lifecycle.dropping_leaves_nothing",
+    Approximate: "operators.inc_on_float",
+    Unordered: "ordering.integer_in_order",
+    Widening: "versions.only_written_groups_get_versions",
+    Overwriting: "concurrency.one_creation_wins",
+}
+
+
+async def test_faithful_store_conforms() -> None:
+    report = await run(ModelStore())
+    assert report.conforms, report.having(Judgement.FAILED)
+    assert [f.check for f in report.findings] == list(CHECKS)
+
+
+@pytest.mark.parametrize("defective", DEFECTS)
+async def test_every_defect_is_found(defective: type[ModelStore]) -> None:
+    report = await run(defective(), only=DEFECTS[defective])
+    assert [finding.judgement for finding in report.findings] == [Judgement.FAILED]
+
+
+async def test_wrong_operators_count_only_where_they_are_supported() -> None:
+    class Modest(Approximate):
+        def supports(self, operator: Operator, type_: FieldType) -> bool:
+            return type_ is not FieldType.FLOAT
+
+    report = await run(Modest(), only="operators.inc_on_*")
+    wrong = {finding.check.name for finding in report.having(Judgement.FAILED)}
+    assert wrong == {"operators.inc_on_float"}, "silently wrong is wrong, supported or not"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreTimeout])
+async def test_connection_errors_say_nothing(error: type[Exception]) -> None:
+    class Unreachable(ModelStore):
+        async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+            raise error("the server is away")
+
+    report = await run(Unreachable(), only="deletes.*")
+    assert {finding.judgement for finding in report.findings} == {Judgement.UNKNOWN}
+    assert not report.conforms
+
+
+async def test_other_errors_are_failures() -> None:
+    class Broken(ModelStore):
+        async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+            raise KeyError("oops")
+
+    report = await run(Broken(), only="deletes.*")
+    assert {finding.judgement for finding in report.findings} == {Judgement.FAILED}
+
+
+async def test_names_are_unique_and_described() -> None:
+    names = [check.name for check in CHECKS]
+    assert len(set(names)) == len(names)
+    assert all(check.description.endswith(".") for check in CHECKS)
+
+
+def test_command_prints_a_table_and_exits_with_the_result() -> None:
+    from mediator.stores.conformance.__main__ import app
+
+    model = "tests.conformance.model_store:ModelStore"
+    passed = CliRunner().invoke(app, [model, "--url", "memory:", "--only", "deletes.*"])
+    assert passed.exit_code == 0, passed.output
+    assert "3 passed, 0 failed" in passed.output
+    broken = "tests.conformance.test_conformance_suite:Haunted"
+    failed = CliRunner().invoke(app, [broken, "--url", "memory:", "--only", "deletes.*"])
+    assert failed.exit_code == 1
+    assert "Count" not in failed.output
+    assert "count after DELETE" in " ".join(failed.output.split())
+    assert CliRunner().invoke(app, ["oracle", "--url", "memory:"]).exit_code == 2

@@ -1,0 +1,269 @@
+"""The probe: proves what real stores can do, refuses a racy one, and says when it cannot know."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from mediator.operations.operators import Operator
+from mediator.schema.annotations import Capability
+from mediator.schema.types import FieldType
+from mediator.stores.mongo import MongoStore
+from mediator.stores.port import (
+    Record,
+    ServerFacts,
+    Store,
+    StoreTimeout,
+    StoreUnavailable,
+    SystemConfig,
+    Write,
+    WriteResult,
+)
+from mediator.stores.postgres import PostgresStore
+from mediator.stores.probe import ProbeReport, Verdict, probe
+from mediator.stores.redis import RedisStore
+from tests.conformance.model_store import ModelStore
+from tests.conformance.racy import RacyStore
+
+STORES = {"redis": RedisStore, "postgresql": PostgresStore, "mongodb": MongoStore}
+
+FUNCTIONAL = {
+    Capability.POINT_LOOKUPS,
+    Capability.SCANS,
+    Capability.CONDITIONAL_UPDATES,
+    Capability.ATOMIC_UPDATES,
+    Capability.LINEARIZABLE,
+    Capability.CAUSAL,
+    Capability.MONOTONIC,
+    Capability.EVENTUAL,
+}
+IN_ORDER = {Capability.SORTING, Capability.RANGE_QUERIES}
+OBSERVED = {Capability.DURABILITY, Capability.REPLICATION}
+
+# A busy machine must not turn a verdict into "unknown" here; the default budget is a user's.
+PATIENT_S = 120.0
+
+
+@asynccontextmanager
+async def _opened(store: Store) -> AsyncIterator[Store]:
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _states(report: ProbeReport, capabilities: set[Capability]) -> set[str]:
+    return {report.verdicts[capability].state for capability in capabilities}
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_real_stores_are_proven(kind: str, request: pytest.FixtureRequest) -> None:
+    config = request.getfixturevalue(f"{kind}_config")
+    async with _opened(STORES[kind](replace(config, namespace="probing"))) as store:
+        report = await probe(store, budget_s=PATIENT_S)
+    assert report.acceptable, report.reason
+    assert report.reason == ""
+    assert _states(report, FUNCTIONAL | IN_ORDER) == {"proven"}
+    assert report.facts is not None
+    declared = set(Capability) - FUNCTIONAL - IN_ORDER - OBSERVED
+    assert {report.verdicts[c].how for c in declared} == {"declared"}
+    assert _states(report, declared) == {"unknown"}
+
+
+async def test_scratch_is_empty_afterwards(redis_config: SystemConfig) -> None:
+    from redis.asyncio import Redis
+
+    config = replace(redis_config, namespace="probe_leaves_nothing")
+    async with _opened(RedisStore(config)) as store:
+        await probe(store, budget_s=PATIENT_S)
+    async with Redis.from_url(config.url, decode_responses=True) as client:
+        left = [key async for key in client.scan_iter(match="*probe_leaves_nothing*", count=1000)]
+    # The store counts the incarnations of a class beyond its end.
+    assert [k for k in left if "portolan_scratch" in k and not k.endswith(":incarnation")] == []
+
+
+async def test_racy_store_is_refused(redis_config: SystemConfig) -> None:
+    async with _opened(RedisStore(replace(redis_config, namespace="racy"))) as store:
+        report = await probe(RacyStore(store), budget_s=PATIENT_S)
+    assert not report.acceptable
+    assert "not atomic" in report.reason
+    assert report.verdicts[Capability.CONDITIONAL_UPDATES].state == "refuted"
+    assert report.verdicts[Capability.POINT_LOOKUPS].state == "proven"
+
+
+if ferretdb := os.environ.get("PORTOLAN_TEST_FERRETDB_URL"):
+
+    async def test_ferretdb_is_refused() -> None:
+        config = SystemConfig("ferretdb", "mongodb", ferretdb, namespace="ferret")
+        async with _opened(MongoStore(config)) as store:
+            report = await probe(store, budget_s=PATIENT_S)
+        assert not report.acceptable
+
+
+class _Link:
+    """A relay to a Redis server, on a port of its own, that can be cut."""
+
+    def __init__(self, url: str) -> None:
+        self._target = urlsplit(url)
+        self._streams: list[asyncio.StreamWriter] = []
+        self._relays: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        credentials, at, _ = self._target.netloc.rpartition("@")
+        port = self._server.sockets[0].getsockname()[1]
+        self.url = f"redis://{credentials}{at}127.0.0.1:{port}/0"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cut()
+        await asyncio.gather(*self._relays, return_exceptions=True)
+
+    def cut(self) -> None:
+        self._server.close()
+        for stream in self._streams:
+            stream.transport.abort()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await self._connect()
+        self._streams += [writer, far_writer]
+        for source, sink in ((reader, far_writer), (far_reader, writer)):
+            self._relays.add(asyncio.create_task(_relay(source, sink)))
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._target.scheme == "unix":
+            return await asyncio.open_unix_connection(unquote(self._target.path))
+        return await asyncio.open_connection(self._target.hostname, self._target.port)
+
+
+async def _relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    try:
+        while data := await source.read(65_536):
+            sink.write(data)
+            await sink.drain()
+    except OSError:
+        pass
+    finally:
+        sink.transport.abort()
+
+
+async def test_lost_connection_is_unknown(redis_config: SystemConfig) -> None:
+    async with _Link(redis_config.url) as link:
+        config = replace(redis_config, url=link.url, namespace="cut", deadline_s=0.5)
+        async with _opened(RedisStore(config)) as store:
+            link.cut()
+            report = await probe(store, budget_s=5)
+    assert _states(report, FUNCTIONAL | IN_ORDER | OBSERVED) == {"unknown"}
+    assert report.facts is None
+    assert report.acceptable, "an unknown capability is not a refuted one"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreTimeout])
+async def test_connection_lost_on_the_way_is_unknown(error: type[Exception]) -> None:
+    class Failing(ModelStore):
+        left = 40
+
+        async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+            self.left -= 1
+            if self.left < 0:
+                raise error("gone")
+            return await super().write(calls)
+
+    report = await probe(Failing())
+    assert "refuted" not in _states(report, FUNCTIONAL | IN_ORDER)
+    assert report.verdicts[Capability.LINEARIZABLE].state == "unknown"
+    assert report.inexact == frozenset()
+
+
+async def test_used_up_budget_is_unknown() -> None:
+    class Stuck(ModelStore):
+        async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    report = await probe(Stuck(), budget_s=0.05)
+    assert _states(report, FUNCTIONAL | IN_ORDER) == {"unknown"}
+    assert "budget" in report.verdicts[Capability.SCANS].detail
+
+
+class _Told(ModelStore):
+    """Says of its server what it is told to."""
+
+    def __init__(self, durability_s: float | None, replicas: int | None) -> None:
+        super().__init__()
+        self._facts = ServerFacts("model", "1", durability_s, replicas)
+
+    async def facts(self) -> ServerFacts:
+        return self._facts
+
+
+@pytest.mark.parametrize(
+    ("durability_s", "replicas", "expected"),
+    [
+        (0.0, 2, ("proven", "proven")),
+        (1.0, 1, ("proven", "proven")),
+        (1.5, 0, ("refuted", "refuted")),
+        (None, None, ("unknown", "unknown")),
+    ],
+)
+async def test_durability_and_replication_are_observed(
+    durability_s: float | None, replicas: int | None, expected: tuple[str, str]
+) -> None:
+    verdicts = (await probe(_Told(durability_s, replicas))).verdicts
+    observed = verdicts[Capability.DURABILITY], verdicts[Capability.REPLICATION]
+    assert tuple(verdict.state for verdict in observed) == expected
+    assert {verdict.how for verdict in observed} == {"observed"}
+
+
+async def test_durability_names_its_figure() -> None:
+    verdict = (await probe(_Told(0.25, None))).verdicts[Capability.DURABILITY]
+    assert verdict == Verdict(
+        "proven", "observed", "a crash may lose 0.25 s of acknowledged writes"
+    )
+
+
+class _Plain:
+    """A store that offers nothing beyond the port, and cannot do decimals."""
+
+    def __init__(self) -> None:
+        self._store = ModelStore()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "ordered":
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+    def supports(self, operator: Operator, type_: FieldType) -> bool:
+        return type_ is not FieldType.DECIMAL and self._store.supports(operator, type_)
+
+
+async def test_what_is_not_offered_is_refuted() -> None:
+    report = await probe(_Plain())
+    assert _states(report, IN_ORDER) == {"refuted"}
+    assert _states(report, FUNCTIONAL) == {"proven"}
+    assert report.inexact == {FieldType.DECIMAL}
+
+
+async def test_wrong_operators_make_a_type_inexact() -> None:
+    class Wrong(ModelStore):
+        async def read(self, calls: Sequence[Any]) -> list[Record | None]:
+            return [_shortened(record) for record in await super().read(calls)]
+
+    report = await probe(Wrong())
+    assert report.inexact == {FieldType.MAP}
+    assert report.acceptable
+
+
+def _shortened(record: Record | None) -> Record | None:
+    if record is None:
+        return None
+    values = {k: v for k, v in record.values.items() if not isinstance(v, dict) or len(v) < 3}
+    return replace(record, values=values)

@@ -1,0 +1,644 @@
+"""What is particular to the store on Redis: its keys, scripts, indexes, outbox and connection."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis.asyncio
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from mediator.operations.apply import Refused, apply_operator
+from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
+from mediator.schema.tree import MISSING, Field
+from mediator.schema.types import FieldType, Value
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Status,
+    StoreRefused,
+    StoreTimeout,
+    StoreUnavailable,
+    SystemConfig,
+    Write,
+    WriteKind,
+    WriteResult,
+)
+from mediator.stores.redis import RedisStore
+
+GROUPS = {"main": ("name", "price", "seen", "tags", "log", "notes"), "hits": ("hits", "score")}
+FIELDS = {
+    field.name: field
+    for field in (
+        Field("name", FieldType.STRING, index=True),
+        Field("price", FieldType.DECIMAL, index=True),
+        Field("seen", FieldType.TIMESTAMP, index=True),
+        Field("tags", FieldType.SET, items=FieldType.STRING, max_length=3),
+        Field("log", FieldType.LIST, items=FieldType.INTEGER, max_length=3),
+        Field("notes", FieldType.MAP, items=FieldType.STRING, max_length=3),
+        Field("hits", FieldType.INTEGER, index=True),
+        Field("score", FieldType.FLOAT, index=True),
+    )
+}
+MANY = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+EDGES = [0, 1, -1, 10**15, 2**53 - 1, 2**53, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 1 - 2**63]
+
+operations = (f"op{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="session")
+def config(redis_config: SystemConfig) -> SystemConfig:
+    return replace(redis_config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=20.0)
+
+
+@pytest.fixture(scope="session")
+async def server(config: SystemConfig) -> AsyncIterator[redis.asyncio.Redis]:
+    async with redis.asyncio.Redis.from_url(config.url, protocol=2) as client:
+        yield client
+        keys = [key async for key in client.scan_iter(f"{{{config.namespace}:*", count=1000)]
+        if keys:
+            await client.delete(*keys)
+
+
+@pytest.fixture(scope="session")
+async def store(config: SystemConfig, server: redis.asyncio.Redis) -> AsyncIterator[RedisStore]:
+    opened = RedisStore(config)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def fragment(store: RedisStore) -> AsyncIterator[Fragment]:
+    made = Fragment("redis", "db", f"c{uuid4().hex[:8]}", FIELDS, GROUPS)
+    await store.prepare(made)
+    yield made
+    await store.drop(made)
+
+
+def write(fragment: Fragment, id_: str, kind: WriteKind, **what: Any) -> Write:
+    what.setdefault("groups", tuple(fragment.groups))
+    what.setdefault("operation", next(operations))
+    return Write(fragment, id_, kind, **what)
+
+
+def put(fragment: Fragment, id_: str, **values: Any) -> Write:
+    return write(fragment, id_, WriteKind.REPLACE, values=values)
+
+
+def apply(fragment: Fragment, id_: str, *calls: OperatorCall, **what: Any) -> Write:
+    return write(fragment, id_, WriteKind.UPDATE, operators=calls, **what)
+
+
+async def only(store: RedisStore, call: Write) -> WriteResult:
+    (result,) = await store.write([call])
+    return result
+
+
+async def value_of(store: RedisStore, fragment: Fragment, id_: str, name: str) -> Any:
+    (record,) = await store.read([Read(fragment, id_)])
+    assert record is not None
+    return record.values.get(name, MISSING)
+
+
+async def keys_of(server: redis.asyncio.Redis, config: SystemConfig, part: str) -> list[bytes]:
+    return [key async for key in server.scan_iter(f"{{{config.namespace}:*{part}*", count=1000)]
+
+
+# Operators: the reference and the scripts agree.
+
+
+async def agree(
+    store: RedisStore, fragment: Fragment, cases: list[tuple[str, Operator, Any, Any]]
+) -> None:
+    """Apply each case (field, operator, value, argument) in one write to an object of its own."""
+    setups, calls = [], []
+    for number, (name, operator, value, argument) in enumerate(cases):
+        setups.append(put(fragment, f"{number}", **({} if value is MISSING else {name: value})))
+        call = OperatorCall(name, operator, argument)
+        calls.append(apply(fragment, f"{number}", call, returning=(name,)))
+    await store.write(setups)
+    results = await store.write(calls)
+    for (name, operator, value, argument), result in zip(cases, results, strict=True):
+        call = OperatorCall(name, operator, argument)
+        try:
+            expected = apply_operator(FIELDS[name], value, call, datetime.now(UTC))
+        except Refused as refused:
+            expected = refused.failure
+        refusal = result.status is Status.REFUSED
+        found = result.failure if refusal else result.values.get(name, MISSING)
+        assert found == expected, (value, call)
+
+
+ARITHMETIC = [operator for operator, types in APPLICABLE.items() if FieldType.INTEGER in types]
+ARITHMETIC = [o for o in ARITHMETIC if o not in {Operator.SET, Operator.UNSET}]
+
+
+async def test_integers_are_exact_at_every_edge(store: RedisStore, fragment: Fragment) -> None:
+    cases: list[tuple[str, Operator, Any, Any]] = [
+        ("hits", operator, value, argument)
+        for operator in ARITHMETIC
+        for value in [*EDGES, None, MISSING]
+        for argument in EDGES
+    ]
+    await agree(store, fragment, cases)
+
+
+@MANY
+@given(cases=st.lists(st.tuples(st.sampled_from(ARITHMETIC), INT64, INT64), min_size=20))
+async def test_integers_are_exact(
+    store: RedisStore, fragment: Fragment, cases: list[tuple[Operator, int, int]]
+) -> None:
+    await agree(store, fragment, [("hits", *case) for case in cases])
+
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+FLOAT_OPERATORS = st.sampled_from([Operator.INC, Operator.MUL, Operator.MIN, Operator.MAX])
+
+
+@MANY
+@given(cases=st.lists(st.tuples(FLOAT_OPERATORS, st.none() | FLOATS, FLOATS), min_size=10))
+@example(cases=[(Operator.MUL, 1.7976931348623157e308, 2.0), (Operator.INC, 0.1, 0.2)])
+async def test_floats_are_doubles(store: RedisStore, fragment: Fragment, cases: list[Any]) -> None:
+    await agree(store, fragment, [("score", *case) for case in cases])
+
+
+@MANY
+@given(
+    cases=st.lists(
+        st.tuples(
+            st.sampled_from([Operator.MIN, Operator.MAX]),
+            st.none() | st.datetimes(timezones=st.just(UTC)),
+            st.datetimes(timezones=st.just(UTC)),
+        ),
+        min_size=10,
+    )
+)
+async def test_timestamps_are_compared_to_the_microsecond(
+    store: RedisStore, fragment: Fragment, cases: list[Any]
+) -> None:
+    await agree(store, fragment, [("seen", *case) for case in cases])
+
+
+async def test_collections(store: RedisStore, fragment: Fragment) -> None:
+    absent: list[Any] = [None, MISSING]
+    lists: list[Value] = [[], [1], [1, 2, 1], [3, 1, 2, 1]]
+    sets: list[Value] = [[], ["a"], ["a", "b", "c"], ["a", "b", "c", "d"]]
+    maps: list[Value] = [{}, {"a": "x"}, {"a": "x", "b": "y", "c": "z"}]
+    on_lists = [Operator.PUSH, Operator.PUSH_FRONT, Operator.REMOVE]
+    await agree(
+        store,
+        fragment,
+        [("log", operator, value, 1) for operator in on_lists for value in [*lists, *absent]]
+        + [("log", o, v, True) for o in (Operator.POP, Operator.SHIFT) for v in [*lists, *absent]]
+        + [
+            ("tags", operator, value, "a")
+            for operator in (Operator.ADD_TO_SET, Operator.REMOVE)
+            for value in [*sets, *absent]
+        ]
+        + [("notes", Operator.REMOVE, value, "a") for value in [*maps, *absent]]
+        + [
+            ("notes", Operator.PUT, value, argument)
+            for value in [*maps, *absent]
+            for argument in ({}, {"a": "1"}, {"a": "1", "é": "2"}, dict.fromkeys("abcd", "3"))
+        ],
+    )
+
+
+async def test_a_refused_operator_leaves_everything(store: RedisStore, fragment: Fragment) -> None:
+    await only(store, put(fragment, "a", hits=2**63 - 1, log=[1], score=1.0))
+    (before,) = await store.read([Read(fragment, "a")])
+    calls = [
+        OperatorCall("log", Operator.PUSH, 2),
+        OperatorCall("score", Operator.INC, 1.0),
+        OperatorCall("hits", Operator.INC, 1),
+    ]
+    result = await only(store, apply(fragment, "a", *calls, values={"name": "x"}))
+    assert result.status is Status.REFUSED
+    assert (await store.read([Read(fragment, "a")])) == [before]
+
+
+def test_decimal_arithmetic_is_not_offered(store: RedisStore) -> None:
+    offered = {operator for operator in Operator if store.supports(operator, FieldType.DECIMAL)}
+    assert offered == {Operator.SET, Operator.UNSET}
+
+
+async def test_an_operator_that_is_not_offered_is_refused(
+    store: RedisStore, fragment: Fragment
+) -> None:
+    call = OperatorCall("price", Operator.INC, Decimal(1))
+    with pytest.raises(StoreRefused):
+        await store.write([apply(fragment, "a", call)])
+
+
+# Concurrency and order.
+
+
+async def test_of_many_conditional_writes_one_wins(store: RedisStore, fragment: Fragment) -> None:
+    result = await only(store, put(fragment, "a", hits=0))
+    increment = OperatorCall("hits", Operator.INC, 1)
+    for round_ in range(1, 6):
+        calls = [apply(fragment, "a", increment, expect=result.versions) for _ in range(32)]
+        results = await asyncio.gather(*(only(store, call) for call in calls))
+        winners = [r for r in results if r.status is Status.APPLIED]
+        assert len(winners) == 1
+        assert {r.status for r in results} == {Status.APPLIED, Status.CONFLICT}
+        assert all(r.versions == winners[0].versions for r in results)
+        result = winners[0]
+        assert await value_of(store, fragment, "a", "hits") == round_
+
+
+async def test_many_writes_of_one_object_keep_their_order(
+    store: RedisStore, fragment: Fragment
+) -> None:
+    await only(store, put(fragment, "a", name="start"))
+    writes = [
+        write(fragment, "a", WriteKind.UPDATE, values={"name": f"{number}"}, returning=("name",))
+        for number in range(450)
+    ]
+    results = await store.write(writes)
+    assert [r.values["name"] for r in results] == [f"{number}" for number in range(450)]
+    versions = [r.versions["main"] for r in results]
+    assert versions == sorted(set(versions))
+
+
+# Indexes.
+
+
+INDEXED: dict[str, st.SearchStrategy[Any]] = {
+    "hits": INT64 | st.sampled_from([2**53 - 1, 2**53, 2**53 + 1, 2**53 + 2, -(2**53) - 1]),
+    "score": FLOATS,
+    "seen": st.datetimes(timezones=st.just(UTC)),
+    "price": st.decimals(allow_nan=False, allow_infinity=False, places=3)
+    | st.sampled_from([Decimal("1E+30"), Decimal("-1E-30"), Decimal(0), Decimal("0.10")]),
+    "name": st.text(alphabet=st.sampled_from("\0\1a\x7fé\uffff\U0001f600"), max_size=4),
+}
+
+
+def rank(value: Any) -> tuple[int, Any]:
+    if value is MISSING:
+        return (0, 0)
+    return (1, 0) if value is None else (2, value)
+
+
+@pytest.mark.parametrize("name", INDEXED)
+@MANY
+@given(data=st.data())
+async def test_an_index_orders_exactly(
+    store: RedisStore, fragment: Fragment, name: str, data: st.DataObject
+) -> None:
+    any_value = st.just(MISSING) | st.none() | INDEXED[name]
+    values = data.draw(st.lists(any_value, min_size=5, max_size=15))
+    present = {f"é{number}": value for number, value in enumerate(values)}
+    await store.write(
+        [
+            put(fragment, id_, **({} if value is MISSING else {name: value}))
+            for id_, value in present.items()
+        ]
+    )
+    everything = {
+        record.id: record.values.get(name, MISSING)
+        for record in await store.scan(fragment, None, 1000)
+    }
+    expected = sorted(everything, key=lambda id_: (rank(everything[id_]), id_))
+    for descending in (False, True):
+        found: list[str] = []
+        after = None
+        while page := await store.ordered(
+            fragment, name, descending=descending, limit=7, after=after
+        ):
+            found += [record.id for record in page]
+            after = (page[-1].values.get(name, MISSING), page[-1].id)
+        assert found == (expected[::-1] if descending else expected)
+
+
+async def test_indexes_follow_every_kind_of_write(
+    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+) -> None:
+    await store.write(
+        [
+            put(fragment, "a", hits=1, name="x"),
+            put(fragment, "b", hits=2),
+            put(fragment, "c", hits=3, score=0.5),
+            apply(fragment, "a", OperatorCall("hits", Operator.INC, 5)),
+            apply(fragment, "b", unset=("hits",), values={"name": None}),
+            put(fragment, "c", price=Decimal("1.5")),
+            put(fragment, "d", hits=9),
+            write(fragment, "d", WriteKind.DELETE),
+        ]
+    )
+    order = await store.ordered(fragment, "hits", descending=False, limit=10)
+    assert [record.id for record in order] == ["b", "c", "a"]
+    for name in INDEXED:
+        keys = await keys_of(server, config, f"{fragment.class_name}:i.{name}")
+        assert sum([await server.zcard(key) for key in keys]) == 3
+
+
+async def test_preparing_fills_a_new_index_and_removes_an_old_one(
+    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+) -> None:
+    without = replace(
+        fragment, fields={n: replace(f, index=False) for n, f in fragment.fields.items()}
+    )
+    await store.prepare(without)
+    await store.write([put(without, f"{n}", hits=-n) for n in range(1000)])
+    assert await keys_of(server, config, f"{fragment.class_name}:i.") == []
+    with pytest.raises(StoreRefused):
+        await store.ordered(without, "hits", descending=False, limit=1)
+    for _ in range(2):
+        await store.prepare(fragment, without)
+        found = await store.ordered(fragment, "hits", descending=False, limit=1000, fields=())
+        assert [int(record.id) for record in found] == list(range(999, -1, -1))
+
+
+# Keys.
+
+
+async def test_all_keys_of_an_object_share_a_tag(
+    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+) -> None:
+    call = put(fragment, "a", hits=1, tags=["x"], log=[1], notes={"k": "v"})
+    await only(store, replace(call, remember="print"))
+    keys = await keys_of(server, config, fragment.class_name)
+    tags = {key[: key.index(b"}") + 1] for key in keys if b":r:" in key or b":f." in key}
+    assert len(tags) == 1
+    types = {key.rpartition(b":")[0][-6:]: await server.type(key) for key in keys}
+    assert {b"hash", b"set", b"list"} <= set(types.values())
+    record = next(key for key in keys if b":r:" in key)
+    assert await server.hget(record, "hits") == b"1"
+
+
+async def test_tombstones_and_memories_expire(
+    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+) -> None:
+    await only(store, put(fragment, "a", hits=1))
+    deletion = write(fragment, "a", WriteKind.DELETE, remember="print")
+    await only(store, deletion)
+    for key in await keys_of(server, config, f"{fragment.class_name}:[or]:"):
+        assert await server.pttl(key) >= 24 * 3600 * 1000 - 60_000
+    again = await only(store, put(fragment, "a", hits=2))
+    assert again.created
+    (record,) = await keys_of(server, config, f"{fragment.class_name}:r:")
+    assert await server.pttl(record) == -1
+
+
+async def test_dropping_leaves_nothing_to_find(
+    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+) -> None:
+    writes = [put(fragment, f"{n}", hits=n, log=[n], tags=["x"]) for n in range(700)]
+    writes += [write(fragment, f"{n}", WriteKind.DELETE) for n in range(0, 700, 2)]
+    remembered = replace(put(fragment, "r", hits=1), remember="print")
+    await store.write([*writes, remembered])
+    await store.drop(fragment)
+    left = await keys_of(server, config, f".{fragment.class_name}:")
+    assert {key.partition(b":")[2].partition(b":")[2][:1] for key in left} <= {b"d"}
+    assert all(key.endswith(b":incarnation") or b":o:" in key for key in left)
+    assert await store.recall(fragment, "r", remembered.operation) is None
+    assert (await only(store, remembered)).status is Status.APPLIED
+    assert await store.count(fragment) == 1
+
+
+async def test_a_collection_of_a_field_that_is_gone_goes_with_its_record(
+    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+) -> None:
+    await store.write([put(fragment, "a", log=[1]), put(fragment, "b", log=[1])])
+    later = replace(fragment, fields={"hits": FIELDS["hits"]}, groups={"hits": ("hits",)})
+    await store.write([put(later, "a", hits=1), write(later, "b", WriteKind.DELETE)])
+    assert await keys_of(server, config, f"{fragment.class_name}:f.log") == []
+
+
+# The outbox.
+
+
+async def test_every_group_written_has_its_outbox_entry(
+    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+) -> None:
+    created = await only(store, put(fragment, "a", name="x", log=[1], hits=None))
+    call = OperatorCall("log", Operator.PUSH, 22)
+    updated = await only(store, apply(fragment, "a", call, unset=("hits",), operation="op/1"))
+    refused = await only(store, write(fragment, "a", WriteKind.CREATE))
+    assert refused.status is Status.EXISTS
+    deleted = await only(store, write(fragment, "a", WriteKind.DELETE))
+    entries = [
+        fields
+        for stream in await keys_of(server, config, "outbox")
+        for _, fields in await server.xrange(stream)
+        if fields[b"class"].decode() == fragment.class_name
+    ]
+    assert [(f[b"kind"], f[b"group"]) for f in entries] == [
+        (kind, group) for kind in (b"replace", b"update", b"delete") for group in (b"main", b"hits")
+    ]
+    main, hits = entries[2:4]
+    assert main[b"change"] == b"op/1:main"
+    assert (main[b"database"], main[b"object"]) == (b"db", b"a")
+    assert (main[b"before.log"], main[b"after.log"]) == (b"L1:1", b"L1:12:22")
+    assert (hits[b"before.hits"], hits.get(b"after.hits")) == (b"n", None)
+    told = [int(fields[b"version"]) for fields in entries]
+    assert told == [r.versions[g] for r in (created, updated, deleted) for g in GROUPS]
+
+
+# The connection.
+
+
+Opened = Callable[..., Any]
+
+
+@pytest.fixture
+async def opened(config: SystemConfig) -> AsyncIterator[Opened]:
+    """Opens further stores, and closes them in the end."""
+    stores: list[RedisStore] = []
+
+    async def open_(**changes: Any) -> RedisStore:
+        stores.append(RedisStore(replace(config, **changes)))
+        await stores[-1].open()
+        return stores[-1]
+
+    yield open_
+    for one in stores:
+        await one.close()
+
+
+def named(config: SystemConfig, name: str) -> str:
+    return f"{config.url}{'&' if '?' in config.url else '?'}client_name={name}"
+
+
+async def kill(server: redis.asyncio.Redis, name: str) -> int:
+    clients = [c for c in await server.client_list() if c["name"] == name]
+    for client in clients:
+        await server.execute_command("CLIENT", "KILL", "ID", client["id"])
+    return len(clients)
+
+
+async def test_scripts_the_server_forgot_are_loaded_again(
+    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis
+) -> None:
+    await only(store, put(fragment, "a", hits=0, log=[]))
+    increment = OperatorCall("hits", Operator.INC, 1)
+    for _ in range(3):
+        await server.script_flush()
+        calls = [apply(fragment, id_, increment) for id_ in "aaaaaa"]
+        await asyncio.gather(*(only(store, call) for call in calls))
+    await server.script_flush()
+    assert await value_of(store, fragment, "a", "hits") == 18
+
+
+async def test_a_lost_connection_is_made_again(
+    config: SystemConfig, opened: Opened, fragment: Fragment, server: redis.asyncio.Redis
+) -> None:
+    store = await opened(url=named(config, "mortal"))
+    await only(store, put(fragment, "a", hits=1))
+    assert await kill(server, "mortal") == 1
+    assert await value_of(store, fragment, "a", "hits") == 1
+
+
+async def test_a_write_on_a_connection_that_breaks_is_not_sent_again(
+    config: SystemConfig, opened: Opened, fragment: Fragment, server: redis.asyncio.Redis
+) -> None:
+    store = await opened(url=named(config, "doomed"))
+    await only(store, put(fragment, "a", hits=0))
+    await server.execute_command("CLIENT", "PAUSE", 20_000, "WRITE")
+    try:
+        call = apply(fragment, "a", OperatorCall("hits", Operator.INC, 1))
+        writing = asyncio.create_task(only(store, call))
+        while not [
+            c for c in await server.client_list() if c["cmd"] == "evalsha" and c["name"] == "doomed"
+        ]:
+            await asyncio.sleep(0)
+        await kill(server, "doomed")
+        with pytest.raises(StoreTimeout, match="may or may not"):
+            await writing
+    finally:
+        await server.execute_command("CLIENT", "UNPAUSE")
+    assert await value_of(store, fragment, "a", "hits") == 0
+
+
+async def test_the_deadline_bounds_every_call(
+    opened: Opened, fragment: Fragment, server: redis.asyncio.Redis
+) -> None:
+    store = await opened(deadline_s=0.15)
+    await only(store, put(fragment, "a", hits=0, log=[]))
+    await server.execute_command("CLIENT", "PAUSE", 20_000, "WRITE")
+    try:
+        call = apply(fragment, "a", OperatorCall("hits", Operator.INC, 1))
+        results = await asyncio.gather(
+            *(only(store, call) for _ in range(3)),
+            store.scan(fragment, None, 10),
+            store.read([Read(fragment, "a")]),
+            return_exceptions=True,
+        )
+    finally:
+        await server.execute_command("CLIENT", "UNPAUSE")
+    assert [type(result) for result in results] == [StoreTimeout] * 5
+    assert await value_of(store, fragment, "a", "log") == []
+
+
+async def test_a_caller_who_goes_away_does_not_disturb_the_others(
+    store: RedisStore, fragment: Fragment
+) -> None:
+    await store.write([put(fragment, f"{n}", hits=n) for n in range(20)])
+    tasks = [asyncio.create_task(value_of(store, fragment, f"{n}", "hits")) for n in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert results[1::2] == list(range(1, 20, 2))
+    assert all(isinstance(result, asyncio.CancelledError) for result in results[::2])
+
+
+async def test_a_server_that_is_not_there_is_unavailable(config: SystemConfig) -> None:
+    store = RedisStore(replace(config, url="redis://:secret@127.0.0.1:1/0", deadline_s=1.0))
+    with pytest.raises(StoreUnavailable) as caught:
+        await store.open()
+    assert "secret" not in str(caught.value)
+    await store.close()
+
+
+async def test_a_full_server_refuses_and_nothing_is_done(
+    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis
+) -> None:
+    await only(store, put(fragment, "a", hits=1, tags=["x"]))
+    (before,) = await store.read([Read(fragment, "a")])
+    await server.config_set("maxmemory", 1)
+    try:
+        call = apply(fragment, "a", OperatorCall("hits", Operator.INC, 1))
+        with pytest.raises(StoreRefused, match="OOM"):
+            await only(store, call)
+    finally:
+        await server.config_set("maxmemory", 0)
+    assert await store.read([Read(fragment, "a")]) == [before]
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff"])
+async def test_text_that_is_not_unicode_is_refused(
+    store: RedisStore, fragment: Fragment, text: str
+) -> None:
+    for call in (
+        put(fragment, "a", name=text),
+        put(fragment, text),
+        put(fragment, "a", notes={text: "x"}),
+    ):
+        with pytest.raises(StoreRefused):
+            await only(store, call)
+    with pytest.raises(StoreRefused):
+        await store.read([Read(fragment, text)])
+
+
+async def test_more_members_than_a_command_can_carry_are_refused(
+    store: RedisStore, fragment: Fragment
+) -> None:
+    with pytest.raises(StoreRefused):
+        await only(store, put(fragment, "a", log=[1] * 1_100_000))
+    await store.ping()
+
+
+async def test_no_calls_need_no_server(config: SystemConfig) -> None:
+    store = RedisStore(config)
+    assert await store.write([]) == []
+    assert await store.read([]) == []
+
+
+async def test_facts_are_observed(store: RedisStore, server: redis.asyncio.Redis) -> None:
+    facts = await store.facts()
+    persistent = (await server.config_get("appendonly"))["appendonly"] == "yes"
+    fsync = (await server.config_get("appendfsync"))["appendfsync"]
+    assert facts.durability_s == (
+        {"always": 0.0, "everysec": 1.0}.get(fsync) if persistent else None
+    )
+    assert facts.server in {"redis", "valkey"}
+    assert facts.version[0].isdigit()
+    assert facts.replicas == 0
+
+
+async def test_a_durability_is_asked_for(opened: Opened, server: redis.asyncio.Redis) -> None:
+    before = (await server.config_get("appendfsync"))["appendfsync"]
+    try:
+        await opened(durability="full")
+        assert (await server.config_get("appendfsync"))["appendfsync"] == "always"
+    finally:
+        await server.config_set("appendfsync", before)
+
+
+async def test_a_server_that_throws_records_away_is_refused(
+    config: SystemConfig, server: redis.asyncio.Redis
+) -> None:
+    store = RedisStore(config)
+    await server.config_set("maxmemory-policy", "volatile-lru")
+    await server.config_set("maxmemory", "10gb")
+    try:
+        with pytest.raises(StoreRefused, match="volatile-lru"):
+            await store.open()
+    finally:
+        await server.config_set("maxmemory", 0)
+        await server.config_set("maxmemory-policy", "noeviction")
+        await store.close()

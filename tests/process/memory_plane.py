@@ -1,0 +1,248 @@
+"""A data plane in memory, to test HTTP by itself: one system, real codec, real operators."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from mediator.errors import (
+    AdvisoryOnly,
+    AlreadyExists,
+    IdempotencyReused,
+    MediatorError,
+    NotFound,
+    OperatorRefused,
+    Place,
+    PreconditionFailed,
+    PreconditionRequired,
+)
+from mediator.operations.apply import Refused, apply_operator
+from mediator.operations.if_match import asked_for, check_if_match
+from mediator.operations.model import (
+    Create,
+    Delete,
+    Get,
+    Operation,
+    Outcome,
+    Put,
+    Revise,
+    Update,
+    WriteOperation,
+)
+from mediator.operations.plan import resource_groups
+from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
+from mediator.planes import Page
+from mediator.schema.tree import MAIN_GROUP, MISSING, ClassSchema, MissingType, Schema
+from mediator.schema.types import Value, Values
+from mediator.stores.port import Fragment
+
+
+@dataclass
+class Stored:
+    values: Values
+    versions: dict[str, int]
+
+
+def routing_model(epoch: int, *schemas: Schema) -> RoutingModel:
+    return RoutingModel(
+        epoch,
+        {
+            schema.database: DatabaseRoute(
+                schema,
+                {name: _route(schema.database, class_) for name, class_ in schema.classes.items()},
+            )
+            for schema in schemas
+        },
+    )
+
+
+def _route(database: str, class_: ClassSchema) -> ClassRoute:
+    groups: dict[str, tuple[str, ...]] = {MAIN_GROUP: ()}
+    for name, field in class_.fields.items():
+        group = field.group or MAIN_GROUP
+        groups[group] = (*groups.get(group, ()), name)
+    return ClassRoute(
+        class_, 1, (Fragment("memory", database, class_.name, class_.fields, groups),)
+    )
+
+
+class MemoryPlane:
+    """Implements `DataPlane`; `failure` is raised by the next call, `seen` lists operations."""
+
+    def __init__(self, model: RoutingModel) -> None:
+        self.model = model
+        self.failure: Exception | None = None
+        self.seen: list[Operation] = []
+        self.objects: dict[tuple[str, str], dict[str, Stored]] = {}
+        self.remembered: dict[str, tuple[str, Outcome]] = {}
+        self._clock = itertools.count(1_700_000_000_000_000)
+
+    async def route(self, database: str, class_name: str) -> ClassRoute:
+        found = self.model.databases.get(database)
+        if found is None or (found.classes and class_name not in found.classes):
+            raise NotFound(f"There is no class {database}/{class_name}.")
+        if not found.classes:
+            raise AdvisoryOnly("The database only gives advice.")
+        return found.classes[class_name]
+
+    async def read(self, operation: Get) -> Outcome:
+        self._fail()
+        route = self.model.databases[operation.database].classes[operation.class_name]
+        stored = self._of(operation).get(operation.id)
+        if stored is None:
+            raise NotFound(f"{operation.class_name}/{operation.id} does not exist.")
+        return self._outcome(route, operation.id, operation.fields, stored)
+
+    async def write(self, operation: WriteOperation) -> Outcome:
+        self._fail()
+        self.seen.append(operation)
+        recalled = await self.recall(operation)
+        if recalled is not None:
+            return recalled
+        outcome = self._apply(operation)
+        if operation.fingerprint is not None:
+            self.remembered[operation.operation] = (operation.fingerprint, outcome)
+        return outcome
+
+    async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
+        return [await self._one(operation) for operation in operations]
+
+    async def recall(self, operation: WriteOperation) -> Outcome | None:
+        fingerprint, outcome = self.remembered.get(operation.operation, (None, None))
+        if outcome is None:
+            return None
+        if fingerprint != operation.fingerprint:
+            raise IdempotencyReused("The Idempotency-Key was used with another request before.")
+        return replace(outcome, replayed=True)
+
+    async def listing(
+        self,
+        database: str,
+        class_name: str,
+        *,
+        order: tuple[str, Literal["asc", "desc"]] | None = None,
+        after: tuple[Value | MissingType, str] | None = None,
+        limit: int = 100,
+        fields: tuple[str, ...] | None = None,
+    ) -> Page:
+        self._fail()
+        route = self.model.databases[database].classes[class_name]
+        objects = self.objects.get((database, class_name), {})
+
+        def key(pair: tuple[Value | MissingType, str]) -> tuple[Any, ...]:
+            value, id_ = pair
+            rank = 0 if value is MISSING else 1 if value is None else 2
+            return rank, value if rank == 2 else 0, id_
+
+        def pair_of(id_: str) -> tuple[Value | MissingType, str]:
+            return (objects[id_].values.get(order[0], MISSING) if order else MISSING), id_
+
+        descending = order is not None and order[1] == "desc"
+        ids = sorted(objects, key=lambda id_: key(pair_of(id_)), reverse=descending)
+        if after is not None:
+            bound = key(after)
+            ids = [
+                i
+                for i in ids
+                if (key(pair_of(i)) < bound if descending else key(pair_of(i)) > bound)
+            ]
+        page = [self._outcome(route, id_, fields, objects[id_]) for id_ in ids[:limit]]
+        return Page(tuple(page), len(ids) > limit)
+
+    async def _one(self, operation: Operation) -> Outcome | MediatorError:
+        try:
+            if isinstance(operation, Get):
+                return await self.read(operation)
+            return await self.write(operation)
+        except MediatorError as error:
+            return error
+
+    def _fail(self) -> None:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+
+    def _of(self, operation: Operation) -> dict[str, Stored]:
+        return self.objects.setdefault((operation.database, operation.class_name), {})
+
+    def _outcome(
+        self, route: ClassRoute, id_: str, fields: tuple[str, ...] | None, stored: Stored
+    ) -> Outcome:
+        values = stored.values
+        shown = dict(values) if fields is None else {f: values[f] for f in fields if f in values}
+        groups = resource_groups(route, fields)
+        versions = {group: stored.versions.get(group) for group in groups}
+        return Outcome(id_, shown, versions, systems=("memory",))
+
+    def _apply(self, operation: WriteOperation) -> Outcome:
+        route = self.model.databases[operation.database].classes[operation.class_name]
+        check_if_match(route, operation)
+        wanted = asked_for(route, operation)
+        stored = self._of(operation).get(operation.id)
+        try:
+            self._check(wanted, stored)
+        except PreconditionFailed as error:
+            if wanted is operation:
+                raise
+            raise PreconditionRequired("If-Match is needed.") from error
+        match wanted:
+            case Create() | Put():
+                values, touched = dict(wanted.values), set(route.groups)
+            case Delete():
+                del self._of(operation)[operation.id]
+                return Outcome(operation.id, None, {g: next(self._clock) for g in route.groups})
+            case Update() | Revise():
+                assert stored is not None
+                values, changed = self._updated(route, wanted, stored)
+                touched = {route.group_of[name] for name in changed}
+        versions = dict(stored.versions) if stored else {}
+        versions |= {group: next(self._clock) for group in sorted(touched)}
+        self._of(operation)[operation.id] = now = Stored(values, versions)
+        outcome = self._outcome(route, operation.id, None, now)
+        return replace(outcome, created=stored is None)
+
+    def _check(self, operation: WriteOperation, stored: Stored | None) -> None:
+        condition = operation.condition
+        if condition.present is False and stored is not None:
+            raise PreconditionFailed("It exists.")
+        if stored is None and (condition.present or condition.versions):
+            raise PreconditionFailed("It does not exist.")
+        if stored is None and isinstance(operation, Update | Revise | Delete):
+            raise NotFound("It does not exist.")
+        if stored is not None and isinstance(operation, Create):
+            raise AlreadyExists("It exists.")
+        alternatives = condition.versions
+        if alternatives and not any(
+            all(stored is not None and stored.versions.get(g) == v for g, v in alternative.items())
+            for alternative in alternatives
+        ):
+            raise PreconditionFailed("It was changed meanwhile.")
+
+    def _updated(
+        self, route: ClassRoute, operation: Update | Revise, stored: Stored
+    ) -> tuple[Values, set[str]]:
+        values = dict(stored.values)
+        if isinstance(operation, Revise):
+            before = route.codec.encode(values)
+            after = operation.compute(before)
+            return route.codec.decode_fields(after), {*before, *after}
+        values |= operation.values
+        for name in operation.unset:
+            values.pop(name, None)
+        now = datetime.now(UTC)
+        for call in operation.operators:
+            field = route.schema.fields[call.field]
+            try:
+                new = apply_operator(field, values.get(call.field, MISSING), call, now)
+            except Refused as refused:
+                raise OperatorRefused(
+                    "The operator cannot be applied.",
+                    places=[Place(f"/{call.field}", refused.failure.reason)],
+                ) from refused
+            if not isinstance(new, MissingType):
+                values[call.field] = new
+        called = [call.field for call in operation.operators]
+        return values, {*operation.values, *operation.unset, *called}

@@ -1,0 +1,451 @@
+"""Embedded servers: real ones, killed for real, with the data looked for afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import psutil
+import pymongo
+import pytest
+import redis
+
+from mediator.stores.embedded.account import unprivileged_account
+from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.stores.embedded.jars import fetch_jars
+from mediator.stores.embedded.java_mongo import EmbeddedJavaMongo
+from mediator.stores.embedded.lifecycle import OwnedServer
+from mediator.stores.embedded.lock import DataDirectoryBusy
+from mediator.stores.embedded.mongodb import EmbeddedMongo
+from mediator.stores.embedded.placing import placed
+from mediator.stores.embedded.port import (
+    EmbeddedStartError,
+    Endpoint,
+    Kind,
+    ServerUnavailable,
+)
+from mediator.stores.embedded.postgresql import EmbeddedPostgres
+from mediator.stores.embedded.redis import EmbeddedRedis
+from mediator.stores.embedded.waiting import wait_for
+
+KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
+WITHIN_S = 60
+
+SERVICE = """
+import signal, sys
+from pathlib import Path
+from mediator.stores.embedded.fleet import EmbeddedFleet
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+fleet = EmbeddedFleet(Path(sys.argv[1]))
+fleet.start()
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A data directory with a short path; whatever a failed test leaves running is ended."""
+    directory = Path(tempfile.mkdtemp(prefix="portolan-")).resolve()
+    directory.chmod(0o711)
+    yield directory
+    for process in processes_in(directory):
+        process.kill()
+    wait_for(lambda: not processes_in(directory), WITHIN_S)
+    shutil.rmtree(directory)
+
+
+def processes_in(directory: Path) -> list[psutil.Process]:
+    """Every process whose working directory is in the data directory."""
+    return [
+        process
+        for process in psutil.process_iter(["cwd", "status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE
+        and process.info["cwd"]
+        and Path(process.info["cwd"]).is_relative_to(directory)
+    ]
+
+
+def server_pids(directory: Path) -> dict[str, int]:
+    """The main process of each server, by the directory of its kind."""
+    files = directory.rglob("server.pid")
+    return {str(file.relative_to(directory).parent): int(file.read_text()) for file in files}
+
+
+def put(endpoint: Endpoint, value: str) -> None:
+    WRITERS[endpoint.kind](endpoint.url, value)
+
+
+def get(endpoint: Endpoint) -> str | None:
+    return READERS[endpoint.kind](endpoint.url)
+
+
+def put_redis(url: str, value: str) -> None:
+    with redis.Redis.from_url(url) as client:
+        client.set("key", value)
+
+
+def get_redis(url: str) -> str | None:
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        value = client.get("key")
+        assert value is None or isinstance(value, str)
+        return value
+
+
+async def on_postgres(url: str, *statements: str) -> Any:
+    connection = await asyncpg.connect(url)
+    try:
+        for statement in statements:
+            answer = await connection.fetchval(statement)
+    finally:
+        await connection.close()
+    return answer
+
+
+def put_postgres(url: str, value: str) -> None:
+    create = "create table if not exists kept (value text)"
+    insert = f"insert into kept values ('{value}')"
+    asyncio.run(on_postgres(url, create, "delete from kept", insert))
+
+
+def get_postgres(url: str) -> str | None:
+    return str(asyncio.run(on_postgres(url, "select value from kept")))
+
+
+def put_mongo(url: str, value: str) -> None:
+    with pymongo.MongoClient[dict[str, Any]](url) as client:
+        client.test.kept.replace_one({"_id": 1}, {"value": value}, upsert=True)
+
+
+def get_mongo(url: str) -> str | None:
+    with pymongo.MongoClient[dict[str, Any]](url) as client:
+        found = client.test.kept.find_one({"_id": 1})
+        return str(found["value"]) if found else None
+
+
+WRITERS = {"redis": put_redis, "postgresql": put_postgres, "mongodb": put_mongo}
+READERS = {"redis": get_redis, "postgresql": get_postgres, "mongodb": get_mongo}
+SERVERS: dict[Kind, Callable[..., OwnedServer]] = {
+    "redis": EmbeddedRedis,
+    "postgresql": EmbeddedPostgres,
+    "mongodb": EmbeddedJavaMongo,
+}
+
+
+def living_pid(server: OwnedServer) -> int:
+    process = server._process.living()
+    assert process is not None
+    return process.pid
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_acknowledged_data_survives_kill_and_restart(kind: Kind, data_dir: Path) -> None:
+    with SERVERS[kind](data_dir / kind, "full") as server:
+        endpoint = server.start()
+        assert endpoint.durability_s == 0
+        put(endpoint, "kept")
+        os.kill(living_pid(server), signal.SIGKILL)
+        assert get(server.start()) == "kept"
+    assert not processes_in(data_dir)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_data_survives_an_orderly_stop(kind: Kind, data_dir: Path) -> None:
+    for value in ("first", "second"):
+        with SERVERS[kind](data_dir / kind) as server:
+            endpoint = server.start()
+            assert value == "first" or get(endpoint) == "first"
+            put(endpoint, value)
+        assert not processes_in(data_dir)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_running_server_is_not_started_twice(kind: Kind, data_dir: Path) -> None:
+    with SERVERS[kind](data_dir / kind) as server:
+        before = living_pid(server)
+        assert server.start() == SERVERS[kind](data_dir / kind).start()
+        assert living_pid(server) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_with_other_settings_is_replaced(kind: Kind, data_dir: Path) -> None:
+    with SERVERS[kind](data_dir / kind, "second") as server:
+        put(server.start(), "kept")
+        before = living_pid(server)
+        with SERVERS[kind](data_dir / kind, "full") as other:
+            assert living_pid(other) != before
+            assert get(other.start()) == "kept"
+
+
+@pytest.mark.parametrize("kind", ["redis", "postgresql"])
+def test_a_long_path_means_a_protected_loopback_port(kind: Kind, data_dir: Path) -> None:
+    directory = data_dir / ("long" * 30) / kind
+    with SERVERS[kind](directory, "full") as server:
+        endpoint = server.start()
+        assert "127.0.0.1" in endpoint.url
+        put(endpoint, "kept")
+        os.kill(living_pid(server), signal.SIGKILL)
+        again = server.start()
+        assert (again.url, get(again)) == (endpoint.url, "kept")
+        password = (server.directory / "password").read_text()
+        with pytest.raises((redis.AuthenticationError, asyncpg.InvalidPasswordError)):
+            put(Endpoint(kind, again.url.replace(password, "wrong"), "", "", 0), "intruder")
+
+
+def test_a_stale_postmaster_pid_of_a_stranger_does_no_harm(data_dir: Path) -> None:
+    with EmbeddedPostgres(data_dir / "postgresql", "full") as server:
+        put(server.start(), "kept")
+        os.kill(living_pid(server), signal.SIGKILL)
+        stale = server.directory / "cluster" / "postmaster.pid"
+        _, rest = stale.read_text().split("\n", 1)
+        stale.write_text(f"{os.getpid()}\n{rest}")
+        assert get(server.start()) == "kept"
+
+
+def test_settings_that_others_rely_on(data_dir: Path) -> None:
+    with EmbeddedFleet(data_dir) as fleet:
+        url = fleet.endpoints["postgresql"].url
+        for name, value in {
+            "server_encoding": "UTF8",
+            "fsync": "on",
+            "synchronous_commit": "off",
+            "max_connections": "100",
+            "shared_buffers": "128MB",
+        }.items():
+            assert asyncio.run(on_postgres(url, f"show {name}")) == value
+        collation = "select datcollate from pg_database where datname = current_database()"
+        assert asyncio.run(on_postgres(url, collation)) == "C"
+        with redis.Redis.from_url(fleet.endpoints["redis"].url, decode_responses=True) as client:
+            for name, value in {
+                "appendonly": "yes",
+                "appendfsync": "everysec",
+                "save": "",
+                "maxmemory-policy": "noeviction",
+                "aof-load-truncated": "yes",
+            }.items():
+                assert client.config_get(name) == {name: value}
+
+
+def test_a_fleet_runs_every_kind_and_leaves_no_process(data_dir: Path) -> None:
+    with EmbeddedFleet(data_dir) as fleet:
+        assert set(fleet.endpoints) == set(KINDS)
+        assert fleet.unavailable == ()
+        for endpoint in fleet.endpoints.values():
+            put(endpoint, endpoint.kind)
+            assert get(endpoint) == endpoint.kind
+            assert endpoint.version
+            assert endpoint.durability_s <= 1
+    assert fleet.endpoints == {}
+    assert not processes_in(data_dir)
+
+
+def test_starting_a_fleet_again_revives_what_died(data_dir: Path) -> None:
+    with EmbeddedFleet(data_dir) as fleet:
+        before = server_pids(data_dir)
+        os.kill(before["redis"], signal.SIGKILL)
+        endpoints = fleet.start().endpoints
+        after = server_pids(data_dir)
+        assert {kind for kind in before if before[kind] != after[kind]} == {"redis"}
+        put(endpoints["redis"], "back")
+
+
+def test_a_second_service_on_the_directory_is_refused(data_dir: Path) -> None:
+    with EmbeddedFleet(data_dir):
+        with pytest.raises(DataDirectoryBusy, match=str(os.getpid())):
+            EmbeddedFleet(data_dir).start()
+        assert len(server_pids(data_dir)) == len(KINDS)
+
+
+def running_service(data_dir: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", SERVICE, str(data_dir)]
+    service = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert service.stdout
+    assert service.stdout.readline() == b"ready\n"
+    service.stdout.close()
+    return service
+
+
+def test_servers_of_a_killed_service_are_adopted(data_dir: Path) -> None:
+    service = running_service(data_dir)
+    before = server_pids(data_dir)
+    service.kill()
+    service.wait()
+    with EmbeddedFleet(data_dir) as fleet:
+        assert server_pids(data_dir) == before
+        for endpoint in fleet.endpoints.values():
+            put(endpoint, "adopted")
+    assert not processes_in(data_dir)
+
+
+def test_dead_servers_of_a_killed_service_are_revived(data_dir: Path) -> None:
+    service = running_service(data_dir)
+    before = server_pids(data_dir)
+    service.kill()
+    service.wait()
+    for pid in before.values():
+        os.kill(pid, signal.SIGKILL)
+    with EmbeddedFleet(data_dir) as fleet:
+        assert not set(server_pids(data_dir).values()) & set(before.values())
+        for endpoint in fleet.endpoints.values():
+            put(endpoint, "revived")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_that_ends_leaves_no_process(sent: signal.Signals, data_dir: Path) -> None:
+    service = running_service(data_dir)
+    service.send_signal(sent)
+    service.wait(WITHIN_S)
+    assert not processes_in(data_dir)
+
+
+def test_a_stranger_with_the_number_of_a_dead_server_is_left_alone(data_dir: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        with EmbeddedRedis(data_dir / "redis") as server:
+            server.stop()
+            (server.directory / "server.pid").write_text(str(stranger.pid))
+            server.start()
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_a_server_that_cannot_start_shows_its_log(data_dir: Path) -> None:
+    with EmbeddedRedis(data_dir / "redis") as server:
+        server.stop()
+        (server.directory / "appendonly.aof").write_text("this is no append-only file")
+        with pytest.raises(EmbeddedStartError, match="Bad file format"):
+            server.start()
+    assert not processes_in(data_dir)
+
+
+def test_an_older_server_does_not_touch_data_of_a_newer_one(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data_dir / "redis").mkdir()
+    (data_dir / "redis" / "version").write_text("99.0.0")
+    monkeypatch.setenv("PATH", str(data_dir))
+    with pytest.raises(ServerUnavailable, match=r"99\.0"):
+        EmbeddedRedis(data_dir / "redis").start()
+
+
+def test_without_java_the_fleet_runs_without_mongodb(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(data_dir))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with EmbeddedFleet(data_dir) as fleet:
+        assert set(fleet.endpoints) == {"redis", "postgresql"}
+        (missing,) = fleet.unavailable
+    assert missing.kind == "mongodb"
+    assert "java" in missing.reason
+    assert "JDK" in missing.remedy
+
+
+def test_an_old_java_is_refused(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = data_dir / "bin"
+    programs.mkdir()
+    java = programs / "java"
+    java.write_text("""#!/bin/sh\necho 'openjdk version "1.8.0_392"' >&2\n""")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("JAVA_HOME", str(data_dir))
+    with pytest.raises(ServerUnavailable, match="11 or newer"):
+        EmbeddedJavaMongo(data_dir / "mongodb").start()
+
+
+@pytest.mark.parametrize(("program", "reason"), [("mvn", "Maven"), ("javac", "JDK")])
+def test_what_is_missing_for_the_jars_is_said(
+    program: str, reason: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached = fetch_jars()
+    monkeypatch.setenv("PORTOLAN_CACHE", str(data_dir))
+    monkeypatch.setenv("PATH", str(data_dir))
+    if program == "javac":
+        shutil.copytree(cached, data_dir / "jars" / cached.name, ignore=lambda *_: {"classes"})
+        for classes in (data_dir / "jars" / cached.name).glob("launcher-*"):
+            shutil.rmtree(classes)
+    with pytest.raises(ServerUnavailable, match=reason):
+        fetch_jars()
+
+
+def test_a_jar_that_was_tampered_with_is_not_used(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached = fetch_jars()
+    shutil.copytree(cached, data_dir / "jars" / cached.name)
+    monkeypatch.setenv("PORTOLAN_CACHE", str(data_dir))
+    assert fetch_jars() == data_dir / "jars" / cached.name
+    next((data_dir / "jars" / cached.name).glob("h2-*.jar")).write_bytes(b"other code")
+    monkeypatch.setenv("PATH", str(data_dir))
+    with pytest.raises(ServerUnavailable, match="Maven is not installed"):
+        fetch_jars()
+
+
+def test_mongodb_data_stays_with_the_server_that_wrote_it(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data_dir / "mongodb" / "mongod").mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(data_dir))
+    with pytest.raises(ServerUnavailable, match="mongod"):
+        EmbeddedMongo(data_dir / "mongodb").start()
+
+
+def test_updated_documents_are_each_seen_once(data_dir: Path) -> None:
+    """The launcher's copy of each answer: the library alone fails this."""
+    tasks, each = 16, 60
+
+    async def count(url: str) -> list[int]:
+        async with pymongo.AsyncMongoClient[dict[str, Any]](url) as client:
+            counters = client.test.counters
+
+            async def run() -> list[int]:
+                return [await increment() for _ in range(each)]
+
+            async def increment() -> int:
+                found = await counters.find_one_and_update(
+                    {"_id": 1},
+                    {"$inc": {"n": 1}},
+                    upsert=True,
+                    return_document=pymongo.ReturnDocument.AFTER,
+                )
+                assert found
+                return int(found["n"])
+
+            seen = await asyncio.gather(*(run() for _ in range(tasks)))
+            return [n for part in seen for n in part]
+
+    with EmbeddedJavaMongo(data_dir / "mongodb") as server:
+        seen = asyncio.run(count(server.start().url))
+    assert sorted(seen) == list(range(1, tasks * each + 1))
+
+
+def test_root_gets_a_place_that_the_account_can_reach(data_dir: Path) -> None:
+    closed = data_dir / "closed"
+    asked_for = closed / "data" / "postgresql"
+    closed.mkdir(mode=0o700)
+    account = unprivileged_account(asked_for)
+    place = placed(asked_for, account, "postgresql")
+    try:
+        assert (place == asked_for) is (account is None)
+        assert place.owner() == (account.name if account else asked_for.parent.owner())
+        assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+        assert placed(asked_for, account, "postgresql") == place
+    finally:
+        place.rmdir()
+
+
+def test_a_private_data_directory_is_made_passable_only(data_dir: Path) -> None:
+    private = data_dir / "private"
+    private.mkdir(mode=0o700)
+    account = unprivileged_account(private / "postgresql")
+    assert placed(private / "postgresql", account, "postgresql") == private / "postgresql"
+    assert stat.S_IMODE(private.stat().st_mode) == (0o701 if account else 0o700)

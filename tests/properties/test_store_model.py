@@ -1,0 +1,198 @@
+"""Any sequence of writes has the same effect in every store as in the model."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType, Values
+from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.mongo import MongoStore
+from mediator.stores.port import Status, Store, Write, WriteKind, WriteResult
+from mediator.stores.postgres import PostgresStore
+from mediator.stores.redis import RedisStore
+from tests.conformance.model_store import ModelStore
+
+STORES = {"redis": RedisStore, "postgresql": PostgresStore, "mongodb": MongoStore}
+
+FIELDS = {
+    "n": Field("n", FieldType.INTEGER, index=True),
+    "f": Field("f", FieldType.FLOAT),
+    "d": Field("d", FieldType.DECIMAL, group="side"),
+    "s": Field("s", FieldType.STRING, index=True),
+    "l": Field("l", FieldType.LIST, items=FieldType.STRING, max_length=3),
+    "t": Field("t", FieldType.SET, items=FieldType.INTEGER, group="side"),
+    "m": Field("m", FieldType.MAP, items=FieldType.FLOAT, max_length=2),
+}
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
+# A negative zero and a positive one are the same value; the schema keeps the positive one.
+FLOATS = st.floats(allow_nan=False, allow_infinity=False).map(lambda value: value + 0.0)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
+DECIMALS = st.builds(
+    lambda n, e: Decimal(n).scaleb(e), st.integers(-9999, 9999), st.integers(-9, 9)
+)
+KEYS = st.sampled_from(["a", "a.b", "$c", "é"])
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "n": INTEGERS,
+    "f": FLOATS,
+    "d": DECIMALS,
+    "s": TEXTS,
+    "l": st.lists(TEXTS, max_size=3),
+    "t": st.lists(INTEGERS, max_size=3).map(lambda items: sorted(set(items))),
+    "m": st.dictionaries(KEYS, FLOATS, max_size=2),
+}
+NUMERIC = (Operator.INC, Operator.MUL, Operator.MIN, Operator.MAX)
+ARGUMENTS: dict[tuple[str, Operator], st.SearchStrategy[Any]] = {
+    **{(name, operator): VALUES[name] for name in "nfd" for operator in NUMERIC},
+    **{("n", op): INTEGERS for op in (Operator.BIT_AND, Operator.BIT_OR, Operator.BIT_XOR)},
+    **{("l", op): TEXTS for op in (Operator.PUSH, Operator.PUSH_FRONT, Operator.REMOVE)},
+    **{("l", op): st.just(True) for op in (Operator.POP, Operator.SHIFT)},
+    **{("t", op): st.integers(-3, 3) for op in (Operator.ADD_TO_SET, Operator.REMOVE)},
+    ("m", Operator.PUT): st.dictionaries(KEYS, FLOATS, min_size=1, max_size=2),
+    ("m", Operator.REMOVE): KEYS,
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One write: what it does, and which versions it expects."""
+
+    id: str
+    kind: WriteKind
+    values: Values = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    operators: tuple[OperatorCall, ...] = ()
+    expects: str = "nothing"
+    require_present: bool = False
+    operation: str | None = None
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    kind = draw(st.sampled_from(WriteKind))
+    some: st.SearchStrategy[Any] = st.fixed_dictionaries(
+        {}, optional={name: st.none() | value for name, value in VALUES.items()}
+    )
+    values = {} if kind is WriteKind.DELETE else draw(some)
+    left = [name for name in FIELDS if name not in values]
+    pairs = st.sampled_from([pair for pair in ARGUMENTS if pair[0] in left] or [None])
+    calls: dict[str, OperatorCall] = {}
+    unset: tuple[str, ...] = ()
+    if kind is WriteKind.UPDATE:
+        for pair in draw(st.lists(pairs, max_size=3)):
+            if pair is not None:
+                calls[pair[0]] = OperatorCall(*pair, draw(ARGUMENTS[pair]))
+        unset = tuple(draw(st.sets(st.sampled_from([n for n in left if n not in calls] or ["n"]))))
+        unset = tuple(name for name in unset if name not in calls and name not in values)
+    return Step(
+        id=draw(st.sampled_from(["a", "é'\\"])),
+        kind=kind,
+        values=values,
+        unset=unset,
+        operators=tuple(calls.values()),
+        expects=draw(st.sampled_from(["nothing", "nothing", "current", "stale"])),
+        require_present=kind is WriteKind.REPLACE and draw(st.booleans()),
+        operation=draw(st.sampled_from([None, None, "op1", "op2"])),
+    )
+
+
+class Side:
+    """One of the two stores that go through the same steps."""
+
+    def __init__(self, subject: Subject, prefix: str) -> None:
+        self._subject, self._prefix = subject, prefix
+
+    async def record(self, id_: str) -> Any:
+        return await self._subject.read(self._prefix + id_)
+
+    async def take(self, batch: list[Step]) -> list[WriteResult]:
+        current = {step.id: await self.record(step.id) for step in batch}
+        return await self._subject.write_all([self._write(s, current[s.id]) for s in batch])
+
+    def _write(self, step: Step, record: Any) -> Write:
+        expect = dict(record.versions) if record else {"main": 1}
+        if step.expects == "stale":
+            expect = {group: version - 1 for group, version in expect.items()}
+        options: dict[str, Any] = {}
+        if step.operation:
+            options["operation"] = self._prefix + step.operation
+        if not (step.values or step.unset or step.operators):
+            options["groups"] = tuple(self._subject.fragment.groups)
+        return self._subject.writing(
+            step.kind,
+            self._prefix + step.id,
+            values=step.values,
+            unset=step.unset,
+            operators=step.operators,
+            expect={} if step.expects == "nothing" else expect,
+            require_present=step.require_present,
+            remember=repr(replace(step, expects="")) if step.operation else None,
+            returning=(),
+            **options,
+        )
+
+
+def _seen(result: WriteResult) -> tuple[Any, ...]:
+    missing = result.status in (Status.MISSING, Status.CONFLICT)
+    status = "unmet" if missing else result.status
+    return status, result.created, dict(result.values), result.failure
+
+
+def _versions(record: Any) -> Mapping[str, int]:
+    return record.versions if record else {}
+
+
+@pytest.fixture(scope="module", params=STORES)
+async def subjects(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Subject, Subject]]:
+    config = request.getfixturevalue(f"{request.param}_config")
+    store: Store = STORES[request.param](replace(config, namespace="property", deadline_s=30.0))
+    await store.open()
+    real, model = Scratch(store), Scratch(ModelStore())
+    yield await real.subject(*FIELDS.values()), await model.subject(*FIELDS.values())
+    await real.clear()
+    await store.close()
+
+
+def _doable(store: Store, step: Step) -> Step:
+    """Leave out the operators that the store does not support."""
+    calls = [c for c in step.operators if store.supports(c.operator, FIELDS[c.field].type)]
+    return replace(step, operators=tuple(calls))
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(batches=st.lists(st.lists(steps(), min_size=1, max_size=4), min_size=1, max_size=5))
+async def test_store_does_what_the_model_does(
+    subjects: tuple[Subject, Subject], batches: list[list[Step]]
+) -> None:
+    real, model = (Side(subject, prefix) for subject, prefix in _prefixed(subjects))
+    for batch in batches:
+        wanted = [_doable(subjects[0].store, step) for step in batch]
+        before = {step.id: await real.record(step.id) for step in wanted}
+        results = await real.take(wanted)
+        expected = await model.take(wanted)
+        assert [_seen(r) for r in results] == [_seen(r) for r in expected]
+        for id_, earlier in before.items():
+            found, right = await real.record(id_), await model.record(id_)
+            assert (found and found.values) == (right and right.values)
+            assert _versions(found).keys() == _versions(right).keys()
+            assert all(v >= _versions(earlier).get(g, 0) for g, v in _versions(found).items())
+
+
+def _prefixed(subjects: tuple[Subject, Subject]) -> list[tuple[Subject, str]]:
+    prefix = uuid.uuid4().hex
+    return [(subject, prefix) for subject in subjects]

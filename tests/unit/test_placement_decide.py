@@ -1,0 +1,272 @@
+"""From ranking to placements: ties, defaults, cache groups, pins and routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mediator.errors import Unplaceable
+from mediator.placement.candidates import Candidate
+from mediator.placement.decide import (
+    Decision,
+    Pins,
+    build_routes,
+    decide,
+    pins_of,
+    primary_system,
+)
+from mediator.schema.annotations import Capability, Metric
+from mediator.schema.parse import parse_schema
+from mediator.schema.tree import Schema
+
+READ = {"metric": "read_latency", "goal": 0.02}
+WRITE = {"metric": "write_latency", "goal": 0.02}
+SORTING = {"require": "sorting"}
+
+
+def system(name: str, read: float, write: float, *capabilities: Capability) -> Candidate:
+    metrics = {Metric.READ_LATENCY: read, Metric.WRITE_LATENCY: write}
+    return Candidate(name, frozenset(capabilities), metrics)
+
+
+READER = system("reader", 0.001, 0.01, Capability.SORTING)
+WRITER = system("writer", 0.01, 0.002)
+TWO = (READER, WRITER)
+
+
+def schema(fields: dict[str, Any], **rest: Any) -> Schema:
+    typed = {name: {"type": "string", **field} for name, field in fields.items()}
+    class_ = {"fields": typed, "annotations": rest.pop("require", [])}
+    return parse_schema("news", {"classes": {"articles": class_}, **rest})
+
+
+def where(decision: Decision) -> dict[str, str]:
+    return {n: p.system for n, p in decision.placements.items() if n.startswith("articles.")}
+
+
+TITLE = {"annotations": [READ]}
+HITS = {"annotations": [WRITE]}
+
+
+def test_equal_scores_go_to_the_first_registered_system() -> None:
+    twins = (system("one", 0.01, 0.01), system("two", 0.01, 0.01))
+    assert decide(schema({"title": TITLE}), twins).placements["articles"].system == "one"
+
+
+def test_equal_scores_go_to_the_primary_before_the_first_registered() -> None:
+    twins = (system("one", 0.01, 0.01), system("two", 0.01, 0.01))
+    plan = schema({"title": TITLE}, primary={"system": "two"})
+    assert decide(plan, twins).placements["articles.title"].system == "two"
+
+
+def test_a_field_without_a_vote_follows_its_class() -> None:
+    decision = decide(schema({"title": TITLE, "body": {}}), TWO)
+    placement = decision.placements["articles.body"]
+    assert (placement.system, placement.choice.kind, placement.score) == (
+        "reader",
+        "follows",
+        None,
+    )
+
+
+def test_a_field_without_a_vote_that_its_class_cannot_hold_goes_elsewhere() -> None:
+    body = {"annotations": [SORTING]}
+    decision = decide(schema({"hits": HITS, "body": body}), TWO)
+    assert where(decision) == {"articles.hits": "writer", "articles.body": "reader"}
+    assert decision.groups["articles"]["body"] == ("reader", ("body",))
+
+
+def test_a_class_without_a_vote_follows_the_database_then_the_default() -> None:
+    document = {
+        "classes": {
+            "notes": {"fields": {"text": {"type": "string"}}},
+            "articles": {"fields": {"hits": {"type": "integer", **HITS}}},
+        }
+    }
+    decision = decide(parse_schema("news", document), TWO)
+    assert decision.placements["notes"].system == "writer"
+    assert decision.placements["notes"].choice.kind == "follows"
+    del document["classes"]["articles"]
+    alone = decide(parse_schema("news", document), TWO)
+    assert alone.placements["notes.text"].system == "reader"
+    assert alone.placements["notes.text"].choice.kind == "default"
+
+
+def test_the_default_is_the_primary_and_has_metrics_if_any_system_has() -> None:
+    plan = schema({"title": {}}, primary={"system": "writer"})
+    assert decide(plan, TWO).placements["articles"].system == "writer"
+    fresh = Candidate("fresh")
+    assert decide(schema({"title": {}}), (fresh, *TWO)).placements["articles"].system == "reader"
+    assert decide(schema({"title": {}}), (fresh,)).placements["articles"].system == "fresh"
+
+
+def test_a_declared_group_is_never_split() -> None:
+    grouped = {
+        "title": {**TITLE, "group": "hot"},
+        "hits": {**HITS, "group": "hot"},
+        "body": {},
+    }
+    decision = decide(schema(grouped), TWO)
+    # title: reader 20, writer 2; hits: reader 2, writer 10: the means are 11 and 6.
+    assert decision.groups["articles"]["hot"] == ("reader", ("title", "hits"))
+    placement = decision.placements["articles.hits"]
+    assert placement.choice.kind == "group"
+    assert placement.choice.ballot is not None
+    assert placement.choice.ballot.scores == pytest.approx({"reader": 11, "writer": 6})
+    assert placement.score == pytest.approx(10 if placement.system == "writer" else 2)
+
+
+def test_a_declared_group_that_nobody_can_hold_whole_is_refused() -> None:
+    searching = system("search", 0.01, 0.01, Capability.FULL_TEXT_SEARCH)
+    fields = {
+        "a": {"annotations": [SORTING], "group": "both"},
+        "b": {"annotations": [{"require": "full_text_search"}], "group": "both"},
+    }
+    with pytest.raises(Unplaceable) as refused:
+        decide(schema(fields), (READER, searching))
+    (node,) = refused.value.extra["nodes"]
+    assert node["node"] == "articles#both"
+    assert set(node["systems"]) == {"reader", "search"}
+
+
+def test_groups_of_single_fields_get_names_that_fit_and_differ() -> None:
+    fields = {
+        "title": TITLE,
+        "author": TITLE,
+        "editor": TITLE,
+        "Hits": HITS,
+        "hits": HITS,
+        "Main": HITS,
+    }
+    groups = decide(schema(fields), TWO).groups["articles"]
+    assert groups == {
+        "main": ("reader", ("title", "author", "editor")),
+        "hits": ("writer", ("Hits",)),
+        "hits_2": ("writer", ("hits",)),
+        "main_2": ("writer", ("Main",)),
+    }
+
+
+def test_mode_entity_never_splits_an_object() -> None:
+    decision = decide(schema({"title": TITLE, "hits": HITS}, mode="entity"), TWO)
+    assert set(where(decision).values()) == {"reader"}
+    assert decision.placements["articles.hits"].bound
+    assert list(decision.groups["articles"]) == ["main"]
+
+
+def test_the_outermost_bound_node_wins() -> None:
+    safe = system("safe", 0.01, 0.01, Capability.DURABILITY, Capability.SORTING)
+    fields = {"title": {"annotations": [READ, SORTING]}, "hits": HITS}
+    plan = schema(fields, annotations=[{"require": "durability"}])
+    decision = decide(plan, (READER, WRITER, safe))
+    assert {p.system for p in decision.placements.values()} == {"safe"}
+    assert {p.choice.by for p in decision.placements.values()} == {"*"}
+
+
+def test_routes_have_one_fragment_for_each_system_the_anchor_first() -> None:
+    plan = schema({"hits": HITS, "title": TITLE, "body": TITLE})
+    route = build_routes(plan, decide(plan, TWO).groups, {"articles": 7}).classes["articles"]
+    assert [fragment.system for fragment in route.fragments] == ["reader", "writer"]
+    assert route.anchor.groups == {"main": ("title", "body")}
+    assert route.fragments[1].groups == {"hits": ("hits",)}
+    assert list(route.fragments[1].fields) == ["hits"]
+    assert {fragment.schema_version for fragment in route.fragments} == {7}
+    assert route.group_of == {"title": "main", "body": "main", "hits": "hits"}
+
+
+def test_the_anchor_fragment_is_there_even_without_fields() -> None:
+    middle = system("middle", 0.0015, 0.0022)
+    plan = schema({"title": TITLE, "hits": HITS})
+    decision = decide(plan, (READER, WRITER, middle))
+    assert decision.groups["articles"]["main"] == ("middle", ())
+    route = build_routes(plan, decision.groups, {"articles": 1}).classes["articles"]
+    assert (route.anchor.system, route.anchor.groups) == ("middle", {"main": ()})
+
+
+def test_a_database_in_advisory_mode_has_no_routes() -> None:
+    plan = schema({"title": TITLE}, mode="advisory")
+    assert not build_routes(plan, decide(plan, TWO).groups, {"articles": 1}).classes
+
+
+def test_the_primary_is_the_best_ranked_system_proven_for_it() -> None:
+    needs = (Capability.SCANS, Capability.SORTING, Capability.RANGE_QUERIES)
+    slow, quick = system("slow", 0.1, 0.1, *needs), system("quick", 0.01, 0.01, *needs)
+    plan = schema({"title": TITLE})
+    assert primary_system(plan, decide(plan, (READER, slow, quick))) == "quick"
+    assert primary_system(plan, decide(plan, TWO)) is None
+    named = schema({"title": TITLE}, primary={"system": "slow"})
+    assert primary_system(named, decide(named, (READER, slow, quick))) == "slow"
+
+
+def pinned(plan: Schema, systems: tuple[Candidate, ...]) -> Pins:
+    return pins_of(build_routes(plan, decide(plan, systems).groups, {"articles": 1}), ["articles"])
+
+
+def test_what_holds_data_stays_although_scores_changed() -> None:
+    plan = schema({"title": TITLE, "body": TITLE, "hits": HITS})
+    swapped = (system("reader", 0.01, 0.002, Capability.SORTING), system("writer", 0.001, 0.01))
+    decision = decide(plan, swapped, pinned(plan, TWO))
+    assert decision.groups["articles"] == decide(plan, TWO).groups["articles"]
+    assert [(m.node, m.current, m.proposed, m.required) for m in decision.moves] == [
+        ("articles", "reader", "writer", False),
+        ("articles.title", "reader", "writer", False),
+        ("articles.body", "reader", "writer", False),
+        ("articles.hits", "writer", "reader", False),
+    ]
+    assert decision.placements["articles.hits"].choice.kind == "pinned"
+
+
+def test_what_would_be_placed_the_same_again_does_not_move() -> None:
+    plan = schema({"title": TITLE, "hits": HITS})
+    decision = decide(plan, TWO, pinned(plan, TWO))
+    assert not decision.moves
+    assert decision.placements == decide(plan, TWO).placements
+
+
+def test_a_new_field_joins_where_it_fits() -> None:
+    before = schema({"title": TITLE, "body": TITLE})
+    after = schema({"title": TITLE, "body": TITLE, "hits": HITS, "note": {}})
+    groups = decide(after, TWO, pinned(before, TWO)).groups["articles"]
+    assert groups == {"main": ("reader", ("title", "body", "note")), "hits": ("writer", ("hits",))}
+
+
+def test_a_requirement_that_rules_the_present_system_out_is_a_required_move() -> None:
+    before = schema({"hits": HITS, "title": {}})
+    after = schema({"hits": {"annotations": [WRITE, SORTING]}, "title": {}})
+    decision = decide(after, TWO, pinned(before, TWO))
+    assert decision.groups["articles"]["main"] == ("writer", ("hits", "title"))
+    move = next(move for move in decision.moves if move.node == "articles.hits")
+    assert (move.current, move.proposed, move.required) == ("writer", "reader", True)
+    assert "does not meet the requirements" in move.reason
+
+
+def test_binding_a_class_that_is_split_is_a_required_move() -> None:
+    before = schema({"title": TITLE, "body": TITLE, "hits": HITS})
+    after = schema({"title": TITLE, "body": TITLE, "hits": HITS}, mode="entity")
+    decision = decide(after, TWO, pinned(before, TWO))
+    assert [(move.node, move.proposed, move.required) for move in decision.moves] == [
+        ("articles.hits", "reader", True)
+    ]
+
+
+def test_new_fields_of_a_bound_class_stay_with_its_data() -> None:
+    before = schema({"title": TITLE}, mode="entity")
+    hits = {"annotations": [{**WRITE, "weight": 100}, WRITE]}
+    many = {f"hits_{n}": hits for n in range(9)}
+    after = schema({"title": TITLE, **many}, mode="entity")
+    decision = decide(after, TWO, pinned(before, TWO))
+    assert set(where(decision).values()) == {"reader"}
+    assert {(move.node, move.required) for move in decision.moves} == {
+        ("articles", False),
+        ("articles.title", False),
+    }
+
+
+def test_declaring_another_group_for_a_field_with_data_is_a_required_move() -> None:
+    before = schema({"title": TITLE, "body": TITLE})
+    after = schema({"title": TITLE, "body": {**TITLE, "group": "text"}})
+    decision = decide(after, TWO, pinned(before, TWO))
+    assert decision.groups["articles"]["main"].fields == ("title", "body")
+    (move,) = decision.moves
+    assert (move.node, move.required) == ("articles.body", True)

@@ -1,0 +1,250 @@
+"""The metrics book: what live traffic tells of systems, on a clock that the test sets."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import pytest
+
+from mediator.observation import (
+    CallOutcome,
+    CircuitChanged,
+    RequestFinished,
+    StoreCallFinished,
+)
+from mediator.placement.histogram import BUCKETS, bucket_of, percentile
+from mediator.placement.metrics import History, MetricsBook
+from mediator.placement.series import (
+    AVAILABILITY_HALF_LIFE_S,
+    CAPACITY_HALF_LIFE_S,
+    LATENCY_HALF_LIFE_S,
+)
+from mediator.schema.annotations import Metric
+
+
+class HandClock:
+    """A clock that goes on only when told."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+class Traffic:
+    """A book and the clock it reads."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.book = MetricsBook(self.clock)
+
+    def call(
+        self,
+        seconds: float = 0.001,
+        *,
+        operation: Literal["read", "write"] = "write",
+        count: int = 1,
+        outcome: CallOutcome = "ok",
+        class_name: str = "articles",
+    ) -> None:
+        self.book.observe(
+            StoreCallFinished("redis", "news", class_name, operation, count, seconds, outcome)
+        )
+
+    def metric(self, metric: Metric) -> float | None:
+        return self.book.candidate_metrics("redis")[0].get(metric)
+
+    def spread(self, seconds: int, per_second: int) -> None:
+        """Make calls evenly for a while."""
+        for _ in range(seconds):
+            for _ in range(per_second):
+                self.call()
+            self.clock.time += 1
+
+
+def test_mean_deviation_and_percentiles_are_those_of_the_calls() -> None:
+    traffic = Traffic()
+    for milliseconds in range(1, 101):
+        traffic.call(milliseconds / 1000)
+    (row,) = traffic.book.statistics()
+    assert row["calls"] == 100
+    assert row["mean_s"] == pytest.approx(0.0505)
+    assert row["deviation_s"] == pytest.approx(0.028866, rel=1e-4)
+    assert row["p50_s"] == pytest.approx(0.050, rel=0.05)
+    assert row["p95_s"] == pytest.approx(0.095, rel=0.05)
+    assert row["p99_s"] == pytest.approx(0.099, rel=0.05)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e-6, 3e-4, 0.1, 99.0, 1e6])
+def test_every_latency_has_a_bucket_that_tells_it_within_its_error(seconds: float) -> None:
+    histogram = [0] * BUCKETS
+    histogram[bucket_of(seconds)] = 1
+    told = percentile(histogram, 0.5)
+    assert told == pytest.approx(min(max(seconds, 1e-6), 134), rel=0.05)
+
+
+def test_a_percentile_of_nothing_is_not_known() -> None:
+    assert percentile([0] * BUCKETS, 0.99) is None
+
+
+def test_a_latency_counts_half_after_its_half_life() -> None:
+    traffic = Traffic()
+    traffic.call(0.010)
+    traffic.clock.time += LATENCY_HALF_LIFE_S
+    traffic.call(0.040)
+    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx((0.5 * 0.010 + 0.040) / 1.5)
+
+
+def test_percentiles_forget_what_is_two_windows_old() -> None:
+    traffic = Traffic()
+    traffic.call(1.0)
+    traffic.clock.time += 70
+    traffic.call(0.001)
+    assert traffic.book.candidate_metrics("redis")[1][Metric.WRITE_LATENCY] > 0.9
+    traffic.clock.time += 130
+    traffic.call(0.001)
+    assert traffic.book.candidate_metrics("redis")[1][Metric.WRITE_LATENCY] < 0.002
+
+
+def test_a_pipeline_is_one_latency_and_many_operations() -> None:
+    traffic = Traffic()
+    for _ in range(10):
+        traffic.call(0.002, count=100)
+        traffic.clock.time += 1
+    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.002)
+    assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(100, rel=0.02)
+    assert traffic.book.offered() == {("redis", "write"): pytest.approx(100)}
+
+
+def test_capacity_is_the_highest_sustained_rate_and_fades() -> None:
+    traffic = Traffic()
+    traffic.spread(10, per_second=50)
+    traffic.spread(30, per_second=5)
+    assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.02)
+    assert traffic.book.offered()[("redis", "write")] == pytest.approx(5)
+    traffic.clock.time += CAPACITY_HALF_LIFE_S
+    assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(25, rel=0.02)
+
+
+def test_a_burst_is_not_a_capacity_and_a_calibrated_one_is_kept() -> None:
+    traffic = Traffic()
+    traffic.spread(1, per_second=100)
+    assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(10, rel=0.02)
+    traffic.book.remember("redis", History({Metric.WRITE_THROUGHPUT: 25_000}))
+    assert traffic.metric(Metric.WRITE_THROUGHPUT) == 25_000
+
+
+def test_failed_calls_lower_availability_and_say_nothing_of_latency() -> None:
+    traffic = Traffic()
+    for _ in range(3):
+        traffic.call(0.001)
+    traffic.call(2.0, outcome="timeout")
+    assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.75)
+    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.001)
+    assert traffic.metric(Metric.READ_AVAILABILITY) is None
+
+
+def test_availability_falls_while_the_breaker_is_open_and_recovers_after() -> None:
+    traffic = Traffic()
+    for _ in range(100):
+        traffic.call()
+    traffic.book.observe(CircuitChanged("redis", open=True, reason="timeouts"))
+    traffic.clock.time += AVAILABILITY_HALF_LIFE_S
+    assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.5)
+    traffic.book.observe(CircuitChanged("redis", open=False, reason="answers"))
+    for _ in range(100):
+        traffic.call()
+    assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.75)
+
+
+def test_history_gives_way_to_what_is_seen() -> None:
+    traffic = Traffic()
+    traffic.book.remember(
+        "redis", History({Metric.WRITE_LATENCY: 0.010}, {Metric.WRITE_LATENCY: 0.030})
+    )
+    assert traffic.metric(Metric.WRITE_LATENCY) == 0.010
+    assert traffic.book.candidate_metrics("redis")[1] == {Metric.WRITE_LATENCY: 0.030}
+    for _ in range(200):
+        traffic.call(0.002)
+    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.006)
+    for _ in range(20_000):
+        traffic.call(0.002)
+    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.002, rel=0.05)
+
+
+def test_what_the_operator_declares_replaces_what_was_measured() -> None:
+    traffic = Traffic()
+    traffic.call(0.5)
+    metrics, _ = traffic.book.candidate_metrics("redis", {Metric.WRITE_LATENCY: 0.001})
+    assert metrics[Metric.WRITE_LATENCY] == 0.001
+    assert metrics[Metric.WRITE_AVAILABILITY] == 1.0
+
+
+def test_a_system_nobody_called_has_no_metrics() -> None:
+    assert Traffic().book.candidate_metrics("redis") == ({}, {})
+
+
+def test_other_observations_are_ignored() -> None:
+    traffic = Traffic()
+    traffic.book.observe(RequestFinished("GET", "/v1", 200, 0.1))
+    assert traffic.book.statistics() == []
+
+
+def test_a_system_that_is_forgotten_leaves_nothing() -> None:
+    traffic = Traffic()
+    traffic.call()
+    traffic.book.remember("redis", History({Metric.READ_LATENCY: 1}))
+    traffic.book.forget("redis")
+    assert traffic.book.candidate_metrics("redis") == ({}, {})
+    assert traffic.book.statistics() == []
+
+
+def test_replicas_share_what_they_have_seen_through_snapshots() -> None:
+    one, two, both = Traffic(), Traffic(), Traffic()
+    for n in range(1, 41):
+        (one if n % 4 else two).call(n / 1000)
+        both.call(n / 1000)
+    one.book.merge([json.loads(json.dumps(two.book.snapshot()))])
+    (merged,), (whole,) = one.book.statistics(), both.book.statistics()
+    assert merged == {
+        **whole,
+        "mean_s": pytest.approx(whole["mean_s"]),
+        "deviation_s": pytest.approx(whole["deviation_s"]),
+    }
+    assert one.book.candidate_metrics("redis")[0] == pytest.approx(
+        both.book.candidate_metrics("redis")[0]
+    )
+
+
+def test_replicas_sustain_together_what_none_of_them_sees_alone() -> None:
+    one, two = Traffic(), Traffic()
+    one.spread(10, per_second=30)
+    two.spread(10, per_second=20)
+    one.book.merge([two.book.snapshot()])
+    assert one.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.02)
+    one.book.merge([])
+    assert one.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.02)
+
+
+def test_long_silence_neither_breaks_nor_changes_the_averages() -> None:
+    traffic = Traffic()
+    traffic.call(0.003)
+    traffic.call(0.003, outcome="refused")
+    traffic.clock.time += 10 * 365 * 86_400
+    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.003)
+    assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.5)
+
+
+def test_memory_is_bounded_by_classes_not_by_calls() -> None:
+    traffic = Traffic()
+    for n in range(5000):
+        traffic.call(n / 1000, class_name=f"class_{n % 3}")
+        traffic.clock.time += 0.1
+    series = traffic.book.snapshot()["series"]
+    assert len(series) == 3
+    assert all(len(row["histogram"]) <= BUCKETS for row in series)

@@ -1,0 +1,151 @@
+"""SLA violations and proposals: state machines over time (papers/ppm, sections 2 and 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mediator.placement.candidates import Candidate
+from mediator.placement.moves import Move
+from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, propose
+from mediator.placement.utility import INDEX_CAP
+from mediator.placement.violations import NOTHING_WATCHED, ViolationEvent, watch
+from mediator.schema.annotations import Metric
+from mediator.schema.parse import parse_schema
+
+RULE = {
+    "metric": "write_latency",
+    "utility": {"shape": "linear", "points": [[0.020, 1], [0.050, 0]]},
+    "violation": {"below": 0.5, "for_s": 60},
+}
+HITS = {"type": "integer", "annotations": [RULE]}
+SCHEMA = parse_schema("news", {"classes": {"articles": {"fields": {"hits": HITS}}}})
+
+
+class Watched:
+    """Feeds a watch with latencies of the system that holds the field."""
+
+    def __init__(self, schema: Any = SCHEMA) -> None:
+        self.state = NOTHING_WATCHED
+        self.schema = schema
+
+    def feed(self, now: float, latency: float | None, system: str = "A") -> list[ViolationEvent]:
+        metrics = {} if latency is None else {Metric.WRITE_LATENCY: latency}
+        systems = {system: Candidate(system, metrics=metrics)}
+        placements = {"articles.hits": system, "articles.likes": system}
+        self.state, events = watch(self.state, self.schema, placements, systems, now)
+        return events
+
+
+def test_a_violation_is_told_once_after_it_has_lasted_and_when_it_ends() -> None:
+    watched = Watched()
+    assert watched.feed(0, 0.045) == []
+    assert watched.feed(59, 0.045) == []
+    (began,) = watched.feed(60, 0.044)
+    assert began.phase == "began"
+    assert began.requirement is SCHEMA.classes["articles"].fields["hits"].annotations[0]
+    assert (began.detected.node, began.detected.system) == ("articles.hits", "A")
+    assert began.detected.measured == 0.044
+    assert began.detected.score == pytest.approx(0.2)
+    assert began.detected.duration_s == 60
+    assert watched.feed(100, 0.045) == []
+    (ended,) = watched.feed(130, 0.010)
+    assert (ended.phase, ended.detected.duration_s, ended.detected.score) == ("ended", 130, 1)
+    assert watched.feed(140, 0.010) == []
+
+
+def test_it_is_armed_again_after_its_end() -> None:
+    watched = Watched()
+    for now, latency in ((0, 0.045), (60, 0.045), (70, 0.01), (80, 0.045)):
+        watched.feed(now, latency)
+    assert watched.feed(139, 0.045) == []
+    assert [event.phase for event in watched.feed(140, 0.045)] == ["began"]
+
+
+def test_a_short_dip_is_no_violation() -> None:
+    watched = Watched()
+    for now in range(0, 600, 50):
+        assert watched.feed(now, 0.045) == []
+        assert watched.feed(now + 30, 0.010) == []
+
+
+def test_a_metric_that_is_not_known_neither_begins_nor_ends_anything() -> None:
+    watched = Watched()
+    assert watched.feed(0, None) == []
+    watched.feed(1, 0.045)
+    watched.feed(30, None)
+    assert len(watched.feed(61, 0.045)) == 1
+    assert watched.feed(70, None) == []
+    assert [event.phase for event in watched.feed(80, 0.01)] == ["ended"]
+
+
+def test_a_field_that_moved_starts_anew() -> None:
+    watched = Watched()
+    watched.feed(0, 0.045)
+    assert watched.feed(60, 0.045, system="B") == []
+    assert len(watched.feed(120, 0.045, system="B")) == 1
+
+
+def test_a_rule_of_the_class_is_watched_at_every_field_and_zero_seconds_at_once() -> None:
+    rule = {**RULE, "violation": {"below": 0.5, "for_s": 0}}
+    plain = {"type": "integer"}
+    class_ = {"annotations": [rule], "fields": {"hits": plain, "likes": plain}}
+    watched = Watched(parse_schema("news", {"classes": {"articles": class_}}))
+    nodes = [event.detected.node for event in watched.feed(0, 0.045)]
+    assert nodes == ["articles.hits", "articles.likes"]
+
+
+def move(ratio: float, proposed: str = "B") -> Move:
+    return Move("articles.hits", "A", proposed, "", False, 1.0, ratio)
+
+
+def fed(state: Proposals, *steps: tuple[float, Move | None]) -> tuple[Proposals, list[float]]:
+    told = []
+    for now, each in steps:
+        state, fresh = propose(state, [each] if each else [], now)
+        told += [now] * len(fresh)
+    return state, told
+
+
+def test_a_proposal_needs_its_margin_for_its_dwell_time() -> None:
+    state, told = fed(NOTHING_PROPOSED, (0, move(1.3)), (59, move(1.3)), (60, move(1.4)))
+    assert told == [60]
+    (proposal,) = state.recorded
+    assert (proposal.current, proposal.proposed, proposal.since) == ("A", "B", 0)
+    assert proposal.margin == pytest.approx(0.4)
+    assert fed(state, (61, move(1.4)), (200, move(1.3)))[1] == []
+
+
+def test_a_margin_too_small_is_never_proposed() -> None:
+    state, told = fed(NOTHING_PROPOSED, *((now, move(1.19)) for now in range(0, 600, 10)))
+    assert (told, state.recorded) == ([], ())
+
+
+def test_two_nearly_equal_systems_do_not_flap() -> None:
+    steps = [(now, move(1.5) if now % 20 else None) for now in range(0, 3600, 10)]
+    assert fed(NOTHING_PROPOSED, *steps)[1] == []
+    recorded, told = fed(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)))
+    again = [(now + 70, move(1.5) if now % 20 else None) for now in range(0, 3600, 10)]
+    assert told == [60]
+    assert fed(recorded, *again)[1] == []
+
+
+def test_a_proposal_is_withdrawn_once_the_lead_is_gone_for_the_dwell_time() -> None:
+    state, _ = fed(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)), (70, None), (129, move(1.1)))
+    assert len(state.recorded) == 1
+    assert fed(state, (130, None))[0] == NOTHING_PROPOSED
+
+
+def test_another_leader_replaces_a_proposal_only_after_the_dwell_times() -> None:
+    state, _ = fed(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)), (70, move(2, "C")))
+    assert [proposal.proposed for proposal in state.recorded] == ["B"]
+    state, told = fed(state, (130, move(2, "C")), (190, move(2, "C")))
+    assert told == [190]
+    assert [proposal.proposed for proposal in state.recorded] == ["C"]
+
+
+def test_a_current_system_without_a_score_loses_by_a_finite_margin() -> None:
+    gone = Move("articles.hits", "A", "B", "", True, None, 1.0)
+    state, _ = fed(NOTHING_PROPOSED, (0, gone), (60, gone))
+    assert state.recorded[0].margin == INDEX_CAP

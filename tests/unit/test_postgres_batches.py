@@ -1,0 +1,59 @@
+"""Batches of writes keep the order of each record and answer every call."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.port import Fragment, Write, WriteKind
+from mediator.stores.postgres.batches import batches
+
+FRAGMENT = Fragment(
+    "s",
+    "d",
+    "c",
+    {name: Field(name, FieldType.INTEGER) for name in ("a", "b")},
+    {"main": ("a", "b")},
+)
+
+
+def call(id_: str, kind: WriteKind, name: str) -> Write:
+    operators = (OperatorCall(name, Operator.INC, 1),) if kind is WriteKind.UPDATE else ()
+    return Write(FRAGMENT, id_, kind, "o", ("main",), operators=operators)
+
+
+CALLS = st.lists(
+    st.builds(call, st.sampled_from("xyz"), st.sampled_from(WriteKind), st.sampled_from("ab")),
+    max_size=40,
+)
+
+
+@given(CALLS)
+def test_the_order_of_each_record_is_kept(calls: list[Write]) -> None:
+    places = [place for batch in batches(calls) for place, _ in batch.in_lock_order()]
+    assert sorted(places) == list(range(len(calls)))
+    for id_ in "xyz":
+        of_record = [place for place in places if calls[place].id == id_]
+        assert of_record == sorted(of_record)
+
+
+@given(CALLS)
+def test_locks_are_taken_in_one_order(calls: list[Write]) -> None:
+    for batch in batches(calls):
+        ids = [write.id for _, write in batch.in_lock_order()]
+        assert ids == sorted(ids)
+
+
+@given(CALLS)
+def test_an_insert_is_never_overtaken_within_a_batch(calls: list[Write]) -> None:
+    for batch in batches(calls):
+        ids = [write.id for _, write in batch.calls]
+        assert not batch.shape.whole or len(ids) == len(set(ids))
+
+
+def test_counters_on_any_records_are_one_batch() -> None:
+    calls = [call(id_, WriteKind.UPDATE, "a") for id_ in "xyxzzx"]
+    assert len(batches(calls)) == 1

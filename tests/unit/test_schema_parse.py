@@ -1,0 +1,354 @@
+"""The schema's one shape: what is read, and where each mistake is told."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.errors import SchemaInvalid
+from mediator.schema.annotations import (
+    BinaryRequirement,
+    Capability,
+    ContinuousRequirement,
+    Linear,
+    Metric,
+    ViolationRule,
+)
+from mediator.schema.limits import CLASSES_PER_DATABASE, MISTAKES_TOLD
+from mediator.schema.parse import RESERVED_CLASSES, parse_schema
+from mediator.schema.render import schema_document
+from mediator.schema.requirements import LEVELS
+from mediator.schema.tree import MISSING, Batching, CachePolicy, Field, Mode, Primary
+from mediator.schema.types import FieldType
+
+NEWSPAPER: dict[str, Any] = {
+    "mode": "microbatched",
+    "primary": {"system": None, "staleness_s": 5},
+    "annotations": [{"metric": "read_availability", "goal": 0.995}],
+    "classes": {
+        "people": {"batching": {"max_wait_s": 0.01, "max_size": 100}, "ttl_s": 3600},
+        "articles": {
+            "annotations": [{"require": "joins"}],
+            "cache": {"visibility": "public", "max_ttl_s": 60},
+            "require_if_match": True,
+            "batching": None,
+            "ttl_s": None,
+            "fields": {
+                "title": {"type": "string", "required": True, "max_length": 300},
+                "author": {"type": "reference", "to": "people"},
+                "price": {"type": "decimal", "default": "1.50", "group": "main"},
+                "tags": {"type": "set", "items": "string", "default": ["b", "a"]},
+                "hits": {
+                    "type": "integer",
+                    "default": 0,
+                    "index": True,
+                    "group": "hits",
+                    "annotations": [
+                        {"require": "sorting"},
+                        {"metric": "write_throughput", "goal": 10000, "weight": 3},
+                        {
+                            "metric": "write_latency",
+                            "utility": {"shape": "linear", "points": [[0.020, 1], [0.050, 0]]},
+                            "statistic": "p99",
+                            "violation": {"below": 0.5, "for_s": 60},
+                        },
+                    ],
+                },
+            },
+        },
+    },
+}
+
+
+def test_the_newspaper_is_read() -> None:
+    schema = parse_schema("news", NEWSPAPER)
+    assert (schema.database, schema.mode) == ("news", Mode.MICROBATCHED)
+    people, articles = schema.classes["people"], schema.classes["articles"]
+    assert (people.batching, people.ttl_s) == (Batching(0.01, 100), 3600.0)
+    assert articles.cache == CachePolicy("public", 60.0)
+    assert articles.require_if_match
+    assert articles.fields["price"].default == Decimal("1.5")
+    assert articles.fields["price"].group is None
+    assert articles.fields["tags"].default == ["a", "b"]
+    assert articles.fields["author"] == Field("author", FieldType.REFERENCE, to="people")
+    assert articles.fields["hits"].annotations == (
+        BinaryRequirement(Capability.SORTING),
+        ContinuousRequirement(Metric.WRITE_THROUGHPUT, 3.0, goal=10_000.0),
+        ContinuousRequirement(
+            Metric.WRITE_LATENCY,
+            1.0,
+            utility=Linear(((0.02, 1.0), (0.05, 0.0))),
+            statistic="p99",
+            violation=ViolationRule(0.5, 60.0),
+        ),
+    )
+
+
+def test_everything_has_a_default() -> None:
+    schema = parse_schema("news", {"classes": {"a": {"fields": {"x": {"type": "float"}}}}})
+    assert (schema.mode, schema.primary) == (Mode.MIXED, Primary(None, 5.0))
+    assert schema.classes["a"].cache == CachePolicy("none", 600.0)
+    assert schema.classes["a"].fields["x"].default is MISSING
+    assert parse_schema("news", {}).classes == {}
+
+
+def test_rendering_gives_the_same_schema_back() -> None:
+    schema = parse_schema("news", NEWSPAPER)
+    document = schema_document(schema)
+    assert parse_schema("news", document) == schema
+    assert schema_document(parse_schema("news", document)) == document
+    assert document["classes"]["articles"]["fields"]["title"] == {
+        "type": "string",
+        "max_length": 300,
+        "required": True,
+        "index": False,
+        "group": "main",
+        "annotations": [],
+    }
+
+
+ARTICLES = "/classes/articles"
+FIELDS = f"{ARTICLES}/fields"
+HITS = f"{FIELDS}/hits/annotations"
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value"),
+    [
+        ("/mod", "mixed"),
+        ("/mode", "Mixed"),
+        ("/mode", None),
+        ("/primary", None),
+        ("/primary/system", "No Name"),
+        ("/primary/staleness_s", 0),
+        ("/primary/staleness_s", float("inf")),
+        ("/primary/staleness_s", True),
+        ("/primary/staleness_s", "5"),
+        ("/annotations", {}),
+        ("/annotations/0/goal", 1.5),
+        ("/annotations/0/goal", 0),
+        ("/annotations/0/statistic", "mean"),
+        ("/classes", []),
+        ("/classes/Articles", {}),
+        ("/classes/a\n", {}),
+        ("/classes/" + "a" * 64, {}),
+        ("/classes/query", {}),
+        ("/classes/people", 1),
+        ("/classes/people/ttl_s", 0.5),
+        ("/classes/people/batching/max_wait_s", 61),
+        ("/classes/people/batching/max_wait_s", 0),
+        ("/classes/people/batching/max_size", 1001),
+        ("/classes/people/batching/max_size", 1.0),
+        (f"{ARTICLES}/cache/visibility", "shared"),
+        (f"{ARTICLES}/cache/max_ttl_s", 31_536_001),
+        (f"{ARTICLES}/cache/max_ttl_s", 0),
+        (f"{ARTICLES}/require_if_match", 1),
+        (f"{ARTICLES}/annotations/0/require", "scans"),
+        (f"{ARTICLES}/annotations/0/require", "magic"),
+        (f"{FIELDS}/id", {"type": "string"}),
+        (f"{FIELDS}/1a", {"type": "string"}),
+        (f"{FIELDS}/title/type", "text"),
+        (f"{FIELDS}/title/type", None),
+        (f"{FIELDS}/title/required", "yes"),
+        (f"{FIELDS}/title/max_length", 0),
+        (f"{FIELDS}/title/max_length", 2**24 + 1),
+        (f"{FIELDS}/title/max_length", 3.0),
+        (f"{FIELDS}/title/max_length", None),
+        (f"{FIELDS}/title/default", None),
+        (f"{FIELDS}/title/default", "x" * 301),
+        (f"{FIELDS}/title/items", "string"),
+        (f"{FIELDS}/title/to", "people"),
+        (f"{FIELDS}/author/to", "nobody"),
+        (f"{FIELDS}/author/to", []),
+        (f"{FIELDS}/tags/items", "document"),
+        (f"{FIELDS}/tags/items", "set"),
+        (f"{FIELDS}/tags/items", {}),
+        (f"{FIELDS}/tags/index", True),
+        (f"{FIELDS}/hits/max_length", 3),
+        (f"{FIELDS}/hits/default", 0.0),
+        (f"{FIELDS}/hits/group", "Hits"),
+        (f"{FIELDS}/tags/default/1", 1),
+        (HITS, [{"require": "sorting"}] * 65),
+        (f"{HITS}/0", []),
+        (f"{HITS}/0", {}),
+        (f"{HITS}/0/require", "joins"),
+        (f"{HITS}/0/weight", 1),
+        (f"{HITS}/1/metric", "writes"),
+        (f"{HITS}/1/weight", 0),
+        (f"{HITS}/1/weight", -1),
+        (f"{HITS}/1/weight", float("nan")),
+        (f"{HITS}/1/weight", 10**400),
+        (f"{HITS}/1/goal", -1),
+        (f"{HITS}/2/statistic", "p95"),
+        (f"{HITS}/2/violation/below", 0),
+        (f"{HITS}/2/violation/below", 1.1),
+        (f"{HITS}/2/violation/for_s", -1),
+        (f"{HITS}/2/violation/then", "scale"),
+        (f"{HITS}/2/utility/shape", "cubic"),
+        (f"{HITS}/2/utility/steepness", 1),
+        (f"{HITS}/2/utility/points", []),
+        (f"{HITS}/2/utility/points", [[n, 0] for n in range(65)]),
+        (f"{HITS}/2/utility/points/0", [1]),
+        (f"{HITS}/2/utility/points/0/1", 1.01),
+        (f"{HITS}/2/utility/points/1/0", "0"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(pointer: str, value: Any) -> None:
+    document = deepcopy(NEWSPAPER)
+    *path, last = pointer.removeprefix("/").split("/")
+    node: Any = document
+    for name in path:
+        node = node[int(name) if isinstance(node, list) else name]
+    node[int(last) if isinstance(node, list) else last] = value
+    with pytest.raises(SchemaInvalid) as caught:
+        parse_schema("news", document)
+    assert caught.value.places[0].pointer == pointer
+
+
+@pytest.mark.parametrize(
+    ("field", "place"),
+    [
+        ({}, "/type"),
+        ({"type": "list"}, "/items"),
+        ({"type": "reference"}, "/to"),
+        ({"type": "document", "index": True}, "/index"),
+        ({"type": "float", "default": True}, "/default"),
+        ({"type": "map", "items": "integer", "default": {"a": "1"}}, "/default/a"),
+    ],
+)
+def test_what_a_type_needs_is_asked_for(field: Any, place: str) -> None:
+    with pytest.raises(SchemaInvalid) as caught:
+        parse_schema("news", {"classes": {"c": {"fields": {"f": field}}}})
+    assert [p.pointer for p in caught.value.places] == [f"/classes/c/fields/f{place}"]
+
+
+@pytest.mark.parametrize(
+    ("utility", "place"),
+    [
+        ({"shape": "sigmoid", "midpoint": 1}, "/steepness"),
+        ({"shape": "sigmoid", "midpoint": 1, "steepness": 0}, "/steepness"),
+        ({"shape": "step"}, "/points"),
+        ({"points": [[0, 1]]}, "/shape"),
+        ({"shape": "step", "points": [[1, 0], [1, 1]]}, "/points/1"),
+    ],
+)
+def test_a_utility_has_what_its_shape_needs(utility: Any, place: str) -> None:
+    annotation = {"metric": "read_latency", "utility": utility}
+    with pytest.raises(SchemaInvalid) as caught:
+        parse_schema("news", {"annotations": [annotation]})
+    assert [p.pointer for p in caught.value.places] == [f"/annotations/0/utility{place}"]
+
+
+@pytest.mark.parametrize(
+    "extra", [{}, {"goal": 1, "utility": {"shape": "step", "points": [[0, 1]]}}]
+)
+def test_goal_and_utility_exclude_each_other(extra: Any) -> None:
+    with pytest.raises(SchemaInvalid, match="exactly one"):
+        parse_schema("news", {"annotations": [{"metric": "read_latency", **extra}]})
+
+
+@pytest.mark.parametrize("capability", Capability)
+def test_a_capability_is_required_where_the_paper_allows_it(capability: Capability) -> None:
+    """papers/ppm, section 2, the table of requirements."""
+    need = {"annotations": [{"require": capability.value}]}
+    documents = {
+        "database": need,
+        "class": {"classes": {"c": need}},
+        "field": {"classes": {"c": {"fields": {"f": {"type": "integer", **need}}}}},
+    }
+    for level, document in documents.items():
+        if level in LEVELS[capability]:
+            parse_schema("news", document)
+        else:
+            with pytest.raises(SchemaInvalid, match=" or ".join(LEVELS[capability])) as caught:
+                parse_schema("news", document)
+            assert caught.value.places[0].pointer.endswith("/annotations/0/require")
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_CLASSES))
+def test_names_of_routes_are_reserved(name: str) -> None:
+    with pytest.raises(SchemaInvalid, match="reserved"):
+        parse_schema("news", {"classes": {name: {}}})
+
+
+@pytest.mark.parametrize("database", ["", "News", "a-b", "1a", "a\n", "é"])
+def test_the_database_has_a_name(database: str) -> None:
+    with pytest.raises(SchemaInvalid) as caught:
+        parse_schema(database, {})
+    assert caught.value.places[0].pointer == "database"
+
+
+@pytest.mark.parametrize("document", [None, [], "x", 1, True])
+def test_a_schema_is_an_object(document: Any) -> None:
+    with pytest.raises(SchemaInvalid) as caught:
+        parse_schema("news", document)
+    assert [place.pointer for place in caught.value.places] == [""]
+
+
+def test_all_mistakes_are_told_up_to_a_bound() -> None:
+    with pytest.raises(SchemaInvalid) as caught:
+        parse_schema("news", {"mode": 1, "nope": 1, "classes": {"a": {"ttl_s": 0}}})
+    assert [p.pointer for p in caught.value.places] == ["/nope", "/mode", "/classes/a/ttl_s"]
+    with pytest.raises(SchemaInvalid) as caught:
+        parse_schema("news", {"classes": {"a": {f"x{n}": 1 for n in range(10_000)}}})
+    assert len(caught.value.places) == MISTAKES_TOLD
+    many: dict[str, Any] = {f"a{n}": {} for n in range(CLASSES_PER_DATABASE + 1)}
+    with pytest.raises(SchemaInvalid) as caught:
+        parse_schema("news", {"classes": many})
+    assert [p.pointer for p in caught.value.places] == ["/classes"]
+
+
+hostile = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_categories=[]), max_size=5)
+    | st.sampled_from([*FieldType, *Capability, *Metric, "linear", "sigmoid", "people"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "items", "default", "classes", "fields", "require", "metric"])
+            | st.text(max_size=4),
+            inner,
+        )
+    ),
+    max_leaves=10,
+)
+
+
+def paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """List the ways to every node of a document."""
+    if isinstance(node, dict):
+        members = list(node.items())
+    else:
+        members = list(enumerate(node)) if isinstance(node, list) else []
+    return [path, *(way for key, member in members for way in paths(member, (*path, key)))]
+
+
+def replaced(node: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """Copy a document with one node replaced."""
+    if not path:
+        return value
+    copy = node.copy()
+    copy[path[0]] = replaced(node[path[0]], path[1:], value)
+    return copy
+
+
+@given(st.sampled_from(paths(NEWSPAPER)), hostile)
+def test_a_damaged_schema_is_refused_or_rendered_faithfully(path: Any, damage: Any) -> None:
+    document = replaced(NEWSPAPER, path, damage)
+    try:
+        schema = parse_schema("news", document)
+    except SchemaInvalid as error:
+        places = error.places
+    else:
+        assert parse_schema("news", schema_document(schema)) == schema
+        return
+    assert places
+    "".join(place.pointer + place.detail for place in places).encode()
