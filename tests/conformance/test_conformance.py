@@ -8,12 +8,8 @@ from dataclasses import replace
 import pytest
 
 from mediator.stores.conformance import CHECKS, Check, Judgement, run_check
-from mediator.stores.mongo import MongoStore
 from mediator.stores.port import Store
-from mediator.stores.postgres import PostgresStore
-from mediator.stores.redis import RedisStore
-
-STORES = {"redis": RedisStore, "postgresql": PostgresStore, "mongodb": MongoStore}
+from tests.conformance.real_stores import STORES, opened
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -21,10 +17,8 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     config = request.getfixturevalue(f"{request.param}_config")
     # A machine that is busy with other tests is no defect of a store.
     patient = replace(config, namespace="conformance", deadline_s=30.0)
-    opened: Store = STORES[request.param](patient)
-    await opened.open()
-    yield opened
-    await opened.close()
+    async with opened(patient) as store:
+        yield store
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

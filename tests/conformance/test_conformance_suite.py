@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mediator.operations.operators import Operator
-from mediator.schema.types import FieldType
+from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance import CHECKS, Judgement, run
 from mediator.stores.port import (
     Fragment,
@@ -35,7 +35,7 @@ class Rounding(ModelStore):
         return await super().write([replace(call, values=_rounded(call.values)) for call in calls])
 
 
-def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+def _rounded(values: Values) -> Values:
     return {k: int(float(v)) if type(v) is int else v for k, v in values.items()}
 
 
@@ -43,7 +43,7 @@ class Nullless(ModelStore):
     """Takes a null for a missing field."""
 
     async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
-        kept = [{k: v for k, v in c.values.items() if v is not None} for c in calls]
+        kept: list[Values] = [{k: v for k, v in c.values.items() if v is not None} for c in calls]
         return await super().write([replace(c, values=v) for c, v in zip(calls, kept, strict=True)])
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
@@ -15,24 +14,19 @@ import pytest
 from mediator.operations.operators import Operator
 from mediator.schema.annotations import Capability
 from mediator.schema.types import FieldType
-from mediator.stores.mongo import MongoStore
 from mediator.stores.port import (
     Record,
     ServerFacts,
-    Store,
     StoreTimeout,
     StoreUnavailable,
     SystemConfig,
     Write,
     WriteResult,
 )
-from mediator.stores.postgres import PostgresStore
 from mediator.stores.probe import ProbeReport, Verdict, probe
-from mediator.stores.redis import RedisStore
 from tests.conformance.model_store import ModelStore
 from tests.conformance.racy import RacyStore
-
-STORES = {"redis": RedisStore, "postgresql": PostgresStore, "mongodb": MongoStore}
+from tests.conformance.real_stores import STORES, opened
 
 FUNCTIONAL = {
     Capability.POINT_LOOKUPS,
@@ -51,15 +45,6 @@ OBSERVED = {Capability.DURABILITY, Capability.REPLICATION}
 PATIENT_S = 120.0
 
 
-@asynccontextmanager
-async def _opened(store: Store) -> AsyncIterator[Store]:
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
 def _states(report: ProbeReport, capabilities: set[Capability]) -> set[str]:
     return {report.verdicts[capability].state for capability in capabilities}
 
@@ -67,7 +52,7 @@ def _states(report: ProbeReport, capabilities: set[Capability]) -> set[str]:
 @pytest.mark.parametrize("kind", STORES)
 async def test_real_stores_are_proven(kind: str, request: pytest.FixtureRequest) -> None:
     config = request.getfixturevalue(f"{kind}_config")
-    async with _opened(STORES[kind](replace(config, namespace="probing"))) as store:
+    async with opened(replace(config, namespace="probing")) as store:
         report = await probe(store, budget_s=PATIENT_S)
     assert report.acceptable, report.reason
     assert report.reason == ""
@@ -82,7 +67,7 @@ async def test_scratch_is_empty_afterwards(redis_config: SystemConfig) -> None:
     from redis.asyncio import Redis
 
     config = replace(redis_config, namespace="probe_leaves_nothing")
-    async with _opened(RedisStore(config)) as store:
+    async with opened(config) as store:
         await probe(store, budget_s=PATIENT_S)
     async with Redis.from_url(config.url, decode_responses=True) as client:
         left = [key async for key in client.scan_iter(match="*probe_leaves_nothing*", count=1000)]
@@ -91,7 +76,7 @@ async def test_scratch_is_empty_afterwards(redis_config: SystemConfig) -> None:
 
 
 async def test_racy_store_is_refused(redis_config: SystemConfig) -> None:
-    async with _opened(RedisStore(replace(redis_config, namespace="racy"))) as store:
+    async with opened(replace(redis_config, namespace="racy")) as store:
         report = await probe(RacyStore(store), budget_s=PATIENT_S)
     assert not report.acceptable
     assert "not atomic" in report.reason
@@ -99,11 +84,13 @@ async def test_racy_store_is_refused(redis_config: SystemConfig) -> None:
     assert report.verdicts[Capability.POINT_LOOKUPS].state == "proven"
 
 
-if ferretdb := os.environ.get("PORTOLAN_TEST_FERRETDB_URL"):
+FERRETDB_URL = os.environ.get("PORTOLAN_TEST_FERRETDB_URL", "")
+
+if FERRETDB_URL:
 
     async def test_ferretdb_is_refused() -> None:
-        config = SystemConfig("ferretdb", "mongodb", ferretdb, namespace="ferret")
-        async with _opened(MongoStore(config)) as store:
+        config = SystemConfig("ferretdb", "mongodb", FERRETDB_URL, namespace="ferret")
+        async with opened(config) as store:
             report = await probe(store, budget_s=PATIENT_S)
         assert not report.acceptable
 
@@ -158,7 +145,7 @@ async def _relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> No
 async def test_lost_connection_is_unknown(redis_config: SystemConfig) -> None:
     async with _Link(redis_config.url) as link:
         config = replace(redis_config, url=link.url, namespace="cut", deadline_s=0.5)
-        async with _opened(RedisStore(config)) as store:
+        async with opened(config) as store:
             link.cut()
             report = await probe(store, budget_s=5)
     assert _states(report, FUNCTIONAL | IN_ORDER | OBSERVED) == {"unknown"}

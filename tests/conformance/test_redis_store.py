@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import pytest
@@ -33,6 +33,9 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.redis import RedisStore
+
+Server: TypeAlias = Any
+"""A client of the driver; its own types do not tell what an asynchronous call brings."""
 
 GROUPS = {"main": ("name", "price", "seen", "tags", "log", "notes"), "hits": ("hits", "score")}
 FIELDS = {
@@ -63,7 +66,7 @@ def config(redis_config: SystemConfig) -> SystemConfig:
 
 
 @pytest.fixture(scope="session")
-async def server(config: SystemConfig) -> AsyncIterator[redis.asyncio.Redis]:
+async def server(config: SystemConfig) -> AsyncIterator[Server]:
     async with redis.asyncio.Redis.from_url(config.url, protocol=2) as client:
         yield client
         keys = [key async for key in client.scan_iter(f"{{{config.namespace}:*", count=1000)]
@@ -72,7 +75,7 @@ async def server(config: SystemConfig) -> AsyncIterator[redis.asyncio.Redis]:
 
 
 @pytest.fixture(scope="session")
-async def store(config: SystemConfig, server: redis.asyncio.Redis) -> AsyncIterator[RedisStore]:
+async def store(config: SystemConfig, server: Server) -> AsyncIterator[RedisStore]:
     opened = RedisStore(config)
     await opened.open()
     yield opened
@@ -112,7 +115,7 @@ async def value_of(store: RedisStore, fragment: Fragment, id_: str, name: str) -
     return record.values.get(name, MISSING)
 
 
-async def keys_of(server: redis.asyncio.Redis, config: SystemConfig, part: str) -> list[bytes]:
+async def keys_of(server: Server, config: SystemConfig, part: str) -> list[bytes]:
     return [key async for key in server.scan_iter(f"{{{config.namespace}:*{part}*", count=1000)]
 
 
@@ -324,7 +327,7 @@ async def test_an_index_orders_exactly(
 
 
 async def test_indexes_follow_every_kind_of_write(
-    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
     await store.write(
         [
@@ -346,7 +349,7 @@ async def test_indexes_follow_every_kind_of_write(
 
 
 async def test_preparing_fills_a_new_index_and_removes_an_old_one(
-    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
     without = replace(
         fragment, fields={n: replace(f, index=False) for n, f in fragment.fields.items()}
@@ -366,7 +369,7 @@ async def test_preparing_fills_a_new_index_and_removes_an_old_one(
 
 
 async def test_all_keys_of_an_object_share_a_tag(
-    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
     call = put(fragment, "a", hits=1, tags=["x"], log=[1], notes={"k": "v"})
     await only(store, replace(call, remember="print"))
@@ -380,7 +383,7 @@ async def test_all_keys_of_an_object_share_a_tag(
 
 
 async def test_tombstones_and_memories_expire(
-    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
     await only(store, put(fragment, "a", hits=1))
     deletion = write(fragment, "a", WriteKind.DELETE, remember="print")
@@ -394,7 +397,7 @@ async def test_tombstones_and_memories_expire(
 
 
 async def test_dropping_leaves_nothing_to_find(
-    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
     writes = [put(fragment, f"{n}", hits=n, log=[n], tags=["x"]) for n in range(700)]
     writes += [write(fragment, f"{n}", WriteKind.DELETE) for n in range(0, 700, 2)]
@@ -410,7 +413,7 @@ async def test_dropping_leaves_nothing_to_find(
 
 
 async def test_a_collection_of_a_field_that_is_gone_goes_with_its_record(
-    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
     await store.write([put(fragment, "a", log=[1]), put(fragment, "b", log=[1])])
     later = replace(fragment, fields={"hits": FIELDS["hits"]}, groups={"hits": ("hits",)})
@@ -422,7 +425,7 @@ async def test_a_collection_of_a_field_that_is_gone_goes_with_its_record(
 
 
 async def test_every_group_written_has_its_outbox_entry(
-    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis, config: SystemConfig
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
     created = await only(store, put(fragment, "a", name="x", log=[1], hits=None))
     call = OperatorCall("log", Operator.PUSH, 22)
@@ -469,19 +472,25 @@ async def opened(config: SystemConfig) -> AsyncIterator[Opened]:
         await one.close()
 
 
-def named(config: SystemConfig, name: str) -> str:
-    return f"{config.url}{'&' if '?' in config.url else '?'}client_name={name}"
+def asking(config: SystemConfig, **options: str) -> str:
+    """The server's URL with further options of the driver."""
+    query = "&".join(f"{name}={value}" for name, value in options.items())
+    return f"{config.url}{'&' if '?' in config.url else '?'}{query}"
 
 
-async def kill(server: redis.asyncio.Redis, name: str) -> int:
+async def kill(server: Server, name: str) -> int:
     clients = [c for c in await server.client_list() if c["name"] == name]
     for client in clients:
         await server.execute_command("CLIENT", "KILL", "ID", client["id"])
     return len(clients)
 
 
+async def asked(server: Server, name: str) -> bool:
+    return any(c["name"] == name and c["cmd"] == "evalsha" for c in await server.client_list())
+
+
 async def test_scripts_the_server_forgot_are_loaded_again(
-    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis
+    store: RedisStore, fragment: Fragment, server: Server
 ) -> None:
     await only(store, put(fragment, "a", hits=0, log=[]))
     increment = OperatorCall("hits", Operator.INC, 1)
@@ -494,27 +503,25 @@ async def test_scripts_the_server_forgot_are_loaded_again(
 
 
 async def test_a_lost_connection_is_made_again(
-    config: SystemConfig, opened: Opened, fragment: Fragment, server: redis.asyncio.Redis
+    config: SystemConfig, opened: Opened, fragment: Fragment, server: Server
 ) -> None:
-    store = await opened(url=named(config, "mortal"))
+    store = await opened(url=asking(config, client_name="mortal"))
     await only(store, put(fragment, "a", hits=1))
     assert await kill(server, "mortal") == 1
     assert await value_of(store, fragment, "a", "hits") == 1
 
 
 async def test_a_write_on_a_connection_that_breaks_is_not_sent_again(
-    config: SystemConfig, opened: Opened, fragment: Fragment, server: redis.asyncio.Redis
+    config: SystemConfig, opened: Opened, fragment: Fragment, server: Server
 ) -> None:
-    store = await opened(url=named(config, "doomed"))
+    store = await opened(url=asking(config, client_name="doomed"))
     await only(store, put(fragment, "a", hits=0))
     await server.execute_command("CLIENT", "PAUSE", 20_000, "WRITE")
     try:
         call = apply(fragment, "a", OperatorCall("hits", Operator.INC, 1))
         writing = asyncio.create_task(only(store, call))
-        while not [
-            c for c in await server.client_list() if c["cmd"] == "evalsha" and c["name"] == "doomed"
-        ]:
-            await asyncio.sleep(0)
+        while not await asked(server, "doomed"):
+            pass
         await kill(server, "doomed")
         with pytest.raises(StoreTimeout, match="may or may not"):
             await writing
@@ -524,7 +531,7 @@ async def test_a_write_on_a_connection_that_breaks_is_not_sent_again(
 
 
 async def test_the_deadline_bounds_every_call(
-    opened: Opened, fragment: Fragment, server: redis.asyncio.Redis
+    opened: Opened, fragment: Fragment, server: Server
 ) -> None:
     store = await opened(deadline_s=0.15)
     await only(store, put(fragment, "a", hits=0, log=[]))
@@ -564,8 +571,28 @@ async def test_a_server_that_is_not_there_is_unavailable(config: SystemConfig) -
     await store.close()
 
 
+async def test_a_wrong_password_is_refused_and_not_told(config: SystemConfig) -> None:
+    url = asking(config, username="nobody", password="hunter2")
+    store = RedisStore(replace(config, url=url))
+    with pytest.raises(StoreRefused) as caught:
+        await store.open()
+    assert "hunter2" not in str(caught.value)
+    await store.close()
+
+
+async def test_a_store_can_be_closed_twice_and_opened_again(
+    opened: Opened, fragment: Fragment
+) -> None:
+    store = await opened()
+    await only(store, put(fragment, "a", hits=3))
+    await store.close()
+    await store.close()
+    await store.open()
+    assert await value_of(store, fragment, "a", "hits") == 3
+
+
 async def test_a_full_server_refuses_and_nothing_is_done(
-    store: RedisStore, fragment: Fragment, server: redis.asyncio.Redis
+    store: RedisStore, fragment: Fragment, server: Server
 ) -> None:
     await only(store, put(fragment, "a", hits=1, tags=["x"]))
     (before,) = await store.read([Read(fragment, "a")])
@@ -608,7 +635,7 @@ async def test_no_calls_need_no_server(config: SystemConfig) -> None:
     assert await store.read([]) == []
 
 
-async def test_facts_are_observed(store: RedisStore, server: redis.asyncio.Redis) -> None:
+async def test_facts_are_observed(store: RedisStore, server: Server) -> None:
     facts = await store.facts()
     persistent = (await server.config_get("appendonly"))["appendonly"] == "yes"
     fsync = (await server.config_get("appendfsync"))["appendfsync"]
@@ -620,7 +647,7 @@ async def test_facts_are_observed(store: RedisStore, server: redis.asyncio.Redis
     assert facts.replicas == 0
 
 
-async def test_a_durability_is_asked_for(opened: Opened, server: redis.asyncio.Redis) -> None:
+async def test_a_durability_is_asked_for(opened: Opened, server: Server) -> None:
     before = (await server.config_get("appendfsync"))["appendfsync"]
     try:
         await opened(durability="full")
@@ -630,7 +657,7 @@ async def test_a_durability_is_asked_for(opened: Opened, server: redis.asyncio.R
 
 
 async def test_a_server_that_throws_records_away_is_refused(
-    config: SystemConfig, server: redis.asyncio.Redis
+    config: SystemConfig, server: Server
 ) -> None:
     store = RedisStore(config)
     await server.config_set("maxmemory-policy", "volatile-lru")

@@ -16,13 +16,9 @@ from mediator.operations.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance.scratch import Scratch, Subject
-from mediator.stores.mongo import MongoStore
 from mediator.stores.port import Status, Store, Write, WriteKind, WriteResult
-from mediator.stores.postgres import PostgresStore
-from mediator.stores.redis import RedisStore
 from tests.conformance.model_store import ModelStore
-
-STORES = {"redis": RedisStore, "postgresql": PostgresStore, "mongodb": MongoStore}
+from tests.conformance.real_stores import STORES, opened
 
 FIELDS = {
     "n": Field("n", FieldType.INTEGER, index=True),
@@ -86,13 +82,12 @@ def steps(draw: st.DrawFn) -> Step:
     )
     values = {} if kind is WriteKind.DELETE else draw(some)
     left = [name for name in FIELDS if name not in values]
-    pairs = st.sampled_from([pair for pair in ARGUMENTS if pair[0] in left] or [None])
+    pairs = [pair for pair in ARGUMENTS if pair[0] in left]
     calls: dict[str, OperatorCall] = {}
     unset: tuple[str, ...] = ()
     if kind is WriteKind.UPDATE:
-        for pair in draw(st.lists(pairs, max_size=3)):
-            if pair is not None:
-                calls[pair[0]] = OperatorCall(*pair, draw(ARGUMENTS[pair]))
+        for pair in draw(st.lists(st.sampled_from(pairs), max_size=3)) if pairs else ():
+            calls[pair[0]] = OperatorCall(*pair, draw(ARGUMENTS[pair]))
         unset = tuple(draw(st.sets(st.sampled_from([n for n in left if n not in calls] or ["n"]))))
         unset = tuple(name for name in unset if name not in calls and name not in values)
     return Step(
@@ -156,12 +151,11 @@ def _versions(record: Any) -> Mapping[str, int]:
 @pytest.fixture(scope="module", params=STORES)
 async def subjects(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Subject, Subject]]:
     config = request.getfixturevalue(f"{request.param}_config")
-    store: Store = STORES[request.param](replace(config, namespace="property", deadline_s=30.0))
-    await store.open()
-    real, model = Scratch(store), Scratch(ModelStore())
-    yield await real.subject(*FIELDS.values()), await model.subject(*FIELDS.values())
-    await real.clear()
-    await store.close()
+    patient = replace(config, namespace="property", deadline_s=30.0)
+    async with opened(patient) as store:
+        real, model = Scratch(store), Scratch(ModelStore())
+        yield await real.subject(*FIELDS.values()), await model.subject(*FIELDS.values())
+        await real.clear()
 
 
 def _doable(store: Store, step: Step) -> Step:

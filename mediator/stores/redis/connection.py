@@ -79,6 +79,8 @@ class Wire(asyncio.Protocol):
 
         Cancelling the future leaves the connection as it is: the replies are dropped as they come.
         """
+        if self.lost:
+            raise StoreUnavailable(f"{self._system}: the connection was lost")
         batch = _Batch(len(commands), self._loop.create_future(), started)
         batch.writes = writes
         if not self._unsent:

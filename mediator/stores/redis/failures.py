@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    ClusterDownError,
-    MasterDownError,
-    NoScriptError,
-    RedisError,
-    TryAgainError,
-)
-from redis.exceptions import ConnectionError as LostConnection
-from redis.exceptions import TimeoutError as TimedOut
+from redis.exceptions import AuthenticationError, ResponseError
 
-from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUnavailable
+from mediator.stores.port import StoreError, StoreRefused, StoreUnavailable
 
 __all__ = ["ScriptUnknown", "error_of", "error_of_reply"]
 
-_PASSING = (BusyLoadingError, ClusterDownError, MasterDownError, TryAgainError)
 _PASSING_CODES = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
 
 
@@ -37,12 +26,8 @@ def error_of_reply(text: str) -> StoreError:
 
 def error_of(error: Exception, system: str) -> StoreError:
     """Return the error of one raised while connecting."""
-    if isinstance(error, (TimedOut, TimeoutError)):
-        return StoreTimeout(f"{system} did not answer in time")
     if isinstance(error, AuthenticationError):
         return StoreRefused(f"{system} refuses the credentials")
-    if isinstance(error, (LostConnection, OSError, *_PASSING)):
-        return StoreUnavailable(f"{system} cannot be reached")
-    if isinstance(error, RedisError) and not isinstance(error, NoScriptError):
-        return StoreRefused(f"{system}: {error}")
+    if isinstance(error, ResponseError):
+        return error_of_reply(f"{error.status_code or ''} {error}".lstrip())
     return StoreUnavailable(f"{system} cannot be reached: {type(error).__name__}")

@@ -95,7 +95,10 @@ class Line:
         done, _ = await asyncio.wait({self._connecting}, timeout=max(self._left(started), 0.0))
         if not done:
             raise StoreUnavailable(f"{self._config.name} cannot be reached in time")
-        return done.pop().result()
+        task = done.pop()
+        if task.cancelled():
+            raise StoreUnavailable(f"{self._config.name}: the store was closed")
+        return task.result()
 
     def _connection_made(self, task: asyncio.Task[Wire]) -> None:
         self._connecting = None
@@ -103,15 +106,18 @@ class Line:
             self._wire = task.result()
 
     async def _connect(self) -> Wire:
-        connection: AbstractConnection | None = None
         try:
             connection = _connection_to(self._config)
+        except Exception as error:  # noqa: BLE001 - the driver's parser lets many kinds through
+            raise error_of(error, self._config.name) from None
+        try:
             await connection.connect()  # type: ignore[no-untyped-call]  # the driver is not typed here
             return Wire(connection, self._config.name, self._config.deadline_s, self._clock)
-        except Exception as error:  # noqa: BLE001 - the driver lets many kinds through
-            if connection is not None:
-                await connection.disconnect(nowait=True)
-            raise error_of(error, self._config.name) from None
+        except BaseException as error:
+            await connection.disconnect(nowait=True)
+            if isinstance(error, Exception):
+                raise error_of(error, self._config.name) from None
+            raise
 
 
 def _connection_to(config: SystemConfig) -> AbstractConnection:

@@ -256,7 +256,7 @@ end
 local function apply(shape, row, held, after)
   local created = (row.lives and not held[1]) and 1 or 0
   local before = images(shape, row, held, shape.first)
-  if shape.has_collections then alter_collections(shape, row, held) end
+  if shape.has_collections or row.all then alter_collections(shape, row, held) end
   local born = put(shape, row, held, after)
   if next(indexed) then reindex(shape, row, held, after) end
   announce(shape, row, held, before, images(shape, row, after, 0))
