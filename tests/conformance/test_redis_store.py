@@ -135,6 +135,7 @@ async def agree(
     results = await store.write(calls)
     for (name, operator, value, argument), result in zip(cases, results, strict=True):
         call = OperatorCall(name, operator, argument)
+        expected: Any
         try:
             expected = apply_operator(FIELDS[name], value, call, datetime.now(UTC))
         except Refused as refused:
