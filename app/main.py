@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from app.api.asgi import DataApi
-from app.api.openapi import components, paths
+from app.api.openapi import data_components, data_paths
 from app.http.framework import answer_problems
 from app.http.message import Receive, Scope, Send
 
@@ -31,8 +31,8 @@ def create_app() -> FastAPI:
 
     def with_data_routes() -> dict[str, Any]:
         described = document()
-        described["paths"] = {**described.get("paths", {}), **paths()}
-        described["components"] = {**described.get("components", {}), **components()}
+        described["paths"] = {**described.get("paths", {}), **data_paths()}
+        described["components"] = {**described.get("components", {}), **data_components()}
         return described
 
     app.openapi = with_data_routes  # type: ignore[method-assign]  # FastAPI's documented extension

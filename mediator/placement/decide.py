@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from mediator.placement.ballot import Choice, Order, node_ballot
+from mediator.placement.ballot import Ballot, Choice, Order, node_ballot
 from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
 from mediator.placement.moves import Move, moves_between
@@ -116,14 +116,15 @@ def _decide(
     schema: Schema, candidates: tuple[Candidate, ...], ranking: NodeRank, pins: Pins
 ) -> Decision:
     order = Order.of(candidates, schema.primary.system)
+    whole = node_ballot(ranking)
     allowed = ranking.eligible if ranking.bound else ranking.qualified
-    everything = order.choose(ROOT, allowed, [node_ballot(ranking)])
+    everything = order.choose(ROOT, allowed, [whole])
     bound = _bind(everything, ranking, pins, schema.classes) if ranking.bound else None
     placements = {ROOT: _placement(ranking, bound or everything, ranking.bound)}
     groups = {}
     for class_, node in zip(schema.classes.values(), ranking.children, strict=True):
-        tied = bound or _class_bound(class_, node, ranking, order, pins)
-        plans = plan_groups(class_, node, node_ballot(ranking), order, pins=pins, bound=tied)
+        tied = bound or _class_bound(class_, node, whole, order, pins)
+        plans = plan_groups(class_, node, whole, order, pins=pins, bound=tied)
         placements[node.node] = _placement(node, plans[0].choice, tied is not None)
         placements |= _field_placements(node, plans, tied is not None)
         groups[class_.name] = {p.name: _group(class_, p) for p in plans}
@@ -131,11 +132,11 @@ def _decide(
 
 
 def _class_bound(
-    class_: ClassSchema, node: NodeRank, root: NodeRank, order: Order, pins: Pins
+    class_: ClassSchema, node: NodeRank, above: Ballot, order: Order, pins: Pins
 ) -> Choice | None:
     if not node.bound:
         return None
-    ballots = (node_ballot(node), node_ballot(root))
+    ballots = (node_ballot(node), above)
     return _bind(order.choose(node.node, node.eligible, ballots), node, pins, {class_.name})
 
 

@@ -68,7 +68,7 @@ def plan_groups(
     Raises:
         Unplaceable: No system can serve all fields of a declared group.
     """
-    planner = _Planner(class_, rank, above, order, pins, bound)
+    planner = _Planner(class_, rank, (node_ballot(rank), above), order, pins, bound)
     known, loose = planner.members()
     main = planner.choose_main(known.get(MAIN_GROUP, ()))
     seen = {MAIN_GROUP: {each.node: _shared(main) for each in known.pop(MAIN_GROUP, ())}}
@@ -97,7 +97,7 @@ def _followed(choice: Choice) -> Choice:
 class _Planner:
     class_: ClassSchema
     rank: NodeRank
-    above: Ballot
+    ballots: tuple[Ballot, Ballot]
     order: Order
     pins: Pins
     bound: Choice | None
@@ -126,7 +126,7 @@ class _Planner:
         if fixed:
             return fixed
         eligible = self._common(MAIN_GROUP, fields)
-        return self.order.choose(self.rank.node, eligible, (node_ballot(self.rank), self.above))
+        return self.order.choose(self.rank.node, eligible, self.ballots)
 
     def choose_shared(self, name: str, fields: Sequence[NodeRank], main: Choice) -> Choice:
         """Choose for a group that is known by name: by the mean over its voting fields."""
@@ -138,7 +138,7 @@ class _Planner:
         ballot = shared_ballot(node, fields, eligible)
         if not ballot.scores and main.system in eligible:
             return _followed(main)
-        choice = self.order.choose(node, eligible, (ballot, node_ballot(self.rank), self.above))
+        choice = self.order.choose(node, eligible, (ballot, *self.ballots))
         agreed = all(self.order.best(f.scores) == choice.system for f in fields if f.votes)
         return choice if agreed else _shared(choice)
 
@@ -148,7 +148,7 @@ class _Planner:
             return self.bound
         if not each.votes and main.system in each.eligible:
             return _followed(main)
-        ballots = (node_ballot(each), node_ballot(self.rank), self.above)
+        ballots = (node_ballot(each), *self.ballots)
         return self.order.choose(each.node, each.eligible, ballots)
 
     def _fixed(self, group: str) -> Choice | None:

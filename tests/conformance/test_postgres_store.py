@@ -216,7 +216,9 @@ async def test_one_operation_by_many_takes_effect_once(
     assert len(mine) == 1
 
 
-async def test_crossing_batches_do_not_deadlock(store: PostgresStore, subject: Fragment) -> None:
+async def test_crossing_batches_keep_the_outbox_in_order(
+    store: PostgresStore, subject: Fragment, admin: Any
+) -> None:
     ids = [f"{i:02}" for i in range(20)]
     await store.write([write(subject, i, WriteKind.CREATE, values={"n": 0}) for i in ids])
 
@@ -229,6 +231,10 @@ async def test_crossing_batches_do_not_deadlock(store: PostgresStore, subject: F
     results = await asyncio.gather(*(store.write(batch(order)) for order in orders))
     assert {r.status for batch_ in results for r in batch_} == {Status.APPLIED}
     assert [await get(store, subject, i) for i in ids] == [{"n": 6, "s": i} for i in ids]
+    last: dict[tuple[str, str], int] = {}
+    for row in await outbox(admin, subject):
+        assert row["version"] > last.get((row["object"], row["group"]), 0)
+        last[row["object"], row["group"]] = row["version"]
 
 
 # Operators against the reference

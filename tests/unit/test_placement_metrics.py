@@ -100,6 +100,15 @@ def test_a_latency_counts_half_after_its_half_life() -> None:
     assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx((0.5 * 0.010 + 0.040) / 1.5)
 
 
+def test_the_deviation_fades_with_the_calls_it_came_from() -> None:
+    traffic = Traffic()
+    traffic.call(0.010)
+    traffic.call(0.030)
+    traffic.clock.time += LATENCY_HALF_LIFE_S
+    (row,) = traffic.book.statistics()
+    assert row["deviation_s"] == pytest.approx(0.010)
+
+
 def test_percentiles_forget_what_is_two_windows_old() -> None:
     traffic = Traffic()
     traffic.call(1.0)

@@ -33,18 +33,11 @@ CALLS = st.lists(
 
 @given(CALLS)
 def test_the_order_of_each_record_is_kept(calls: list[Write]) -> None:
-    places = [place for batch in batches(calls) for place, _ in batch.in_lock_order()]
+    places = [place for batch in batches(calls) for part in batch.parts() for place, _ in part]
     assert sorted(places) == list(range(len(calls)))
     for id_ in "xyz":
         of_record = [place for place in places if calls[place].id == id_]
         assert of_record == sorted(of_record)
-
-
-@given(CALLS)
-def test_locks_are_taken_in_one_order(calls: list[Write]) -> None:
-    for batch in batches(calls):
-        ids = [write.id for _, write in batch.in_lock_order()]
-        assert ids == sorted(ids)
 
 
 @given(CALLS)

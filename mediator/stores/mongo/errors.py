@@ -42,7 +42,7 @@ async def guarded(system: str, deadline_s: float, work: Awaitable[_T]) -> _T:
 
 def translated(system: str, error: Exception) -> StoreError:
     """Return the port's error for one of the driver's."""
-    if isinstance(error, _LATE) or (isinstance(error, PyMongoError) and error.timeout):
+    if isinstance(error, _LATE):
         return StoreTimeout(f"{system} did not answer in time")
     if isinstance(error, ConnectionFailure):
         return StoreUnavailable(f"{system} cannot be reached")

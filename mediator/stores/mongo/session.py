@@ -54,7 +54,10 @@ class Session:
         hello = await self.client.admin.command("hello")
         if "setName" in hello:
             # A primary that was deposed and does not know it yet answers local reads.
-            self._read_concern = {"readConcern": {"level": "linearizable"}}
+            # It waits for a majority, for ever unless told otherwise.
+            wait_ms = round(self._config.deadline_s * 1000)
+            concern = {"level": "linearizable"}
+            self._read_concern = {"readConcern": concern, "maxTimeMS": wait_ms}
 
     def database(self, name: str) -> AsyncDatabase[Document]:
         """Return the MongoDB database of a schema."""
@@ -154,8 +157,8 @@ def _client(config: SystemConfig) -> AsyncMongoClient[Document]:
         config.url,
         appname="portolan",
         maxPoolSize=config.pool_size,
-        timeoutMS=milliseconds,
-        # Sooner than the deadline, so that a server that is down is not told as a slow one.
+        # Sooner than the deadline, so that a server that is down is not told as a slow one. With
+        # `timeoutMS` the driver would not heed it.
         serverSelectionTimeoutMS=milliseconds // 2,
         connectTimeoutMS=milliseconds,
         # A write that is sent again by the driver would be counted twice by our own conditions.

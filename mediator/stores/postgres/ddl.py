@@ -9,6 +9,7 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres.names import column_name, retired_name, table_name
+from mediator.stores.postgres.pool import transaction
 from mediator.stores.postgres.statements import DIALECT
 from mediator.stores.postgres.tables import Ledgers, RecordTable
 
@@ -48,7 +49,7 @@ def _qualified(table: sa.Table) -> str:
 async def prepare_namespace(connection: Any, ledgers: Ledgers) -> None:
     """Create the schema and the tables of ours, if they are not there."""
     namespace = str(ledgers.outbox.schema)
-    async with connection.transaction():
+    async with transaction(connection):
         await connection.execute(_PATIENT)
         await connection.fetch(_ALONE, namespace)
         there = await connection.fetchval("SELECT to_regnamespace($1)", _quote(namespace))
@@ -70,7 +71,7 @@ async def prepare_class(
 ) -> None:
     """Make the table of a class what its fragment needs; rows that are there keep their data."""
     table = records.table
-    async with connection.transaction():
+    async with transaction(connection):
         await connection.execute(_PATIENT)
         await connection.fetch(_ALONE, str(table.schema))
         if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
@@ -150,7 +151,7 @@ async def drop_class(connection: Any, ledgers: Ledgers, fragment: Fragment) -> N
     """Drop the table of a class and what is remembered of it; its changes stay for the feed."""
     operations, classes = ledgers.operations, ledgers.classes
     name, schema = table_name(fragment.database, fragment.class_name), str(operations.schema)
-    async with connection.transaction():
+    async with transaction(connection):
         await connection.execute(_PATIENT)
         await connection.fetch(_ALONE, schema)
         await connection.execute(f"DROP TABLE IF EXISTS {_quote(schema)}.{_quote(name)}")

@@ -15,7 +15,7 @@ from mediator.stores.postgres.answers import WritePlan
 from mediator.stores.postgres.shapes import Shape, check
 from mediator.stores.postgres.statements import Statement
 from mediator.stores.postgres.tables import RecordTable, fragment_table, ledgers
-from mediator.stores.postgres.writes import write_statement
+from mediator.stores.postgres.writes import lock_statement, write_statement
 
 __all__ = ["STATEMENTS", "Plans"]
 
@@ -34,6 +34,7 @@ class Plans:
         self.scan = lru_cache(maxsize=STATEMENTS)(self._scan)
         self.ordered = lru_cache(maxsize=STATEMENTS)(self._ordered)
         self.count = lru_cache(maxsize=256)(self._count)
+        self.lock = lru_cache(maxsize=256)(self._lock)
         self.recall = lru_cache(maxsize=256)(self._recall)
 
     def _known(self, fragment: Fragment, names: tuple[str, ...]) -> RecordTable:
@@ -69,6 +70,9 @@ class Plans:
 
     def _count(self, fragment: Fragment) -> Statement:
         return reads.count_statement(self.records(fragment))
+
+    def _lock(self, fragment: Fragment) -> Statement:
+        return lock_statement(self.records(fragment))
 
     def _recall(self, fragment: Fragment) -> Statement:
         return reads.recall_statement(self.records(fragment), self.ledgers)

@@ -9,17 +9,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import asyncpg
 
-__all__ = ["Pool"]
+__all__ = ["Pool", "transaction"]
 
 T = TypeVar("T")
 
 _BROKEN = ("08", "57P")
 """Classes of SQLSTATE after which the server ends the session."""
+
+
+@asynccontextmanager
+async def transaction(connection: Any) -> AsyncIterator[None]:
+    """Run a transaction.
+
+    asyncpg's own rolls back whatever happens; with a server that is silent, that outlasts the
+    deadline. Here a cancelled transaction is left as it is, and the pool ends its connection.
+    """
+    await connection.execute("BEGIN")
+    try:
+        yield
+    except asyncpg.PostgresError:
+        await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("COMMIT")
 
 
 class Pool:

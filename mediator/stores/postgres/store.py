@@ -25,7 +25,7 @@ from mediator.stores.postgres import ddl, facts, operators, reap
 from mediator.stores.postgres.answers import recalled, record
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.plans import Plans
-from mediator.stores.postgres.pool import Pool
+from mediator.stores.postgres.pool import Pool, transaction
 from mediator.stores.postgres.reads import keyset
 from mediator.stores.postgres.sessions import connect
 from mediator.stores.postgres.statements import Statement
@@ -138,7 +138,7 @@ class PostgresStore:
 
         async def counted(connection: Any) -> int:
             # Sessions avoid sequential scans (see `sessions`), which are right only here.
-            async with connection.transaction(readonly=True):
+            async with transaction(connection):
                 await connection.execute("SET LOCAL enable_seqscan = on")
                 return int(await connection.fetchval(text))
 

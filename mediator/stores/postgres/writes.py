@@ -2,7 +2,8 @@
 
 ::
 
-    WITH old AS (SELECT … WHERE id = $1 FOR UPDATE),       -- the row as it is, locked
+    WITH gate AS (SELECT pg_advisory_xact_lock(…)),        -- one writer at a time for a record
+         old AS (SELECT … FROM gate … WHERE id = $1 FOR UPDATE),   -- the row as it is, locked
          new AS (UPDATE … FROM old WHERE <conditions on old> RETURNING …),   -- or INSERT, see below
          out AS (INSERT INTO _outbox SELECT … FROM old, new),
          kept AS (INSERT INTO _operations SELECT … FROM new)
@@ -10,6 +11,10 @@
 
 Why this is right under READ COMMITTED, when others write the same row:
 
+- `gate` keeps the outbox in order. Waiting for a row's lock, a transaction may get its id before it
+  gets the row (heap_lock_tuple follows the row's updates under its own id), and so write after
+  another with a higher id: (xid, seq) would not be the order of versions. An advisory lock needs no
+  transaction id, so ids of writers of one record are given in the order in which they write.
 - `old` waits for the row's lock and then, if the row was changed meanwhile, tests its condition on
   the newest row and returns that one (EvalPlanQual). From then on nobody else can change it.
 - `UPDATE … FROM old` finds the row by the statement's snapshot, which may be older. PostgreSQL then
@@ -32,7 +37,7 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from mediator.stores.port import WriteKind
 from mediator.stores.postgres.changes import keep_change, keep_operation
@@ -41,12 +46,29 @@ from mediator.stores.postgres.shapes import Shape
 from mediator.stores.postgres.statements import Statement, constant, number, parameter
 from mediator.stores.postgres.tables import NULLS, Ledgers, RecordTable
 
-__all__ = ["write_statement"]
+__all__ = ["lock_statement", "write_statement"]
 
 
 def write_statement(shape: Shape, records: RecordTable, ledgers: Ledgers) -> Statement:
     """Build the statement for writes of one shape; `answers` reads its row."""
     return Statement(_WriteBuilder(shape, records, ledgers).build())
+
+
+def lock_statement(records: RecordTable) -> Statement:
+    """Build the statement that passes the gates of many records (parameter `ids`), in one order."""
+    id_ = sa.func.unnest(parameter("ids", ARRAY(sa.Text()))).column_valued("id")
+    keys = sa.select(_lock_key(records, id_).label("key")).distinct().order_by("key").subquery()
+    return Statement(sa.select(sa.func.count(sa.func.pg_advisory_xact_lock(keys.c["key"]))))
+
+
+def _record_lock(records: RecordTable, id_: Any) -> Any:
+    """Lock a record against other writers until the transaction ends."""
+    return sa.func.pg_advisory_xact_lock(_lock_key(records, id_))
+
+
+def _lock_key(records: RecordTable, id_: Any) -> Any:
+    table = sa.func.hashtextextended(constant(str(records.table.fullname)), number(0))
+    return sa.func.hashtextextended(id_, table, type_=sa.BigInteger())
 
 
 class _WriteBuilder:
@@ -56,9 +78,11 @@ class _WriteBuilder:
         self.shape, self.records, self.ledgers = shape, records, ledgers
         self.id = parameter("id", sa.Text())
         self.past = self._past() if shape.remember else None
+        self.gate = sa.select(_record_lock(records, self.id).label("locked")).cte("gate")
         self.old = self._old()
-        # A clock of its own where there may be no old row to carry it.
-        self.tick = sa.select(sa.func.clock_timestamp().label("_at")).cte("tick")
+        # A clock of its own where there may be no old row to carry it; behind the gate as well.
+        clock = sa.select(sa.func.clock_timestamp().label("_at"))
+        self.tick = clock.select_from(self.gate).cte("tick")
         self.at = (self.tick if shape.whole else self.old).c["_at"]
         self.lived = sa.and_(self.old.c["id"].is_not(None), self.old.c["_deleted"].is_(None))
         self.new = (self._inserted() if shape.whole else self._updated()).cte("new")
@@ -124,8 +148,9 @@ class _WriteBuilder:
         clock = [] if shape.whole else [sa.func.clock_timestamp().label("_at")]
         return (
             sa.select(*own, *self._versions(), *touched, self._refusal(), *clock)
+            .select_from(records.table.join(self.gate, sa.true()))
             .where(*conditions)
-            .with_for_update()
+            .with_for_update(of=records.table)
             .cte("old")
         )
 

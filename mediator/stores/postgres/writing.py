@@ -22,7 +22,7 @@ from mediator.stores.postgres.batches import Batch, batches
 from mediator.stores.postgres.failures import NUMERIC_OVERFLOW, TRANSIENT
 from mediator.stores.postgres.floats import by_value, has_float_arithmetic
 from mediator.stores.postgres.plans import Plans
-from mediator.stores.postgres.pool import Pool
+from mediator.stores.postgres.pool import Pool, transaction
 from mediator.stores.postgres.shapes import shape_of
 
 __all__ = ["Writer"]
@@ -92,19 +92,31 @@ class Writer:
         return replay(self._plans.records(call.fragment), rows[0], call) if rows else result
 
     async def _batch(self, batch: Batch) -> dict[int, WriteResult]:
-        """Run writes of one shape as one pipeline, which is one transaction."""
-        plan, ordered = self._plans.write(batch.shape), batch.in_lock_order()
-        arguments = [plan.arguments(call) for _, call in ordered]
-        rows: Sequence[Any] = [None] * len(ordered)
-        # Where one undoes all, each is run by itself.
-        if len(ordered) > 1:
-            with suppress(*_UNDONE):
-                rows = await self._pool.use(lambda c: c.fetchmany(plan.statement.text, arguments))
-        results = {}
-        for (place, call), row in zip(ordered, rows, strict=True):
-            result = None if row is None else await self._settled(call, plan.result(row, call))
-            results[place] = result or await self._one(call, plan)
+        plan, results = self._plans.write(batch.shape), dict[int, WriteResult]()
+        for part in batch.parts():
+            rows: Sequence[Any] = [None] * len(part)
+            # Where one undoes all, each is run by itself.
+            if len(part) > 1:
+                with suppress(*_UNDONE):
+                    rows = await self._pipeline(plan, [call for _, call in part])
+            for (place, call), row in zip(part, rows, strict=True):
+                told = None if row is None else plan.result(row, call)
+                results[place] = await self._settled(call, told) or await self._one(call, plan)
         return results
+
+    async def _pipeline(self, plan: WritePlan, calls: Sequence[Write]) -> list[Any]:
+        """Run writes as one transaction; all their records are locked before it gets its id."""
+        lock, text = self._plans.lock(plan.shape.fragment), plan.statement.text
+        ids = lock.arguments({"ids": [call.id for call in calls]})
+        arguments = [plan.arguments(call) for call in calls]
+
+        async def run(connection: Any) -> list[Any]:
+            async with transaction(connection):
+                await connection.fetch(lock.text, *ids)
+                rows: list[Any] = await connection.fetchmany(text, arguments)
+                return rows
+
+        return await self._pool.use(run)
 
     async def _by_value(self, call: Write) -> WriteResult:
         for _ in range(_ATTEMPTS):

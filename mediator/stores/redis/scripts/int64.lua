@@ -5,7 +5,7 @@ local byte, sub, gsub, format = string.byte, string.sub, string.gsub, string.for
 local floor = math.floor
 local MINUS = 45
 local BASE = 10000000
-local SAFE_DIGITS = 19
+local SAFE_DIGITS = 15
 
 local function limbs_of(text)
   local digits = gsub(text, '^-', '')

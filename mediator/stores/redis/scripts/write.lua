@@ -17,6 +17,7 @@ local indexed = {}
 for _, name in ipairs(call('SMEMBERS', prefix .. 'indexed')) do indexed[name] = true end
 
 local cursor = 5
+local NOTHING = {}
 
 local function take()
   cursor = cursor + 1
@@ -39,9 +40,12 @@ end
 local function take_shape()
   local shape = { kind = take(), changes = {} }
   shape.updates = shape.kind == 'update'
+  shape.lives = shape.kind ~= 'delete'
   shape.rows = tonumber(take())
   shape.names = take_list()
   shape.first = #shape.names
+  shape.group_at = {}
+  for i = 2, shape.first do shape.group_at[i] = string.sub(shape.names[i], 2) end
   shape.written = take_positions()
   shape.expected = take_positions()
   local flags = take()
@@ -61,8 +65,8 @@ end
 
 local function take_row(shape)
   local id = argv[cursor + 1]
-  local row = { id = id, operation = argv[cursor + 2], key = prefix .. 'r:' .. id, expect = {},
-    arguments = {}, lives = shape.kind ~= 'delete' }
+  local row = { id = id, operation = argv[cursor + 2], key = prefix .. 'r:' .. id, arguments = {},
+    lives = shape.lives, expect = shape.expected[1] and {} or NOTHING }
   cursor = cursor + 2
   if shape.remembers then row.fingerprint = take() end
   if shape.given_birth then row.birth = take() end
@@ -126,12 +130,12 @@ local function computed(shape, row, held)
   return after
 end
 
--- The whole values of the fields touched.
+-- The whole values of the fields touched, from position first + 1 on.
 local function images(shape, row, texts, first)
+  if not shape.has_collections then return texts end
   local whole = {}
   for i, change in ipairs(shape.changes) do
-    local text = texts[first + i]
-    whole[i] = shape.has_collections and records().whole(text, change.name, row.id) or text
+    whole[first + i] = records().whole(texts[first + i], change.name, row.id)
   end
   return whole
 end
@@ -226,15 +230,16 @@ end
 
 local function announce(shape, row, held, before, after)
   for _, position in ipairs(shape.written) do
-    local group = string.sub(shape.names[position], 2)
+    local group = shape.group_at[position]
     local entry = { 'change', row.operation .. ':' .. group, 'database', argv[1],
       'class', argv[2], 'object', row.id, 'group', group, 'version', held[position],
       'kind', shape.kind, 'time', now_text }
     local n = 16
     for i, change in ipairs(shape.changes) do
       if change.group == position then
-        if before[i] then
-          entry[n + 1], entry[n + 2] = change.before, before[i]
+        local held_before = before[shape.first + i]
+        if held_before then
+          entry[n + 1], entry[n + 2] = change.before, held_before
           n = n + 2
         end
         if after[i] then
@@ -248,7 +253,7 @@ local function announce(shape, row, held, before, after)
 end
 
 local function returned(shape, row)
-  if not shape.returns or not row.lives then return {} end
+  if not shape.returns or not row.lives then return NOTHING end
   if #shape.returns == 0 then return records().record_of(row.id, {}) end
   return records().record_of(row.id, { '!b', unpack(shape.returns) })
 end
