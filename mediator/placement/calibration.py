@@ -36,6 +36,7 @@ __all__ = ["SCRATCH_DATABASE", "Calibration", "calibrate"]
 SCRATCH_DATABASE: Final = "portolan_scratch"
 
 _OBJECTS = 64
+_LEAST = 8
 _SLICES = 5
 _PAYLOAD = "x" * 100
 
@@ -128,8 +129,8 @@ class _Tally:
         self.latencies: list[float] = []
         self.failures: list[StoreError] = []
 
-    async def run(self, end: float, number: int = 0) -> None:
-        """Make calls one at a time until a time, at least one."""
+    async def run(self, end: float, number: int = 0, least: int = 1) -> None:
+        """Make calls one at a time until a time, at least so many."""
         begun = time.perf_counter()
         while True:
             try:
@@ -140,7 +141,7 @@ class _Tally:
             else:
                 now = time.perf_counter()
                 self.latencies.append(now - begun)
-            if now >= end:
+            if now >= end and len(self.latencies) + len(self.failures) >= least:
                 return
             begun, number = now, number + 1
 
@@ -180,9 +181,9 @@ class _Measured:
 
 async def _measure(call: _Call, seconds: float, concurrency: int) -> _Measured:
     """Make calls one at a time for `seconds`, then many at once for as long."""
-    await call(0)  # the first one opens a connection; if nothing answers it says so
+    await _Tally(call).run(0)  # the first one opens a connection, and does not count
     alone = _Tally(call)
-    await alone.run(time.perf_counter() + seconds)
+    await alone.run(time.perf_counter() + seconds, least=_LEAST)
     if not alone.latencies:
         raise alone.failures[-1]
     together = [_Tally(call) for _ in range(_SLICES)]

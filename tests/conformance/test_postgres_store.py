@@ -326,7 +326,7 @@ def _reference(field: Field, present: Any, call: OperatorCall) -> dict[str, Any]
     return {} if value is MISSING else {field.name: value}
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=_cases())
 async def test_operators_do_what_the_reference_does(
     store: PostgresStore, operand: Fragment, case: tuple[Field, Any, OperatorCall]

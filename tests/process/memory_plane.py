@@ -206,6 +206,7 @@ class MemoryPlane:
 
     def _check(self, operation: WriteOperation, stored: Stored | None) -> None:
         condition = operation.condition
+        assert condition.present is not False or isinstance(operation, Put)
         if condition.present is False and stored is not None:
             raise PreconditionFailed("It exists.")
         if stored is None and (condition.present or condition.versions):

@@ -90,7 +90,8 @@ async def test_writes_to_some_fields_leave_the_others(paper: Newspaper) -> None:
     patch = [{"op": "add", "path": "/hits", "value": "5"}]
     revised = await paper.patch("articles/a1?fields=hits", JSON_PATCH, patch)
     assert_problem(revised, 400, "invalid", "/hits")
-    revised = await paper.patch("articles/a1?fields=hits", MERGE, {"hits": 5})
+    patch = [{"op": "add", "path": "/hits", "value": 5}]
+    revised = await paper.patch("articles/a1?fields=hits", JSON_PATCH, patch)
     assert revised.json() == {"id": "a1", "hits": 5}
     assert (await paper.client.get("articles/a1")).json()["title"] == "a1"
 
@@ -266,7 +267,11 @@ async def test_a_retry_gets_the_first_answer(paper: Newspaper) -> None:
     assert again.headers["idempotency-replayed"] == "true"
     assert "idempotency-replayed" not in first.headers
     assert (await paper.client.get("articles/a1")).json()["hits"] == 2
+    assert len(paper.plane.seen) == 3
     other = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 5}}, **headers)
+    assert_problem(other, 422, "idempotency-key-reused")
+    headers["if_match"] = "*"
+    other = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **headers)
     assert_problem(other, 422, "idempotency-key-reused")
     broken = await paper.patch("articles/a1", UPDATE, {}, idempotency_key="a b")
     assert_problem(broken, 400, "invalid", "Idempotency-Key")

@@ -171,7 +171,7 @@ def _doable(store: Store, step: Step) -> Step:
 
 
 @settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

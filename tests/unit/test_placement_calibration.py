@@ -95,7 +95,7 @@ async def test_two_calibrations_never_share_a_scratch_class() -> None:
 
 async def test_calls_that_fail_lower_the_availability() -> None:
     found = await calibrate(cast(Store, ScratchStore(fail_every=4)), budget_s=0.05)
-    assert found.metrics[Metric.READ_AVAILABILITY] == pytest.approx(0.75, abs=0.05)
+    assert found.metrics[Metric.READ_AVAILABILITY] == pytest.approx(0.75, abs=0.15)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from mediator.clock import Clock, SystemClock
 from mediator.operations.operators import Operator
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
-from mediator.stores.mongo.errors import guarded
+from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.facts import observe
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.native import is_native
@@ -27,6 +27,7 @@ from mediator.stores.port import (
     Recalled,
     Record,
     ServerFacts,
+    StoreError,
     StoreRefused,
     StoreUnavailable,
     SystemConfig,
@@ -65,15 +66,15 @@ class MongoStore:
 
     async def open(self) -> None:
         """Connect; raises `StoreUnavailable` if the server does not answer."""
-        await self._guarded(self._open())
-
-    async def _open(self) -> None:
         if self._link is not None:
             return
-        session = Session(self.config)
         try:
-            await session.start()
-        except BaseException:
+            session = Session(self.config)
+        except PyMongoError as error:
+            raise translated(self.config.name, error) from None
+        try:
+            await self._guarded(session.start())
+        except StoreError:
             await session.client.close()
             raise
         self._link = _Link(session, Reader(session), Writer(session, self._clock))

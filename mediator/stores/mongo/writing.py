@@ -35,7 +35,8 @@ _TRIES: Final = 64
 _FIRST_WAIT_S: Final = 0.0005
 _LONGEST_WAIT_S: Final = 0.05
 _WORTH_A_BULK: Final = 6
-_NEVER_NEARER_US: Final = 1_000_000
+_FOLLOWED_US: Final = 1_000_000
+"""How far ahead of our clock another may be and still be followed."""
 
 _ENTIRE: Final[Document] = BOOKKEEPING | {"values": 1, "_ops": 1}
 
@@ -57,7 +58,7 @@ class Stamps:
     def next(self) -> int:
         """Return the time, later than every time returned before, unless the clock went back."""
         now = int(self._clock.now() * 1_000_000)
-        ahead = now <= self._last < now + _NEVER_NEARER_US
+        ahead = now <= self._last < now + _FOLLOWED_US
         self._last = self._last + 1 if ahead else now
         return self._last
 
@@ -65,7 +66,7 @@ class Stamps:
         """Follow versions that are ahead by less than a second."""
         now = int(self._clock.now() * 1_000_000)
         for version in versions:
-            if self._last < version < now + _NEVER_NEARER_US:
+            if self._last < version < now + _FOLLOWED_US:
                 self._last = int(version)
 
 

@@ -29,5 +29,6 @@ def error_of(error: Exception, system: str) -> StoreError:
     if isinstance(error, AuthenticationError):
         return StoreRefused(f"{system} refuses the credentials")
     if isinstance(error, ResponseError):
-        return error_of_reply(f"{error.status_code or ''} {error}".lstrip())
+        # Its text may quote what was sent, the password included.
+        return StoreRefused(f"{system} refuses the connection")
     return StoreUnavailable(f"{system} cannot be reached: {type(error).__name__}")
