@@ -112,7 +112,8 @@ class Response:
 
 
 def _declared_length(request: Request) -> int:
-    return whole_number(request.headers.get(b"content-length", "0"), "Content-Length", least=0)
+    text = request.headers.get(b"content-length")
+    return 0 if text is None else whole_number(text, "Content-Length", least=0)
 
 
 def _too_large(limit: int) -> HttpError:
