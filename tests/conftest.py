@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pytest
 
+from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.stores.embedded.port import Kind
 from mediator.stores.port import SystemConfig
 
-KINDS = ("redis", "postgresql", "mongodb")
+KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 
 
 @pytest.fixture(scope="session")
 def server_urls() -> Iterator[Mapping[str, str]]:
     """URLs of one running server of each kind."""
-    given = {kind: os.environ.get(f"PORTOLAN_TEST_{kind.upper()}_URL", "") for kind in KINDS}
+    given: dict[str, str] = {kind: os.environ.get(f"PORTOLAN_TEST_{kind.upper()}_URL", "") for kind in KINDS}
     if all(given.values()):
         yield given
         return
-    from mediator.stores.embedded.fleet import EmbeddedFleet
-
     data_dir = Path(tempfile.mkdtemp(prefix="portolan-test-"))
     try:
         with EmbeddedFleet(data_dir) as fleet:

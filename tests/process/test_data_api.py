@@ -84,7 +84,7 @@ async def test_writes_to_some_fields_leave_the_others(paper: Newspaper) -> None:
     assert_problem(required, 400, "invalid", "/title")
     beyond = await paper.patch("articles/a1?fields=hits", UPDATE, {"title": {"set": "x"}})
     assert_problem(beyond, 400, "invalid", "/title")
-    patch = [{"op": "add", "path": "/title", "value": "x"}]
+    patch: list[dict[str, Any]] = [{"op": "add", "path": "/title", "value": "x"}]
     revised = await paper.patch("articles/a1?fields=hits", JSON_PATCH, patch)
     assert_problem(revised, 400, "invalid", "/title")
     patch = [{"op": "add", "path": "/hits", "value": "5"}]

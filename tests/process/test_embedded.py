@@ -146,7 +146,8 @@ SERVERS: dict[Kind, Callable[..., OwnedServer]] = {
 def living_pid(server: OwnedServer) -> int:
     process = server._process.living()
     assert process is not None
-    return process.pid
+    pid: int = process.pid
+    return pid
 
 
 @pytest.mark.parametrize("kind", KINDS)

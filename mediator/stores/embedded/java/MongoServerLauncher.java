@@ -1,7 +1,14 @@
+import de.bwaldvogel.mongo.MongoCollection;
+import de.bwaldvogel.mongo.MongoDatabase;
 import de.bwaldvogel.mongo.MongoServer;
 import de.bwaldvogel.mongo.MongoVersion;
+import de.bwaldvogel.mongo.backend.CursorRegistry;
+import de.bwaldvogel.mongo.backend.Index;
+import de.bwaldvogel.mongo.backend.IndexKey;
 import de.bwaldvogel.mongo.backend.h2.H2Backend;
+import de.bwaldvogel.mongo.backend.h2.H2Database;
 import de.bwaldvogel.mongo.bson.Document;
+import de.bwaldvogel.mongo.exception.KeyConstraintError;
 import de.bwaldvogel.mongo.wire.message.MongoMessage;
 import io.netty.channel.Channel;
 import java.io.IOException;
@@ -179,6 +186,12 @@ public final class MongoServerLauncher {
     }
 
     @Override
+    protected MongoDatabase openOrCreateDatabase(String name) {
+      H2Database database = new Database(name, store.file, getCursorRegistry());
+      return database;
+    }
+
+    @Override
     public Document handleMessage(MongoMessage message) {
       Document answer;
       long unsaved;
@@ -236,6 +249,101 @@ public final class MongoServerLauncher {
     @Override
     public int getWireVersion() {
       return 13;
+    }
+  }
+
+  /** Databases whose unique indexes also serve conditions on more than their keys. */
+  private static final class Database extends H2Database {
+    Database(String name, MVStore file, CursorRegistry cursors) {
+      super(name, file, cursors);
+    }
+
+    @Override
+    protected Index<Object> openOrCreateUniqueIndex(
+        String collection, String index, List<IndexKey> keys, boolean sparse) {
+      return new Narrowing(
+          super.openOrCreateUniqueIndex(collection, index, keys, sparse), index, keys, sparse);
+    }
+  }
+
+  /**
+   * An index that is asked about its own keys only. The library uses an index if it has all keys of
+   * the query, so that every conditional update would read the whole collection; the conditions
+   * that remain are checked on the documents found in any case.
+   */
+  private static final class Narrowing extends Index<Object> {
+    private final Index<Object> index;
+
+    Narrowing(Index<Object> index, String name, List<IndexKey> keys, boolean sparse) {
+      super(name, keys, sparse);
+      this.index = index;
+    }
+
+    private Document narrowed(Document query) {
+      Document narrowed = new Document();
+      for (String key : keys()) {
+        if (query.containsKey(key)) {
+          narrowed.append(key, query.get(key));
+        }
+      }
+      return narrowed;
+    }
+
+    @Override
+    public boolean canHandle(Document query) {
+      return index.canHandle(narrowed(query));
+    }
+
+    @Override
+    public Iterable<Object> getPositions(Document query) {
+      return index.getPositions(narrowed(query));
+    }
+
+    @Override
+    public void checkAdd(Document document, MongoCollection<Object> collection) {
+      index.checkAdd(document, collection);
+    }
+
+    @Override
+    public void add(Document document, Object position, MongoCollection<Object> collection) {
+      index.add(document, position, collection);
+    }
+
+    @Override
+    public Object remove(Document document) {
+      return index.remove(document);
+    }
+
+    @Override
+    public Object getPosition(Document document) {
+      return index.getPosition(document);
+    }
+
+    @Override
+    public void checkUpdate(Document before, Document after, MongoCollection<Object> collection) {
+      index.checkUpdate(before, after, collection);
+    }
+
+    @Override
+    public void updateInPlace(
+        Document before, Document after, Object position, MongoCollection<Object> collection)
+        throws KeyConstraintError {
+      index.updateInPlace(before, after, position, collection);
+    }
+
+    @Override
+    public long getCount() {
+      return index.getCount();
+    }
+
+    @Override
+    public long getDataSize() {
+      return index.getDataSize();
+    }
+
+    @Override
+    public void drop() {
+      index.drop();
     }
   }
 }

@@ -1,0 +1,145 @@
+"""A closed-loop HTTP/1.1 client, as cheap as Python allows: rendered requests, no futures.
+
+One connection carries one request at a time (no pipelining). The next one leaves from within the
+callback that saw the end of the answer before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import httptools
+
+__all__ = ["Connection", "Record", "Window", "render"]
+
+_FIRST_ERROR = 400
+
+
+def render(
+    method: str,
+    target: str,
+    body: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return the bytes of a request.
+
+    Args:
+        method: The method.
+        target: Path and query.
+        body: The body; its length is stated if there is one.
+        headers: Further header fields.
+    """
+    fields = {"Host": "localhost", **(headers or {})}
+    if body:
+        fields["Content-Length"] = str(len(body))
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time that counts, by the loop's clock: what is answered before `begin` only warms up."""
+
+    begin: float
+    end: float
+
+
+@dataclass(slots=True)
+class Record:
+    """What the connections of a lane saw.
+
+    Attributes:
+        latencies: Seconds of each request answered within the window.
+        acknowledged: Requests answered well, within the window or not.
+        refused: Answers from 400 on, by status.
+    """
+
+    latencies: array[float] = field(default_factory=lambda: array("d"))
+    acknowledged: int = 0
+    refused: dict[int, int] = field(default_factory=dict)
+
+
+class Connection(asyncio.Protocol):
+    """Sends one request after the other until the window ends.
+
+    Args:
+        requests: What to send; never ends.
+        window: The time that counts.
+        record: Where answers are noted.
+        every_s: Seconds from one request to the next; None: as soon as the last one is answered.
+            A request that leaves late is measured from when it was due.
+
+    Attributes:
+        ended: Done when the last answer is there, or the connection broke.
+    """
+
+    def __init__(
+        self,
+        requests: Iterator[bytes],
+        window: Window,
+        record: Record,
+        every_s: float | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._requests = requests
+        self._window = window
+        self._record = record
+        self._every_s = every_s
+        self._due = self._loop.time()
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._due = self._loop.time()
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came."""
+        self._parser.feed_data(data)
+
+    def on_message_complete(self) -> None:
+        """Note an answer, and go on."""
+        now = self._loop.time()
+        self._note(now)
+        if now >= self._window.end:
+            self._end()
+        elif self._every_s is None:
+            self._due = now
+            self._send()
+        else:
+            self._due += self._every_s
+            self._loop.call_at(self._due, self._send)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End; a connection that the server closed is a failure."""
+        if not self.ended.done():
+            self.ended.set_exception(exc or ConnectionError("the server closed a connection"))
+
+    def _send(self) -> None:
+        assert self._transport is not None
+        if self._transport.is_closing():
+            return
+        self._transport.write(next(self._requests))
+
+    def _note(self, now: float) -> None:
+        status = self._parser.get_status_code()
+        record = self._record
+        if status >= _FIRST_ERROR:
+            record.refused[status] = record.refused.get(status, 0) + 1
+            return
+        record.acknowledged += 1
+        if self._window.begin <= now < self._window.end:
+            record.latencies.append(now - self._due)
+
+    def _end(self) -> None:
+        assert self._transport is not None
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._transport.close()

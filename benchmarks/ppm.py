@@ -1,0 +1,152 @@
+"""Polyglot placement against one database: hit counters of a newspaper (papers/ppm, section 3).
+
+The same service serves the same schema three times: placed by what its parts need, wholly on
+PostgreSQL, and wholly on the system that speaks MongoDB's protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Final, Literal
+
+from benchmarks.load import Lane, LoadProcess, Tally
+from benchmarks.measured import Measured, Options, Result
+from benchmarks.newspaper import batched_hits, drive, single_hits, top_ten, total_hits
+from benchmarks.rounds import interleaved
+from benchmarks.service import Service, portolan
+from examples.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
+
+__all__ = ["run"]
+
+_MIXED: Final = "news"
+_SIDES: Final[Mapping[str, tuple[str, str]]] = {
+    "news_postgresql": ("PostgreSQL", "joins"),
+    "news_mongodb": ("the MongoDB-protocol server", "data_volume_scalability"),
+}
+_BASELINE: Final = "news_postgresql"
+_WRITERS: Final = 4
+_READ_EVERY_S: Final = 0.01
+_READ_BAR_MS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One way of counting hits, and the bar of the issue for it."""
+
+    name: str
+    lane: Callable[[str, int], Lane]
+    bar: float
+
+
+_WORK: Final = (_Work("single hits", single_hits, 1.5), _Work("batched hits", batched_hits, 3.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What one durability is measured with."""
+
+    options: Options
+    service: Service
+    load: LoadProcess
+
+    async def rate(self, lane: Lane) -> Tally:
+        seconds = 0.8 if self.options.quick else 3.0
+        (tally,) = await drive(self.load, self.service, [lane], seconds)
+        return tally
+
+    @property
+    def rounds(self) -> int:
+        return 3 if self.options.quick else 7
+
+
+async def run(options: Options) -> Measured:
+    """Measure at a durability of one second, then with every write on disk."""
+    results: list[Result] = []
+    versions: dict[str, str] = {}
+    async with LoadProcess() as load:
+        for durability in ("second", "full"):
+            options.say(f"Starting the service, durability {durability} …")
+            async with portolan(durability) as service:
+                bench = _Bench(options, service, load)
+                results += await _measure(bench, durability)
+                versions |= await service.versions()
+    return Measured(results, versions)
+
+
+async def _measure(bench: _Bench, durability: Literal["second", "full"]) -> list[Result]:
+    databases = await _set_up(bench)
+    results = []
+    for work in _WORK:
+        results += await _compare(bench, work, databases, f"durability {durability}")
+    if durability == "second":
+        results.append(await _top_ten(bench))
+    return results
+
+
+async def _set_up(bench: _Bench) -> list[str]:
+    """Set the schemas and load the newspaper; returns the databases that could be placed."""
+    systems = await bench.service.declare(DECLARED)
+    offered = {capability for system in systems for capability in system["capabilities"]}
+    mixed, dropped = affordable(SCHEMA, offered)
+    for line in dropped:
+        bench.options.say(f"Left out: {line}.")
+    tied = {
+        name: wholly_on(SCHEMA, needs) for name, (_, needs) in _SIDES.items() if needs in offered
+    }
+    for database, document in {_MIXED: mixed, **tied}.items():
+        change = await bench.service.set_schema(database, document)
+        await bench.service.create(database, objects(seed=bench.options.seed))
+        bench.options.say(f"{database}: {_told(change['placements'])}")
+    return [_MIXED, *tied]
+
+
+def _told(placements: Mapping[str, Mapping[str, str]]) -> str:
+    nodes = ("articles", "articles.hits", "people", "comments")
+    return ", ".join(f"{node} on {placements[node]['system']}" for node in nodes)
+
+
+async def _compare(
+    bench: _Bench, work: _Work, databases: list[str], durability: str
+) -> list[Result]:
+    before = {name: await total_hits(bench.service, name) for name in databases}
+    sides = {name: partial(bench.rate, work.lane(name, bench.options.seed)) for name in databases}
+    tallies = await interleaved(bench.rounds, sides)
+    for name in databases:
+        await _check(bench.service, name, before[name], tallies[name])
+    rates = {name: median(tally.rate for tally in tallies[name]) for name in databases}
+    told = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
+    bench.options.say(f"{work.name}, {durability}: {told}")
+    return [_result(work, name, rates, durability) for name in databases if name != _MIXED]
+
+
+def _result(work: _Work, other: str, rates: Mapping[str, float], durability: str) -> Result:
+    name = f"{work.name} against all on {_SIDES[other][0]}, {durability}"
+    bar = work.bar if other == _BASELINE else None
+    return Result(name, "updates/s", rates[_MIXED], rates[other], bar)
+
+
+async def _check(service: Service, database: str, before: int, tallies: list[Tally]) -> None:
+    """Fail if a counter lost or doubled an acknowledged hit: then its rate means nothing."""
+    counted = await total_hits(service, database) - before
+    acknowledged = sum(tally.acknowledged for tally in tallies)
+    if counted != acknowledged:
+        raise RuntimeError(f"{database} counted {counted} of {acknowledged} acknowledged hits")
+
+
+async def _top_ten(bench: _Bench) -> Result:
+    lanes = [
+        top_ten(_MIXED, every_s=_READ_EVERY_S),
+        single_hits(_MIXED, bench.options.seed, _WRITERS),
+    ]
+    seconds = 3.0 if bench.options.quick else 10.0
+    reads, writes = await drive(bench.load, bench.service, lanes, seconds)
+    p99_ms = reads.percentile(0.99) * 1000
+    bench.options.say(
+        f"top ten: {reads.rate:,.0f} reads/s under {writes.rate:,.0f} writes/s,"
+        f" median {reads.percentile(0.5) * 1000:.1f} ms, p99 {p99_ms:.1f} ms"
+    )
+    name = "top ten under write load, p99, durability second"
+    return Result(name, "ms", p99_ms, bar=_READ_BAR_MS, small_is_good=True)

@@ -1,0 +1,72 @@
+"""Running a benchmark by name, and reporting on it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import benchmarks
+from benchmarks.machine import calibration_s, describe_machine
+from benchmarks.measured import Measured, Options, rounded
+
+__all__ = ["UnknownBenchmark", "available", "lines", "measure"]
+
+_Run = Callable[[Options], Awaitable[Measured]]
+
+
+class UnknownBenchmark(Exception):
+    """There is no benchmark of that name."""
+
+
+def available() -> dict[str, str]:
+    """Return the first line of every benchmark's description, by name."""
+    modules = {
+        module.name: importlib.import_module(f"{benchmarks.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(benchmarks.__path__)
+    }
+    return {
+        name: (inspect.getdoc(module) or "").partition("\n")[0]
+        for name, module in modules.items()
+        if inspect.iscoroutinefunction(getattr(module, "run", None))
+    }
+
+
+async def measure(name: str, options: Options) -> dict[str, Any]:
+    """Run a benchmark.
+
+    Returns:
+        The report (DESIGN, section 10).
+
+    Raises:
+        UnknownBenchmark: There is none of that name.
+    """
+    if name not in available():
+        raise UnknownBenchmark(f"There is no benchmark {name}; there are {', '.join(available())}.")
+    module = importlib.import_module(f"{benchmarks.__name__}.{name}")
+    calibration = calibration_s()
+    measured = await cast("_Run", module.run)(options)
+    return {
+        "name": name,
+        "results": [result.to_json() for result in measured.results],
+        "seed": options.seed,
+        "machine": describe_machine(),
+        "calibration": rounded(calibration),
+        "versions": dict(measured.versions),
+    }
+
+
+def lines(report: dict[str, Any]) -> list[str]:
+    """Return the results of a report as lines for a human reader."""
+    return [_line(result) for result in report["results"]]
+
+
+def _line(result: dict[str, Any]) -> str:
+    told = f"{result['name']}: {result['figure']:g} {result['unit']}"
+    if result["ratio"] is not None:
+        told += f" against {result['baseline']:g}, ratio {result['ratio']:.2f}"
+    if result["bar"] is None:
+        return told
+    return f"{told} (bar {result['bar']:g}: {'met' if result['met'] else 'missed'})"

@@ -1,0 +1,134 @@
+"""The service under measurement: embedded stores, in this process, on free ports."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from app.serve import serving
+from app.settings import HttpSettings, MediatorSettings
+
+__all__ = ["Service", "portolan"]
+
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service that runs, and the way to it.
+
+    Attributes:
+        data: Client of the data API.
+        admin: Client of the admin API.
+    """
+
+    data: httpx.AsyncClient
+    admin: httpx.AsyncClient
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def at(cls, data: str, admin: str) -> AsyncIterator[Self]:
+        """Connect to the addresses of a service.
+
+        Args:
+            data: Address of the data API, without its path.
+            admin: Address of the admin API.
+        """
+        async with (
+            httpx.AsyncClient(base_url=f"{data}/v1/", timeout=_TIMEOUT_S) as to_data,
+            httpx.AsyncClient(base_url=f"{admin}/admin/v1/", timeout=_TIMEOUT_S) as to_admin,
+        ):
+            yield cls(to_data, to_admin)
+
+    @property
+    def host(self) -> str:
+        """Where the data API listens."""
+        return self.data.base_url.host
+
+    @property
+    def port(self) -> int:
+        """The data API's port."""
+        port = urlsplit(str(self.data.base_url)).port
+        assert port is not None
+        return port
+
+    async def systems(self) -> list[dict[str, Any]]:
+        """Describe the registered systems."""
+        items: list[dict[str, Any]] = (await succeed(self.admin.get("systems")))["items"]
+        return items
+
+    async def versions(self) -> dict[str, str]:
+        """Return product and version of each system's server."""
+        return {s["name"]: s["findings"]["server"] for s in await self.systems() if s["findings"]}
+
+    async def declare(self, words: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+        """Declare capabilities of all systems of a kind, as an operator does.
+
+        Args:
+            words: Capabilities by the kind of system.
+
+        Returns:
+            The systems as described afterwards.
+        """
+        for system in await self.systems():
+            stated = {*system["declared"], *words.get(system["kind"], ())}
+            if stated != set(system["declared"]):
+                body = {"declared": sorted(stated)}
+                await succeed(self.admin.patch(f"systems/{system['name']}", json=body))
+        return await self.systems()
+
+    async def set_schema(self, database: str, document: Any) -> dict[str, Any]:
+        """Set a schema; returns what the service answers, placements among it."""
+        answer: dict[str, Any] = await succeed(self.admin.put(f"schemas/{database}", json=document))
+        return answer
+
+    async def create(self, database: str, objects: Mapping[str, Mapping[str, Any]]) -> None:
+        """Create or replace objects of several classes, a batch for each.
+
+        Args:
+            database: The database.
+            objects: By class, and in it by id.
+        """
+        for class_name, members in objects.items():
+            operations = [
+                {"op": "put", "class": class_name, "id": id_, "body": body}
+                for id_, body in members.items()
+            ]
+            results = await succeed(
+                self.data.post(f"{database}/batch", json={"operations": operations})
+            )
+            refused = [r for r in results if r["status"] >= httpx.codes.BAD_REQUEST]
+            if refused:
+                raise RuntimeError(f"an object of {class_name} was refused: {refused[0]}")
+
+
+async def succeed(request: Any) -> Any:
+    """Await a request that has to succeed; returns its JSON.
+
+    Raises:
+        RuntimeError: It did not, with the problem's detail.
+    """
+    answer: httpx.Response = await request
+    if answer.is_error:
+        raise RuntimeError(f"{answer.request.method} {answer.request.url}: {answer.text}")
+    return answer.json()
+
+
+@contextlib.asynccontextmanager
+async def portolan(durability: Literal["second", "full"] = "second") -> AsyncIterator[Service]:
+    """Run the service on embedded stores in a scratch directory while the block runs."""
+    http = HttpSettings(port=0, admin_port=0, log_level="warning")
+    with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        settings = MediatorSettings(embedded=True, data_dir=Path(scratch), durability=durability)
+        async with (
+            serving(http, settings) as running,
+            Service.at(running.addresses.data, running.addresses.admin) as service,
+        ):
+            yield service
