@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import orjson
 import typer
 import uvloop
 from rich.console import Console
 
 from app.container import MissingSetting
 from app.doctor import examine
+from app.interruption import Interrupted
 from app.serve import Serving, serving
 from app.settings import HttpSettings, MediatorSettings
+from benchmarks.measured import Failed, Options
+from benchmarks.runner import UnknownBenchmark, available, lines, measure
 from mediator.errors import MediatorError
 from mediator.stores.embedded.lock import DataDirectoryBusy
 from mediator.stores.embedded.port import EmbeddedStartError
@@ -29,6 +34,17 @@ app = typer.Typer(
 )
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
+
+CANNOT_RUN = (
+    MissingSetting,
+    DataDirectoryBusy,
+    EmbeddedStartError,
+    MediatorError,
+    OSError,
+    Failed,
+    UnknownBenchmark,
+)
+"""What ends a command with a sentence instead of a traceback."""
 
 S = TypeVar("S", HttpSettings, MediatorSettings)
 
@@ -82,6 +98,32 @@ def doctor(
     raise typer.Exit(1 if any(finding.fatal for finding in findings) else 0)
 
 
+@app.command()
+def bench(
+    name: Annotated[str | None, typer.Argument(help="Which benchmark.")] = None,
+    *,
+    quick: Annotated[bool, typer.Option(help="End within a minute.")] = False,
+    seed: Annotated[int, typer.Option(help="Where random numbers begin.")] = 1,
+    json: Annotated[Path | None, typer.Option(help="Write the report here as well.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
+) -> None:
+    """Measure a claim of the README; the last line is the report as one JSON object."""
+    if list_ or name is None:
+        for each, about in available().items():
+            typer.echo(f"{each:10} {about}")
+        raise typer.Exit(0 if list_ else 2)
+    _run(_bench(name, Options(quick, seed, typer.echo), json))
+
+
+async def _bench(name: str, options: Options, file: Path | None) -> None:
+    report = await measure(name, options)
+    text = orjson.dumps(report).decode()
+    if file is not None:
+        await asyncio.to_thread(file.write_text, f"{text}\n")
+    for line in [*lines(report), text]:
+        typer.echo(line)
+
+
 async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
     async with serving(http, settings) as service:
         announce(service)
@@ -101,7 +143,10 @@ def announce(service: Serving) -> None:
 def _run(task: Coroutine[Any, Any, None]) -> None:
     try:
         uvloop.run(task)
-    except (MissingSetting, DataDirectoryBusy, EmbeddedStartError, MediatorError, OSError) as error:
+    except Interrupted:
+        errors.print("Interrupted.")
+        raise typer.Exit(130) from None
+    except CANNOT_RUN as error:
         errors.print(f"Portolan cannot run: {error}")
         raise typer.Exit(1) from None
 

@@ -10,6 +10,7 @@ import asyncio
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import httptools
 
@@ -95,8 +96,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports do not inherit from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         self._due = self._loop.time()
         self._send()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import signal
 from array import array
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,14 +16,11 @@ from typing import Self
 import uvloop
 
 from benchmarks.http1 import Connection, Record, Window
+from benchmarks.measured import Failed
 
-__all__ = ["Lane", "LoadProcess", "Plan", "Refused", "Tally"]
+__all__ = ["Lane", "LoadProcess", "Plan", "Tally"]
 
 _GRACE_S = 30.0
-
-
-class Refused(Exception):
-    """The service refused requests: a figure over them would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +92,15 @@ class LoadProcess:
 
     def __init__(self) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(1, spawn)
+        # Ctrl-C reaches every process of the terminal; who uses this one ends it.
+        ignore = (signal.SIGINT, signal.SIG_IGN)
+        self._pool = ProcessPoolExecutor(1, spawn, signal.signal, ignore)
 
     async def drive(self, plan: Plan) -> list[Tally]:
         """Send what a plan says; returns a tally for each lane.
 
         Raises:
-            Refused: An answer was an error.
+            Failed: An answer was an error.
             OSError: A connection broke, or none could be made.
         """
         loop = asyncio.get_running_loop()
@@ -158,6 +158,6 @@ async def _connected(plan: Plan, connection: Connection) -> Connection:
 def _tally(seconds: float, lane: Lane, record: Record) -> Tally:
     if record.refused:
         told = ", ".join(f"{count} times {status}" for status, count in record.refused.items())
-        raise Refused(f"the service answered {told}")
+        raise Failed(f"the service answered {told}")
     latencies = array("d", sorted(record.latencies))
     return Tally(seconds, latencies, lane.operations, record.acknowledged * lane.operations)

@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Measured", "Options", "Result"]
+__all__ = ["Failed", "Measured", "Options", "Result", "rounded"]
+
+
+class Failed(Exception):
+    """Something went wrong, so that a figure would mean nothing; the message says what."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The newspaper's requests: single and batched hits, drawn with Zipf's distribution, and top ten."""
+"""The newspaper's requests: hits one by one and in batches, with Zipf's law, and the top ten."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 async def interleaved(
     rounds: int, sides: Mapping[str, Callable[[], Awaitable[T]]]
 ) -> dict[str, list[T]]:
-    """Measure every side once in each round: A B A B …
+    """Measure every side once in each round, one after the other.
 
     Args:
         rounds: How many rounds.

@@ -12,12 +12,29 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from app.interruption import interruptible
 from app.serve import serving
 from app.settings import HttpSettings, MediatorSettings
+from benchmarks.measured import Failed
 
-__all__ = ["Service", "portolan"]
+__all__ = ["RequestRefused", "Service", "portolan", "succeed"]
 
 _TIMEOUT_S = 60.0
+
+
+class RequestRefused(Failed):
+    """The service answered a request with a problem.
+
+    Attributes:
+        status: The status of the answer.
+        detail: What the problem says.
+    """
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self.status = answer.status_code
+        self.detail: str = answer.json().get("detail", "")
+        request = answer.request
+        super().__init__(f"{request.method} {request.url}: {self.status} {self.detail}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,29 +123,34 @@ class Service:
             )
             refused = [r for r in results if r["status"] >= httpx.codes.BAD_REQUEST]
             if refused:
-                raise RuntimeError(f"an object of {class_name} was refused: {refused[0]}")
+                raise Failed(f"an object of {class_name} was refused: {refused[0]}")
 
 
 async def succeed(request: Any) -> Any:
     """Await a request that has to succeed; returns its JSON.
 
     Raises:
-        RuntimeError: It did not, with the problem's detail.
+        RequestRefused: It did not.
     """
     answer: httpx.Response = await request
     if answer.is_error:
-        raise RuntimeError(f"{answer.request.method} {answer.request.url}: {answer.text}")
+        raise RequestRefused(answer)
     return answer.json()
 
 
 @contextlib.asynccontextmanager
 async def portolan(durability: Literal["second", "full"] = "second") -> AsyncIterator[Service]:
-    """Run the service on embedded stores in a scratch directory while the block runs."""
+    """Run the service on embedded stores in a scratch directory while the block runs.
+
+    Raises:
+        Interrupted: SIGINT or SIGTERM came meanwhile.
+    """
     http = HttpSettings(port=0, admin_port=0, log_level="warning")
     with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
         settings = MediatorSettings(embedded=True, data_dir=Path(scratch), durability=durability)
         async with (
             serving(http, settings) as running,
+            interruptible(running.ended),
             Service.at(running.addresses.data, running.addresses.admin) as service,
         ):
             yield service

@@ -8,7 +8,6 @@ if the store did not, the mark stays until its lease ends, because the write may
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
@@ -31,8 +30,8 @@ class StoreCalls:
         self.systems = systems
         self._guard = guard
         self._retired: set[Fragment] = set()
-        self._busy: Counter[Fragment] = Counter()
-        self._idle = asyncio.Condition()
+        self._busy: dict[Fragment, int] = {}
+        self._left = asyncio.Event()
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; raises `Unavailable` if any of the systems does not answer."""
@@ -46,17 +45,27 @@ class StoreCalls:
 
     async def write(self, call: Write) -> WriteResult:
         """Write one record; raises `Unavailable` if its system does not answer."""
-        return (await self._write_system(self.systems.get(call.fragment.system), [call]))[0]
+        return (await self._write_system(self.systems.get(call.fragment.system), (call,)))[0]
 
     async def write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         """Write records; the calls to a system that does not answer get the error as result."""
-        return await self._send(calls, self._write_system)
+        barred = [call.fragment in self._retired for call in calls]
+        allowed = [call for call, out in zip(calls, barred, strict=True) if not out]
+        results = iter(await self._send(allowed, self._write_system))
+        return [
+            _placed_anew(call.fragment) if out else next(results)
+            for call, out in zip(calls, barred, strict=True)
+        ]
 
     async def retire(self, fragments: Collection[Fragment]) -> None:
-        """Refuse further writes to fragments, and wait for those that are under way."""
+        """Refuse further writes to fragments, and wait for those that are under way.
+
+        Only this replica's writes: another one goes on until it adopts the new routing model.
+        """
         self._retired.update(fragments)
-        async with self._idle:
-            await self._idle.wait_for(lambda: self._busy.keys().isdisjoint(fragments))
+        while not self._busy.keys().isdisjoint(fragments):
+            self._left.clear()
+            await self._left.wait()
 
     def reinstate(self, fragments: Collection[Fragment]) -> None:
         """Let writes to fragments go on; their retirement came to nothing."""
@@ -69,14 +78,15 @@ class StoreCalls:
             raise unavailable(store, error, "read") from error
 
     async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
-        for call in calls:
-            if call.fragment in self._retired:
-                raise Unavailable("The class is being placed anew.", system=store.name)
-            self._busy[call.fragment] += 1
+        fragments = {call.fragment for call in calls}
+        for fragment in fragments & self._retired:
+            raise _placed_anew(fragment)
+        for fragment in fragments:
+            self._busy[fragment] = self._busy.get(fragment, 0) + 1
         try:
             return await self._guarded_write(store, calls)
         finally:
-            await self._leave(calls)
+            self._leave(fragments)
 
     async def _guarded_write(
         self, store: GuardedStore, calls: Sequence[Write]
@@ -91,14 +101,12 @@ class StoreCalls:
         await self._guard.end(database, token)
         return results
 
-    async def _leave(self, calls: Sequence[Write]) -> None:
-        for call in calls:
-            self._busy[call.fragment] -= 1
-            if not self._busy[call.fragment]:
-                del self._busy[call.fragment]
-        if self._retired:
-            async with self._idle:
-                self._idle.notify_all()
+    def _leave(self, fragments: Collection[Fragment]) -> None:
+        for fragment in fragments:
+            self._busy[fragment] -= 1
+            if not self._busy[fragment]:
+                del self._busy[fragment]
+        self._left.set()
 
     async def _send(
         self,
@@ -120,6 +128,10 @@ class StoreCalls:
 
         await asyncio.gather(*(one(name, indices) for name, indices in by_system.items()))
         return [results[index] for index in range(len(calls))]
+
+
+def _placed_anew(fragment: Fragment) -> Unavailable:
+    return Unavailable("The class is being placed anew.", system=fragment.system)
 
 
 def _or_raise(result: _Result | MediatorError) -> _Result:

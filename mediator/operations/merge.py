@@ -14,7 +14,7 @@ from mediator.errors import (
     PreconditionFailed,
 )
 from mediator.operations.model import Delete, Get, Outcome, Put, WriteOperation
-from mediator.operations.plan import Steps, resource_groups
+from mediator.operations.plan import Resource, Steps, resource_of
 from mediator.placement.routing import ClassRoute
 from mediator.schema.types import Values
 from mediator.stores.port import Record, Status, WriteResult
@@ -36,21 +36,21 @@ def merge_records(
     The anchor's part decides whether the object exists, if it was read. A part of another birth
     belongs to an incarnation whose write is still being rolled forward: its groups are partial.
     """
-    anchored = operation.fields is None or any(f in route.anchor.fields for f in operation.fields)
-    lead = records[0] if anchored else max(filter(None, records), key=_birth, default=None)
+    resource = resource_of(route, operation.fields)
+    lead = records[0] if resource.anchored else max(filter(None, records), key=_birth, default=None)
     if lead is None:
         return None
-    groups = resource_groups(route, operation.fields)
     if len(records) == 1:
         versions = lead.versions
         return Outcome(
             id=operation.id,
             values=lead.values,
-            versions={group: versions.get(group) for group in groups},
+            versions={group: versions.get(group) for group in resource.groups},
             schema_version=route.schema_version,
+            systems=resource.systems,
         )
     parts = [record for record in records if record is not None and record.birth == lead.birth]
-    return _join(route, operation, groups, parts)
+    return _join(route, operation, resource, parts)
 
 
 def _birth(record: Record) -> int:
@@ -58,7 +58,7 @@ def _birth(record: Record) -> int:
 
 
 def _join(
-    route: ClassRoute, operation: Get, groups: tuple[str, ...], parts: Sequence[Record]
+    route: ClassRoute, operation: Get, resource: Resource, parts: Sequence[Record]
 ) -> Outcome:
     values: Values = {}
     known: dict[str, int] = {}
@@ -68,9 +68,10 @@ def _join(
     return Outcome(
         id=operation.id,
         values=values,
-        versions={group: known.get(group) for group in groups},
-        partial=tuple(group for group in groups if group not in known),
+        versions={group: known.get(group) for group in resource.groups},
+        partial=tuple(group for group in resource.groups if group not in known),
         schema_version=route.schema_version,
+        systems=resource.systems,
     )
 
 
@@ -80,24 +81,23 @@ def merge_results(
     """Join the results of all steps of a write that took effect.
 
     Versions are those of the groups that took part. Values are what the client sent together with
-    what the stores computed; fewer results than steps mean that the rest will be rolled forward.
+    what the stores computed.
     """
     versions: dict[str, int | None] = {}
     values: Values | None = None if isinstance(operation, Delete) else {}
-    for write, result in zip(steps.all, results, strict=False):
+    for write, result in zip(steps.all, results, strict=True):
         versions.update(result.versions)
         if values is not None:
             values.update(write.values)
             values.update(result.values)
-    pending = [g for write in steps.all[len(results) :] for g in write.groups]
     return Outcome(
         id=operation.id,
         values=values,
         versions=dict(sorted(versions.items())),
         created=results[0].created,
         replayed=results[0].status is Status.REPLAYED,
-        partial=tuple(sorted(pending)),
         schema_version=route.schema_version,
+        systems=tuple([write.fragment.system for write in steps.all]),
     )
 
 

@@ -1,9 +1,14 @@
-"""From an operation to store calls: pure functions of the operation and its class's route."""
+"""From an operation to store calls: pure functions of the operation and its class's route.
+
+Which systems a resource or an update touches depends on names only, so it is worked out once for
+each combination that occurs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from mediator.operations.model import Create, Delete, Get, Put, Update, WriteOperation
 from mediator.operations.operators import OperatorCall
@@ -11,7 +16,9 @@ from mediator.placement.routing import ClassRoute
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Write, WriteKind, WriteResult
 
-__all__ = ["Steps", "plan_read", "plan_write", "resource_groups", "with_birth"]
+__all__ = ["Resource", "Steps", "plan_read", "plan_write", "resource_of", "with_birth"]
+
+REMEMBERED_SHAPES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +38,40 @@ class Steps:
         return (self.first, *self.rest)
 
 
-def resource_groups(route: ClassRoute, fields: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Name the cache groups that a resource shows, in order; all of them without `fields`."""
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What a read of an object, or of some of its fields, touches.
+
+    Attributes:
+        parts: The fragments to read, the anchor first, each with the fields to read (None: all).
+        groups: The cache groups that the resource shows, in order.
+        anchored: Whether the anchor is read, so that it tells whether the object exists.
+        systems: The systems of the parts.
+    """
+
+    parts: tuple[tuple[Fragment, tuple[str, ...] | None], ...]
+    groups: tuple[str, ...]
+    anchored: bool
+    systems: tuple[str, ...]
+
+
+@lru_cache(REMEMBERED_SHAPES)
+def resource_of(route: ClassRoute, fields: tuple[str, ...] | None) -> Resource:
+    """Find what a read of `fields` touches; without them, or with none, the object's existence."""
     if fields is None:
-        return tuple(route.groups)
-    return tuple(sorted({route.group_of[name] for name in fields}))
+        whole = tuple((fragment, None) for fragment in route.fragments)
+        return Resource(whole, tuple(route.groups), True, _systems(route.fragments))
+    touched = _touched(route, fields)
+    parts = tuple((f, tuple(name for name in fields if name in f.fields)) for f in touched)
+    groups = tuple(sorted({route.group_of[name] for name in fields}))
+    return Resource(parts, groups, touched[0] is route.anchor, _systems(touched))
 
 
 def plan_read(route: ClassRoute, operation: Get) -> tuple[Read, ...]:
     """Plan one read for each system that holds a part of the resource; the anchor first."""
-    fields = operation.fields
-    if fields is None:
-        return tuple([Read(fragment, operation.id) for fragment in route.fragments])
-    return tuple(
-        Read(fragment, operation.id, tuple(name for name in fields if name in fragment.fields))
-        for fragment in _touched(route, fields)
-    )
+    id_ = operation.id
+    parts = resource_of(route, operation.fields).parts
+    return tuple([Read(fragment, id_, fields) for fragment, fields in parts])
 
 
 def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]) -> Steps:
@@ -55,25 +80,27 @@ def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str
     Args:
         route: Where the class lives.
         operation: A create, put, update or delete; a revision is planned as the update it computes.
-        expect: Versions that the groups of the resource must have.
+        expect: Versions that the groups of the resource must have; those of the first step's
+            system are compared by it.
     """
     match operation:
-        case Create() | Put():
-            writes = _whole(route, operation)
         case Update():
             writes = _update(route, operation)
+        case Create() | Put():
+            writes = _whole(route, operation)
         case Delete():
-            writes = [_base(f, operation, WriteKind.DELETE) for f in route.fragments]
+            writes = [_base(f, operation, WriteKind.DELETE, {}) for f in route.fragments]
         case _:
             raise TypeError(f"{type(operation).__name__} cannot be planned")
-    first, *rest = writes
     if expect:
-        here = {group: v for group, v in expect.items() if group in first.fragment.groups}
-        first = replace(first, expect=here)
-    if rest and not operation.fingerprint:
+        here = writes[0].fragment.groups
+        writes[0] = replace(writes[0], expect={g: v for g, v in expect.items() if g in here})
+    if len(writes) == 1:
+        return Steps(writes[0])
+    if not operation.fingerprint:
         # Rolling forward repeats the steps, so every store must recognise the operation.
-        first, *rest = (replace(write, remember="") for write in (first, *rest))
-    return Steps(first, tuple(rest))
+        writes = [replace(write, remember="") for write in writes]
+    return Steps(writes[0], tuple(writes[1:]))
 
 
 def with_birth(write: Write, decided: WriteResult) -> Write:
@@ -83,13 +110,29 @@ def with_birth(write: Write, decided: WriteResult) -> Write:
     return replace(write, birth=decided.birth)
 
 
-def _touched(route: ClassRoute, fields: Iterable[str]) -> list[Fragment]:
-    holders = {id(route.fragment_of[name]) for name in fields}
-    return [fragment for fragment in route.fragments if id(fragment) in holders]
+def _systems(fragments: Iterable[Fragment]) -> tuple[str, ...]:
+    return tuple(fragment.system for fragment in fragments)
+
+
+def _touched(route: ClassRoute, fields: Iterable[str]) -> tuple[Fragment, ...]:
+    holders = {route.fragment_of[name] for name in fields}
+    return tuple(f for f in route.fragments if f in holders) or (route.anchor,)
+
+
+@lru_cache(REMEMBERED_SHAPES)
+def _changed(
+    route: ClassRoute, names: tuple[str, ...]
+) -> tuple[tuple[Fragment, tuple[str, ...]], ...]:
+    """Find the fragments that hold the named fields, and the groups that change there."""
+    groups = dict.fromkeys(route.group_of[name] for name in names)
+    return tuple(
+        (fragment, tuple(group for group in groups if group in fragment.groups))
+        for fragment in _touched(route, names)
+    )
 
 
 def _base(
-    fragment: Fragment, operation: WriteOperation, kind: WriteKind, values: Values | None = None
+    fragment: Fragment, operation: WriteOperation, kind: WriteKind, values: Values
 ) -> Write:
     return Write(
         fragment=fragment,
@@ -97,38 +140,61 @@ def _base(
         kind=kind,
         operation=operation.operation,
         groups=tuple(fragment.groups),
-        values=values or {},
+        values=values,
         remember=operation.fingerprint,
-        require_present=kind is WriteKind.REPLACE and operation.condition.present is True,
     )
 
 
 def _whole(route: ClassRoute, operation: Create | Put) -> list[Write]:
-    creates = isinstance(operation, Create) or operation.condition.present is False
-    first = WriteKind.CREATE if creates else WriteKind.REPLACE
+    if len(route.fragments) == 1:
+        return [_decisive(route.anchor, operation, operation.values)]
     writes = []
     for fragment in route.fragments:
-        kind = first if fragment is route.anchor else WriteKind.REPLACE
         values = {k: v for k, v in operation.values.items() if k in fragment.fields}
-        writes.append(_base(fragment, operation, kind, values))
+        if fragment is route.anchor:
+            writes.append(_decisive(fragment, operation, values))
+        else:
+            writes.append(_base(fragment, operation, WriteKind.REPLACE, values))
     return writes
 
 
+def _decisive(fragment: Fragment, operation: Create | Put, values: Values) -> Write:
+    """Plan the step that checks whether the object may or must be there."""
+    present = operation.condition.present
+    if isinstance(operation, Create) or present is False:
+        return _base(fragment, operation, WriteKind.CREATE, values)
+    write = _base(fragment, operation, WriteKind.REPLACE, values)
+    return replace(write, require_present=True) if present else write
+
+
 def _update(route: ClassRoute, operation: Update) -> list[Write]:
-    names = [*operation.values, *operation.unset, *(call.field for call in operation.operators)]
-    fragments = _touched(route, names) if len(route.fragments) > 1 else [route.anchor]
-    writes = [_update_of(fragment, route, operation) for fragment in fragments or [route.anchor]]
+    names = (*operation.values, *operation.unset, *[call.field for call in operation.operators])
+    changed = _changed(route, names)
+    if len(changed) == 1:
+        [(fragment, groups)] = changed
+        parts = (operation.values, operation.unset, operation.operators)
+        return [_update_of(fragment, groups, operation, *parts)]
+    writes = [_part_of_update(fragment, groups, operation) for fragment, groups in changed]
     # What a store may refuse comes first, while nothing has happened yet.
     return sorted(writes, key=lambda write: not write.operators)
 
 
-def _update_of(fragment: Fragment, route: ClassRoute, operation: Update) -> Write:
+def _part_of_update(fragment: Fragment, groups: tuple[str, ...], operation: Update) -> Write:
     here = fragment.fields
     values = {k: v for k, v in operation.values.items() if k in here}
     unset = tuple([k for k in operation.unset if k in here])
     operators = tuple([call for call in operation.operators if call.field in here])
-    touched = (*values, *unset, *[call.field for call in operators])
-    groups = tuple(dict.fromkeys([route.group_of[name] for name in touched]))
+    return _update_of(fragment, groups, operation, values, unset, operators)
+
+
+def _update_of(
+    fragment: Fragment,
+    groups: tuple[str, ...],
+    operation: Update,
+    values: Values,
+    unset: tuple[str, ...],
+    operators: tuple[OperatorCall, ...],
+) -> Write:
     return Write(
         fragment=fragment,
         id=operation.id,

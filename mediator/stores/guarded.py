@@ -7,8 +7,9 @@ to a bound. The store itself bounds the time of each call (`SystemConfig.deadlin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, TypeVar
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from mediator.clock import Clock
 from mediator.observation import CallOutcome, CircuitChanged, Observer, StoreCallFinished
@@ -26,13 +27,19 @@ from mediator.stores.port import (
     WriteResult,
 )
 
-__all__ = ["Breaker", "GuardedStore"]
+__all__ = ["Breaker", "GuardedStore", "HeldBack"]
 
 FAILURES_TO_OPEN = 5
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 8.0
 
 _T = TypeVar("_T")
+_Direction: TypeAlias = Literal["read", "write"]
+_Calls: TypeAlias = Sequence[Read] | Sequence[Write]
+
+
+class HeldBack(StoreUnavailable):
+    """The breaker is open: the store was not called."""
 
 
 class Breaker:
@@ -62,7 +69,7 @@ class Breaker:
         if not self.is_open:
             return
         if self._trying or self._clock.monotonic() < self._closed_at:
-            raise StoreUnavailable(f"{self._system} does not answer; it is left alone for a while")
+            raise HeldBack(f"{self._system} does not answer; it is left alone for a while")
         self._trying = True
 
     def succeeded(self) -> None:
@@ -77,13 +84,14 @@ class Breaker:
         """Note that the store did not answer."""
         self._failures += 1
         self._trying = False
-        if not self.is_open:
-            return
+        now = self._clock.monotonic()
         if self._failures == FAILURES_TO_OPEN:
             self._observe(CircuitChanged(self._system, open=True, reason=str(error)))
+        elif not self.is_open or now < self._closed_at:
+            return  # calls that were under way when it opened say nothing new
         else:
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
-        self._closed_at = self._clock.monotonic() + self._pause_s
+        self._closed_at = now + self._pause_s
 
     def abandoned(self) -> None:
         """Note that the caller went away before the store answered."""
@@ -102,11 +110,27 @@ class GuardedStore:
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; see `Store.read`."""
-        return await self._observed("read", calls, self.store.read)
+        started = self._clock.monotonic()
+        try:
+            self.breaker.admit()
+            records = await self.store.read(calls)
+        except BaseException as error:
+            self._failed("read", calls, started, error)
+            raise
+        self._answered("read", calls, started)
+        return records
 
     async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
         """Write records; see `Store.write`."""
-        return await self._observed("write", calls, self.store.write)
+        started = self._clock.monotonic()
+        try:
+            self.breaker.admit()
+            results = await self.store.write(calls)
+        except BaseException as error:
+            self._failed("write", calls, started, error)
+            raise
+        self._answered("write", calls, started)
+        return results
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation; see `Store.recall`."""
@@ -117,49 +141,44 @@ class GuardedStore:
         self.breaker.admit()
         try:
             result = await call()
-        except StoreError as error:
+        except BaseException as error:
             self._note(error)
-            raise
-        except BaseException:
-            self.breaker.abandoned()
             raise
         self.breaker.succeeded()
         return result
 
-    async def _observed(
-        self,
-        operation: Literal["read", "write"],
-        calls: Sequence[Any],
-        send: Callable[[Sequence[Any]], Coroutine[Any, Any, list[_T]]],
-    ) -> list[_T]:
-        started = self._clock.monotonic()
-        outcome: CallOutcome = "ok"
-        try:
-            return await self.guarded(lambda: send(calls))
-        except StoreError as error:
-            outcome = _outcome_of(error)
-            raise
-        finally:
-            self._tell(operation, calls, self._clock.monotonic() - started, outcome)
+    def _answered(self, operation: _Direction, calls: _Calls, started: float) -> None:
+        seconds = self._clock.monotonic() - started
+        self.breaker.succeeded()
+        self._tell(operation, calls, seconds, "ok")
 
-    def _note(self, error: StoreError) -> None:
-        # A refusal is an answer: the server is there.
+    def _failed(
+        self, operation: _Direction, calls: _Calls, started: float, error: BaseException
+    ) -> None:
+        """Note a failure; what its caller gave up tells nothing about the store."""
+        seconds = self._clock.monotonic() - started
+        if not isinstance(error, HeldBack):
+            self._note(error)
+        if isinstance(error, StoreError):
+            self._tell(operation, calls, seconds, _outcome_of(error))
+
+    def _note(self, error: BaseException) -> None:
         if isinstance(error, StoreRefused):
-            self.breaker.succeeded()
-        else:
+            self.breaker.succeeded()  # a refusal is an answer: the server is there
+        elif isinstance(error, StoreError):
             self.breaker.failed(error)
+        else:
+            self.breaker.abandoned()
 
     def _tell(
-        self,
-        operation: Literal["read", "write"],
-        calls: Sequence[Read] | Sequence[Write],
-        seconds: float,
-        outcome: CallOutcome,
+        self, operation: _Direction, calls: _Calls, seconds: float, outcome: CallOutcome
     ) -> None:
-        counts: dict[tuple[str, str], int] = {}
-        for call in calls:
-            key = (call.fragment.database, call.fragment.class_name)
-            counts[key] = counts.get(key, 0) + 1
+        if len(calls) == 1:
+            fragment = calls[0].fragment
+            key = (fragment.database, fragment.class_name)
+            counts: Mapping[tuple[str, str], int] = {key: 1}
+        else:
+            counts = Counter((c.fragment.database, c.fragment.class_name) for c in calls)
         for (database, class_name), count in counts.items():
             self._observe(
                 StoreCallFinished(

@@ -175,11 +175,14 @@ public final class MongoServerLauncher {
 
   /** The library's backend behind the gate. */
   private static final class Backend extends H2Backend {
+    // The library's constructor opens the databases that are there, before our fields are set.
+    private static MVStore file;
+
     private final Store store;
     private final List<String> arguments;
 
     Backend(Store store, List<String> arguments) {
-      super(store.file);
+      super(noted(store.file));
       this.store = store;
       this.arguments = arguments;
       version(new Protocol());
@@ -187,8 +190,12 @@ public final class MongoServerLauncher {
 
     @Override
     protected MongoDatabase openOrCreateDatabase(String name) {
-      H2Database database = new Database(name, store.file, getCursorRegistry());
-      return database;
+      return new Database(name, file, getCursorRegistry());
+    }
+
+    private static MVStore noted(MVStore opened) {
+      file = opened;
+      return opened;
     }
 
     @Override
