@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ColumnElement, Row, any_, delete, func, literal, select, update
+from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.types import Text
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import redo
@@ -21,27 +23,27 @@ class CatalogueRedoLog:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    async def add(self, record: RedoRecord, lease_s: float) -> None:
+    async def add(self, record: RedoRecord, lease_s: float) -> bool:
         """Add a record; see `RedoLog.add`."""
         row = insert(redo).values(
             operation=record.operation,
             database=record.database,
             class_name=record.class_name,
+            object=record.id,
             steps=record.steps,
             leased_until=_in(lease_s),
         )
         async with self._catalogue.begin() as connection:
-            # A repeated operation finds the record of its first try: both do the same.
-            await connection.execute(row.on_conflict_do_nothing())
+            added = await connection.execute(row.on_conflict_do_nothing().returning(redo.c.object))
+            return added.first() is not None
 
     async def decide(self, operation: str, birth: int) -> None:
-        """Note the first step's birth, and let recovery have the record at once."""
-        async with self._catalogue.begin() as connection:
-            await connection.execute(
-                update(redo)
-                .where(redo.c.operation == operation)
-                .values(birth=birth, leased_until=func.now())
-            )
+        """Note the first step's birth; see `RedoLog.decide`."""
+        await self._change(operation, birth=birth, leased_until=func.now())
+
+    async def postpone(self, operation: str, seconds: float) -> None:
+        """Change a record's lease; see `RedoLog.postpone`."""
+        await self._change(operation, leased_until=_in(seconds))
 
     async def remove(self, operation: str) -> None:
         """Remove a record; see `RedoLog.remove`."""
@@ -54,6 +56,16 @@ class CatalogueRedoLog:
             rows = await connection.execute(select(redo).where(redo.c.operation == operation))
             row = rows.first()
         return _record(row) if row else None
+
+    async def unsettled(self, database: str, class_name: str, ids: Sequence[str]) -> set[str]:
+        """Return the objects with a record; see `RedoLog.unsettled`."""
+        found = select(redo.c.object).where(
+            redo.c.database == database,
+            redo.c.class_name == class_name,
+            redo.c.object == any_(literal(list(ids), ARRAY(Text))),
+        )
+        async with self._catalogue.begin() as connection:
+            return set((await connection.execute(found)).scalars())
 
     async def take(self, limit: int, lease_s: float) -> list[RedoRecord]:
         """Take over records whose lease has passed; two replicas never take the same."""
@@ -73,10 +85,15 @@ class CatalogueRedoLog:
             )
             return [_record(row) for row in rows]
 
+    async def _change(self, operation: str, **values: Any) -> None:
+        changed = update(redo).where(redo.c.operation == operation).values(**values)
+        async with self._catalogue.begin() as connection:
+            await connection.execute(changed)
+
 
 def _in(seconds: float) -> ColumnElement[Any]:
     return func.now() + timedelta(seconds=seconds)
 
 
 def _record(row: Row[Any]) -> RedoRecord:
-    return RedoRecord(row.operation, row.database, row.class_name, row.steps, row.birth)
+    return RedoRecord(row.operation, row.database, row.class_name, row.object, row.steps, row.birth)

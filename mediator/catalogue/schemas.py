@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.tables import databases, epoch
+from mediator.catalogue.tables import databases, epoch, redo
 from mediator.errors import PreconditionFailed
 
 __all__ = ["CatalogueSchemas", "Snapshot", "StoredDatabase"]
@@ -86,9 +86,10 @@ class CatalogueSchemas:
         return new
 
     async def remove(self, name: str) -> int:
-        """Forget a database; return the new epoch."""
+        """Forget a database, and the writes to it that are not settled; return the new epoch."""
         async with self._catalogue.begin() as connection:
             new = await _next_epoch(connection)
+            await connection.execute(delete(redo).where(redo.c.database == name))
             await connection.execute(delete(databases).where(databases.c.name == name))
         return new
 

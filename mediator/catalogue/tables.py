@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, DateTime, Float, Integer, MetaData, Table, Text, func
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Float,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
 __all__ = ["SCHEMA", "databases", "epoch", "metadata", "redo", "secrets", "systems", "violations"]
@@ -43,16 +54,18 @@ systems = Table(
 """One row per system: what the operator said of it, and what was found out about it."""
 
 redo = Table(
-    "redo",
+    "redo_records",
     metadata,
     Column("operation", Text, primary_key=True),
     Column("database", Text, nullable=False),
     Column("class_name", Text, nullable=False),
+    Column("object", Text, nullable=False),
     Column("steps", JSONB, nullable=False),
     Column("birth", BigInteger),
     Column("leased_until", DateTime(timezone=True), nullable=False, index=True),
+    UniqueConstraint("database", "class_name", "object"),
 )
-"""Writes over several systems that are not settled yet (`mediator.operations.redo`)."""
+"""Writes over several systems that are not settled yet, at most one for an object."""
 
 violations = Table(
     "violations",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from mediator.operations.executor import Executor
 from mediator.placement.decide import Decision, decide, pins_of
 from mediator.placement.explain import explain
 from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, propose
-from mediator.placement.routing import DatabaseRoute
+from mediator.placement.routing import DatabaseRoute, RoutingModel
 from mediator.placement.violations import NOTHING_WATCHED, Watch, watch
 from mediator.schema.tree import Mode
 
@@ -53,9 +53,11 @@ class Judgement:
 
     async def judge(self) -> None:
         """Look at every database once: record proposals and violations."""
-        for database, decision in self._decisions():
+        model = self._executor.model
+        self._forget(model.databases.keys())
+        for database, route, decision in self._decisions(model):
             self._propose(database, decision)
-            await self._look_for_violations(database, decision)
+            await self._look_for_violations(database, route, decision)
 
     def proposals(self, database: str | None) -> list[dict[str, Any]]:
         """List what is proposed now, for all databases or one; the unripe ones say so."""
@@ -90,10 +92,18 @@ class Judgement:
         for p in recorded:
             self._observe(ProposalRecorded(database, p.node, p.current, p.proposed, p.margin))
 
-    async def _look_for_violations(self, database: str, decision: Decision) -> None:
+    def _forget(self, kept: Collection[str]) -> None:
+        """Forget what was seen of databases that have been dropped."""
+        for seen in (self._proposals, self._spells):
+            for database in seen.keys() - kept:
+                del seen[database]
+
+    async def _look_for_violations(
+        self, database: str, route: DatabaseRoute, decision: Decision
+    ) -> None:
         self._spells[database], events = watch(
             self._spells.get(database, NOTHING_WATCHED),
-            self._executor.model.databases[database].schema,
+            route.schema,
             {node: placement.system for node, placement in decision.placements.items()},
             {candidate.name: candidate for candidate in decision.candidates},
             self._clock.monotonic(),
@@ -103,10 +113,10 @@ class Judgement:
                 self._observe(event.detected)
             await self._events.record(event.phase, event.detected)
 
-    def _decisions(self) -> Iterator[tuple[str, Decision]]:
-        for name, route in self._executor.model.databases.items():
+    def _decisions(self, model: RoutingModel) -> Iterator[tuple[str, DatabaseRoute, Decision]]:
+        for name, route in model.databases.items():
             try:
-                yield name, self._decision(route)
+                yield name, route, self._decision(route)
             except Unplaceable:
                 continue  # a system is away: what it serves is not judged meanwhile
 

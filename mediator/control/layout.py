@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mediator.catalogue.schemas import Snapshot, StoredDatabase
+from mediator.catalogue.schemas import StoredDatabase
 from mediator.placement.decide import Decision, GroupPlacement, build_routes
-from mediator.placement.routing import DatabaseRoute, RoutingModel
+from mediator.placement.routing import DatabaseRoute
 from mediator.schema.parse import parse_schema
+from mediator.stores.port import Fragment
 
-__all__ = ["layout_of", "model_of", "route_of"]
+__all__ = ["fragments_of", "layout_of", "route_of", "same_place"]
 
 
 def layout_of(decision: Decision, versions: Mapping[str, int]) -> dict[str, Any]:
@@ -40,10 +41,17 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
     return build_routes(schema, groups, versions)
 
 
-def model_of(snapshot: Snapshot) -> RoutingModel:
-    """Build the routing model of a snapshot of the catalogue."""
-    routes = {name: route_of(stored) for name, stored in snapshot.databases.items()}
-    return RoutingModel(snapshot.epoch, routes)
+def fragments_of(route: DatabaseRoute | None) -> list[Fragment]:
+    """Return all fragments of a database."""
+    return [f for r in route.classes.values() for f in r.fragments] if route else []
+
+
+def same_place(route: DatabaseRoute | None, fragment: Fragment) -> Fragment | None:
+    """Find the fragment of the same class on the same system."""
+    for other in fragments_of(route):
+        if (other.class_name, other.system) == (fragment.class_name, fragment.system):
+            return other
+    return None
 
 
 def _placed(form: Mapping[str, Any]) -> GroupPlacement:

@@ -3,42 +3,61 @@
 Order of events, with what a crash in between leaves behind:
 
 1. the new layout is decided, under a lock of this replica;     nothing
-2. writes to classes that are about to change stores are held;  nothing
-3. the stores are prepared (tables, indexes), idempotently;     unused tables
-4. the catalogue is changed, if its version is the one seen;    the next start serves the new model
-5. the new routing model is put in force, held writes go on;
-6. fragments that nothing uses any more are dropped.            unused tables
+2. writes to empty classes that are about to change are held;   nothing
+3. those classes are found to be empty still;                   nothing
+4. the stores are prepared (tables, indexes), idempotently;     unused tables
+5. the catalogue is changed, if its version is the one seen;    the next start serves the new model
+6. the new routing model is put in force;
+7. fragments that nothing uses any more are dropped.            unused tables
+
+A write that is held is refused (503) and finds the new place when it is tried again. Writes are
+held by this replica only. Another replica adopts the new routing model within about a second; what
+it creates in that second in a class that was empty, and has moved, is lost. Classes that hold data
+are not concerned: they do not move here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, TypeVar
 
-from mediator.catalogue.schemas import CatalogueSchemas, StoredDatabase
-from mediator.control.layout import layout_of, model_of, route_of
+from mediator.catalogue.schemas import CatalogueSchemas, Snapshot, StoredDatabase
+from mediator.control.changes import (
+    drifted,
+    left_behind,
+    reinterpreted,
+    replaced,
+    stored_form,
+    unused,
+    would_move,
+)
+from mediator.control.layout import fragments_of, route_of, same_place
 from mediator.control.registry import Registry
 from mediator.errors import (
     Conflict,
-    DataWouldMove,
     MediatorError,
     NotFound,
     PreconditionFailed,
     Unavailable,
-    Unplaceable,
 )
 from mediator.observation import Observer, PlacementDecided
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.placement.advice import notes_on, placements_of
-from mediator.placement.candidates import Candidate
 from mediator.placement.decide import NO_PINS, Decision, decide, pins_of
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.planes import SchemaChange
 from mediator.schema.parse import parse_schema
-from mediator.schema.render import schema_document
-from mediator.schema.tree import Mode, Schema
+from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment, Store, StoreError
 from mediator.systems import Systems, unavailable
 
@@ -66,11 +85,16 @@ class Schemas:
         self._executor = executor
         self._observe = observe
         self._changing = asyncio.Lock()
+        self._routes: dict[str, tuple[StoredDatabase, DatabaseRoute]] = {}
+        self._doubtful: set[Fragment] = set()
 
     async def refresh(self) -> None:
         """Put the catalogue's routing model in force if it is newer than ours."""
-        if await self._catalogue.epoch() > self._executor.model.epoch:
-            self._executor.adopt(model_of(await self._catalogue.snapshot()))
+        if self._doubtful and not self._changing.locked():
+            async with self._changing:
+                self._settle(await self._catalogue.snapshot())
+        elif await self._catalogue.epoch() > self._executor.model.epoch:
+            self._adopt(await self._catalogue.snapshot())
 
     async def all(self) -> list[dict[str, Any]]:
         """List the databases."""
@@ -113,15 +137,16 @@ class Schemas:
             seen = stored.version if stored else 0
             if version is not None and version != seen:
                 raise PreconditionFailed(f"The schema of {name} has version {seen} now.")
-            await self.refresh()
+            self._settle(snapshot)
             present = self._executor.model.databases.get(name)
             holding = await self._holding(present)
             decision, moves = self._decide(schema, present, holding)
-            new = _stored(schema, decision, stored)
+            new = stored_form(schema, decision, stored)
+            moves += left_behind(present, route_of(new), holding)
             if dry_run:
                 return _change(new, snapshot.epoch, decision, moves)
             if moves:
-                raise _would_move(moves)
+                raise would_move(moves)
             epoch = await self._put_in_force(new, holding)
         self._observe(PlacementDecided(name, epoch, _systems_of(decision)))
         return _change(new, epoch, decision, ())
@@ -129,27 +154,69 @@ class Schemas:
     async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
         """Drop a database with its data; returns the objects of each class."""
         async with self._changing:
-            stored = await self.get(name)
-            await self.refresh()
-            route = self._executor.model.databases.get(name) or route_of(stored)
-            counts = {c: await self._count(r) for c, r in route.classes.items()}
+            snapshot = await self._catalogue.snapshot()
+            self._settle(snapshot)
+            if name not in snapshot.databases:
+                raise NotFound(f"There is no database {name}.")
+            route = self._executor.model.databases[name]
+            counts = {c: await self._count_or_prepare(r) for c, r in route.classes.items()}
             if not dry_run:
                 await self._drop(name, route)
         return {"database": name, "objects": counts, "dropped": not dry_run}
 
-    async def _drop(self, name: str, route: DatabaseRoute) -> None:
-        fragments = _fragments(route)
-        await self._calls.retire(fragments)
+    def _route(self, stored: StoredDatabase) -> DatabaseRoute:
+        """Return the routes of a database; the same objects as long as nothing changes.
+
+        Writes are held by fragment: a fragment made anew would get around that.
+        """
+        known = self._routes.get(stored.name)
+        if known is None or known[0] != stored:
+            known = self._routes[stored.name] = (stored, route_of(stored))
+        return known[1]
+
+    def _adopt(self, snapshot: Snapshot) -> None:
+        routes = {name: self._route(stored) for name, stored in snapshot.databases.items()}
+        self._executor.adopt(RoutingModel(snapshot.epoch, routes))
+
+    def _settle(self, snapshot: Snapshot) -> None:
+        """Adopt a model; what a failed change has held back and is still in force goes on."""
+        self._adopt(snapshot)
+        databases = self._executor.model.databases.values()
+        in_force = {fragment for route in databases for fragment in fragments_of(route)}
+        self._calls.reinstate(self._doubtful & in_force)
+        self._doubtful.clear()
+
+    @asynccontextmanager
+    async def _held(self, fragments: Collection[Fragment]) -> AsyncIterator[None]:
+        """Hold writes to fragments while the block runs, and for good if it succeeds.
+
+        A block that fails may have changed the catalogue all the same (its answer was lost, the
+        request was cancelled): then the next look at the catalogue tells whether they go on.
+        """
         try:
+            await self._calls.retire(fragments)
+            yield
+        except BaseException as error:
+            self._doubtful.update(fragments)
+            if isinstance(error, MediatorError):
+                with suppress(Unavailable):
+                    self._settle(await self._catalogue.snapshot())
+            raise
+
+    async def _drop(self, name: str, route: DatabaseRoute) -> None:
+        fragments = fragments_of(route)
+        async with self._held(fragments):
             for fragment in fragments:
                 await self._on(fragment, "write", _dropping(fragment))
             epoch = await self._catalogue.remove(name)
-        except Unavailable:
-            self._calls.reinstate(fragments)
-            raise
-        model = self._executor.model
-        kept = {n: r for n, r in model.databases.items() if n != name}
-        self._executor.adopt(RoutingModel(epoch, kept))
+        self._routes.pop(name, None)
+        databases = self._executor.model.databases
+        self._follow(epoch, {n: r for n, r in databases.items() if n != name})
+
+    def _follow(self, epoch: int, databases: Mapping[str, DatabaseRoute]) -> None:
+        """Put our own change in force; if others came between, `refresh` has yet to find theirs."""
+        before = self._executor.model.epoch
+        self._executor.adopt(RoutingModel(epoch if epoch == before + 1 else before, databases))
 
     async def _holding(self, present: DatabaseRoute | None) -> set[str]:
         """Name the classes that hold objects."""
@@ -172,42 +239,46 @@ class Schemas:
         if present is None or not holding:
             return decide(schema, candidates), []
         decision = decide(schema, candidates, pins_of(present, sorted(holding)))
-        drifted = _drifted(present, candidates, holding)
+        moved_anyway = drifted(present, candidates, holding)
         moves = [
             {"node": m.node, "from": m.current, "to": m.proposed, "reason": m.reason}
             for m in decision.moves
-            if m.required or (m.node, m.proposed) not in drifted
+            if m.required or (m.node, m.proposed) not in moved_anyway
         ]
-        return decision, moves + _reinterpreted(schema, present.schema, holding)
+        return decision, moves + reinterpreted(schema, present.schema, holding)
 
     async def _put_in_force(self, new: StoredDatabase, holding: set[str]) -> int:
         route = route_of(new)
         present = self._executor.model.databases.get(new.name)
-        unused = _unused(present, route)
-        for fragment in _fragments(route):
-            previous = _same_place(present, fragment)
-            await self._on(fragment, "write", _preparing(fragment, previous))
-        await self._calls.retire(unused)
-        try:
-            await self._check_still_empty(present, unused, holding)
+        changing = replaced(present, route, holding)
+        async with self._held(changing):
+            await self._check_still_empty(present, changing)
+            for fragment in fragments_of(route):
+                previous = same_place(present, fragment)
+                await self._on(fragment, "write", _preparing(fragment, previous))
             epoch = await self._catalogue.put(new)
-        except MediatorError:
-            self._calls.reinstate(unused)
-            raise
-        databases = {**self._executor.model.databases, new.name: route}
-        self._executor.adopt(RoutingModel(epoch, databases))
-        for fragment in unused:
-            await self._on(fragment, "write", _dropping(fragment))
+        self._follow(epoch, {**self._executor.model.databases, new.name: self._route(new)})
+        for fragment in unused(present, route):
+            with suppress(Unavailable):  # the change is in force; an empty table may stay behind
+                await self._on(fragment, "write", _dropping(fragment))
         return epoch
 
     async def _check_still_empty(
-        self, present: DatabaseRoute | None, unused: Sequence[Fragment], holding: set[str]
+        self, present: DatabaseRoute | None, changing: Sequence[Fragment]
     ) -> None:
         """Refuse if an object was created since its class was found empty; writes are held."""
-        for name in sorted({fragment.class_name for fragment in unused} - holding):
+        for name in sorted({fragment.class_name for fragment in changing}):
             assert present is not None
             if await self._count(present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
+
+    async def _count_or_prepare(self, route: ClassRoute) -> int:
+        """Count objects; a removal that was cut short may have left no table to count in."""
+        try:
+            return await self._count(route)
+        except Unavailable:
+            await self._on(route.anchor, "write", _preparing(route.anchor, None))
+            return await self._count(route)
 
     async def _on(
         self,
@@ -232,23 +303,6 @@ def _preparing(
     return lambda store: store.prepare(fragment, previous)
 
 
-def _stored(schema: Schema, decision: Decision, stored: StoredDatabase | None) -> StoredDatabase:
-    document = schema_document(schema)
-    versions = {c: _class_version(c, document, stored) for c in schema.classes}
-    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions)
-    version = stored.version + 1 if stored else 1
-    return StoredDatabase(schema.database, version, document, layout)
-
-
-def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:
-    """Raise a class's version when its own part of the schema changes: ETags name it."""
-    if stored is None or class_name not in stored.layout:
-        return 1
-    before: int = stored.layout[class_name]["version"]
-    same = stored.document["classes"].get(class_name) == document["classes"][class_name]
-    return before if same else before + 1
-
-
 def _change(
     stored: StoredDatabase, epoch: int, decision: Decision, moves: Sequence[dict[str, Any]]
 ) -> SchemaChange:
@@ -261,58 +315,6 @@ def _change(
         moves=tuple(moves),
         notes=tuple(notes_on(decision)),
     )
-
-
-def _would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
-    nodes = ", ".join(move["node"] for move in moves)
-    return DataWouldMove(
-        f"The change would move or reinterpret data that is there: {nodes}.",
-        extra={"plan": list(moves)},
-    )
-
-
-def _drifted(
-    present: DatabaseRoute, candidates: Sequence[Candidate], holding: set[str]
-) -> set[tuple[str, str]]:
-    """Tell what the present schema would place elsewhere today."""
-    try:
-        today = decide(present.schema, candidates, pins_of(present, sorted(holding)))
-    except Unplaceable:
-        return set()
-    return {(move.node, move.proposed) for move in today.moves}
-
-
-def _reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
-    """Tell which stored values the new schema would read otherwise, or not at all."""
-    plan = []
-    for class_name in sorted(holding):
-        before = old.classes[class_name]
-        after = new.classes.get(class_name)
-        for name, field in before.fields.items():
-            now = after.fields.get(name) if after else None
-            if now is None or (now.type, now.items) != (field.type, field.items):
-                became = "nothing" if now is None else now.type.value
-                reason = f"stored as {field.type.value}, declared as {became}"
-                plan.append({"node": f"{class_name}.{name}", "reason": reason})
-        if after is None and not before.fields:
-            plan.append({"node": class_name, "reason": "the class is gone"})
-    return plan
-
-
-def _fragments(route: DatabaseRoute | None) -> list[Fragment]:
-    return [f for r in route.classes.values() for f in r.fragments] if route else []
-
-
-def _same_place(route: DatabaseRoute | None, fragment: Fragment) -> Fragment | None:
-    """Find the fragment of the same class on the same system."""
-    for other in _fragments(route):
-        if (other.class_name, other.system) == (fragment.class_name, fragment.system):
-            return other
-    return None
-
-
-def _unused(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
-    return [f for f in _fragments(present) if _same_place(new, f) is None]
 
 
 def _systems_of(decision: Decision) -> dict[str, str]:

@@ -19,6 +19,7 @@ from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import outcome_of
 from mediator.operations.merge import merge_records
 from mediator.operations.model import Get, Operation, Outcome, Revise, WriteOperation
+from mediator.operations.parts import lacks_part
 from mediator.operations.plan import Steps, plan_read
 from mediator.placement.routing import ClassRoute
 from mediator.stores.port import Fragment, Read, Record, Write, WriteResult
@@ -42,6 +43,11 @@ class Single(Protocol):
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Carry out one write."""
+
+    async def look_again(
+        self, route: ClassRoute, resource: Get, outcomes: Sequence[Outcome | None]
+    ) -> list[Outcome | None]:
+        """Look at partial outcomes of one resource again."""
 
 
 @dataclass(slots=True)
@@ -94,8 +100,8 @@ async def run_batch(
     while queues:
         wave = _next_wave(queues)
         await asyncio.gather(
-            _read(calls, wave.reads, answers),
-            _write(calls, wave.writes, answers),
+            _read(plane, calls, wave.reads, answers),
+            _write(plane, calls, wave.writes, answers),
             _alone(plane, wave.alone, answers),
         )
     return [answers[index] for index in range(len(operations))]
@@ -125,35 +131,42 @@ def _next_wave(queues: dict[tuple[str, str], deque[_Planned]]) -> _Wave:
 
 
 async def _read(
-    calls: StoreCalls, planned: Sequence[_Planned], answers: dict[int, _Answer]
+    plane: Single, calls: StoreCalls, planned: Sequence[_Planned], answers: dict[int, _Answer]
 ) -> None:
     if not planned:
         return
     records = iter(await calls.read_each([call for p in planned for call in p.reads]))
     for p in planned:
-        answers[p.index] = _object(p, [next(records) for _ in p.reads])
+        answers[p.index] = await _object(plane, p, [next(records) for _ in p.reads])
 
 
-def _object(planned: _Planned, records: Sequence[Record | MediatorError | None]) -> _Answer:
+async def _object(
+    plane: Single, planned: _Planned, records: Sequence[Record | MediatorError | None]
+) -> _Answer:
     parts: list[Record | None] = []
     for record in records:
         if isinstance(record, MediatorError):
             return record
         parts.append(record)
-    assert isinstance(planned.operation, Get)
-    outcome = merge_records(planned.route, planned.operation, parts)
-    name = f"{planned.operation.class_name}/{planned.operation.id}"
-    return outcome or NotFound(f"{name} does not exist.")
+    operation = planned.operation
+    assert isinstance(operation, Get)
+    outcome = merge_records(planned.route, operation, parts)
+    if outcome is not None and outcome.partial:
+        [outcome] = await plane.look_again(planned.route, operation, [outcome])
+    return outcome or NotFound(f"{operation.class_name}/{operation.id} does not exist.")
 
 
 async def _write(
-    calls: StoreCalls, planned: Sequence[_Planned], answers: dict[int, _Answer]
+    plane: Single, calls: StoreCalls, planned: Sequence[_Planned], answers: dict[int, _Answer]
 ) -> None:
     if not planned:
         return
     writes: list[Write] = [p.steps.first for p in planned if p.steps]
-    for p, result in zip(planned, await calls.write_each(writes), strict=True):
-        answers[p.index] = _written(p, result)
+    for p, write, result in zip(planned, writes, await calls.write_each(writes), strict=True):
+        if isinstance(result, WriteResult) and lacks_part(p.route, write, result):
+            await _one(plane, p, answers)
+        else:
+            answers[p.index] = _written(p, result)
 
 
 def _written(planned: _Planned, result: WriteResult | MediatorError) -> _Answer:
@@ -170,13 +183,17 @@ def _written(planned: _Planned, result: WriteResult | MediatorError) -> _Answer:
 async def _alone(plane: Single, planned: Sequence[_Planned], answers: dict[int, _Answer]) -> None:
     slots = asyncio.Semaphore(ALONE_AT_ONCE)
 
-    async def one(p: _Planned) -> None:
-        operation = p.operation
-        assert not isinstance(operation, Get)
-        try:
-            async with slots:
-                answers[p.index] = await plane.write(operation)
-        except MediatorError as error:
-            answers[p.index] = error
+    async def in_turn(p: _Planned) -> None:
+        async with slots:
+            await _one(plane, p, answers)
 
-    await asyncio.gather(*(one(p) for p in planned))
+    await asyncio.gather(*(in_turn(p) for p in planned))
+
+
+async def _one(plane: Single, planned: _Planned, answers: dict[int, _Answer]) -> None:
+    operation = planned.operation
+    assert not isinstance(operation, Get)
+    try:
+        answers[planned.index] = await plane.write(operation)
+    except MediatorError as error:
+        answers[planned.index] = error

@@ -51,7 +51,8 @@ class StoreCalls:
         """Write records; the calls to a system that does not answer get the error as result."""
         barred = [call.fragment in self._retired for call in calls]
         allowed = [call for call, out in zip(calls, barred, strict=True) if not out]
-        results = iter(await self._send(allowed, self._write_system))
+        sent: list[WriteResult | MediatorError] = await self._send(allowed, self._write_system)
+        results = iter(sent)
         return [
             _placed_anew(call.fragment) if out else next(results)
             for call, out in zip(calls, barred, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from mediator.errors import (
@@ -14,7 +15,7 @@ from mediator.errors import (
 from mediator.operations.batch import run_batch
 from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import asked_for, check_if_match, outcome_of
-from mediator.operations.listing import Position, list_class
+from mediator.operations.listing import Position, list_class, read_objects
 from mediator.operations.merge import merge_records
 from mediator.operations.model import (
     Condition,
@@ -24,6 +25,7 @@ from mediator.operations.model import (
     Revise,
     WriteOperation,
 )
+from mediator.operations.parts import lacks_part, look_again, supply_part
 from mediator.operations.plan import Steps, plan_read, plan_write
 from mediator.operations.recall import recall
 from mediator.operations.revise import matches, revise
@@ -31,6 +33,7 @@ from mediator.operations.split import SplitWriter
 from mediator.placement.routing import EMPTY, ClassRoute, RoutingModel
 from mediator.planes import Page
 from mediator.schema.tree import Mode
+from mediator.stores.port import WriteResult
 
 __all__ = ["Executor"]
 
@@ -75,9 +78,22 @@ class Executor:
         route = await self._route_of(operation)
         records = await self._calls.read(plan_read(route, operation))
         outcome = merge_records(route, operation, records)
+        if outcome is not None and outcome.partial:
+            [outcome] = await self.look_again(route, operation, [outcome])
         if outcome is None:
             raise NotFound(f"{operation.class_name}/{operation.id} does not exist.")
         return outcome
+
+    async def look_again(
+        self, route: ClassRoute, resource: Get, outcomes: Sequence[Outcome | None]
+    ) -> list[Outcome | None]:
+        """Look at partial outcomes of one resource again; see `mediator.operations.parts`."""
+        database, name = resource.database, resource.class_name
+        return await look_again(
+            outcomes,
+            partial(self._split.unsettled, database, name),
+            partial(read_objects, self._calls, route, resource),
+        )
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; see `DataPlane.write`."""
@@ -95,7 +111,11 @@ class Executor:
         self, route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]
     ) -> Outcome:
         """Write if the groups have the versions given; raises `PreconditionFailed` otherwise."""
-        return await self._carry_out(route, operation, plan_write(route, operation, expect))
+        steps = plan_write(route, operation, expect)
+        results = await self._send(route, operation, steps)
+        if await self._supplied(route, steps, results):
+            raise PreconditionFailed("A part of the object has been added meanwhile.")
+        return outcome_of(route, operation, steps, results)
 
     def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
         """Plan a write whose condition its first store can check by itself; None otherwise."""
@@ -107,6 +127,7 @@ class Executor:
             return None
         expect = {group: v for group, v in alternatives[0].items() if v is not None}
         steps = plan_write(route, operation, expect)
+        # Else a group is on another system, or must be absent: that can only be read beforehand.
         return steps if len(steps.first.expect) == len(alternatives[0]) else None
 
     async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
@@ -117,9 +138,7 @@ class Executor:
         """Return a remembered answer; see `DataPlane.recall`."""
         route = await self._route_of(operation)
         if len(route.fragments) > 1:
-            record = await self._split.find(operation.operation)
-            if record is not None:
-                await self._split.settle(self._model, record)
+            await self._split.resume(self._model, operation.operation)
         return await recall(self._calls.systems, route, operation)
 
     async def listing(
@@ -134,22 +153,47 @@ class Executor:
     ) -> Page:
         """List a class; see `DataPlane.listing`."""
         route = await self.route(database, class_name)
+        resource = Get(database, class_name, "", fields)
         return await list_class(
-            self._calls, route, order=order, after=after, limit=limit, fields=fields
+            self._calls,
+            route,
+            resource,
+            partial(self.look_again, route, resource),
+            order=order,
+            after=after,
+            limit=limit,
         )
 
     async def recover(self) -> int:
         """Roll forward the writes over several systems whose writers have gone."""
-        return await self._split.recover(self._model)
+        return await self._split.recover(self._newest)
+
+    async def _newest(self) -> RoutingModel:
+        await self._refresh()
+        return self._model
 
     async def _carry_out(
         self, route: ClassRoute, operation: WriteOperation, steps: Steps
     ) -> Outcome:
-        if steps.rest:
-            results = await self._split.write(route, operation, steps)
-        else:
-            results = [await self._calls.write(steps.first)]
+        results = await self._send(route, operation, steps)
+        if await self._supplied(route, steps, results):
+            results = await self._send(route, operation, steps)
         return outcome_of(route, operation, steps, results)
+
+    async def _send(
+        self, route: ClassRoute, operation: WriteOperation, steps: Steps
+    ) -> Sequence[WriteResult]:
+        if steps.rest:
+            return await self._split.write(route, operation, steps)
+        return (await self._calls.write(steps.first),)
+
+    async def _supplied(
+        self, route: ClassRoute, steps: Steps, results: Sequence[WriteResult]
+    ) -> bool:
+        """Add a part of the object that the first step did not find; True if it can be repeated."""
+        return lacks_part(route, steps.first, results[0]) and await supply_part(
+            self._calls, route, steps.first
+        )
 
     async def _expected(self, operation: WriteOperation) -> Mapping[str, int]:
         """Read the object to find which alternative of If-Match holds."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeAlias
 
 from mediator.errors import Invalid, Place
 from mediator.operations.calls import StoreCalls
@@ -12,36 +12,49 @@ from mediator.operations.model import Get, Outcome
 from mediator.operations.plan import plan_read
 from mediator.placement.routing import ClassRoute
 from mediator.planes import Page
-from mediator.schema.tree import MissingType
+from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Fragment, Ordered, Record, StoreError
 from mediator.systems import unavailable
 
-__all__ = ["Position", "list_class", "read_objects"]
+__all__ = ["Order", "Position", "list_class", "read_objects"]
 
-Position = tuple[Value | MissingType, str]
+Order: TypeAlias = tuple[str, Literal["asc", "desc"]]
+
+Position: TypeAlias = tuple[Value | MissingType, str]
 """Where a listing stopped: the value of the order field (or MISSING), and the id."""
 
 
 async def list_class(
     calls: StoreCalls,
     route: ClassRoute,
+    resource: Get,
+    look_again: Callable[[Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]],
     *,
-    order: tuple[str, Literal["asc", "desc"]] | None,
+    order: Order | None,
     after: Position | None,
     limit: int,
-    fields: tuple[str, ...] | None,
 ) -> Page:
-    """Read one page: the leading store finds the objects, the others add their parts."""
-    fragment = route.fragment_of[order[0]] if order else route.anchor
-    if order is None:
-        found = await _scan(calls, fragment, after, limit + 1)
-    else:
-        found = await _ordered(calls, fragment, order, after, limit + 1)
-    page = found[:limit]
-    whole = Get(fragment.database, fragment.class_name, "", fields)
-    outcomes = await _complete(calls, route, whole, page)
-    return Page(tuple(outcome for outcome in outcomes if outcome), len(found) > limit)
+    """Read one page: the leading store finds the objects, the others add their parts.
+
+    Args:
+        calls: Sends store calls.
+        route: Where the class lives.
+        resource: What of each object is asked for; its id does not count.
+        look_again: Tells parts that are being written from parts that are not there.
+        order: The field to order by, and the direction; None for the order of ids.
+        after: Where the page before stopped.
+        limit: Objects at most.
+    """
+    outcomes: Sequence[Outcome | None] = ()
+    more = True
+    while more and not any(outcomes):
+        # A page of objects that are all being deleted would leave no position to go on from.
+        found = await _find(calls, route, order, after, limit + 1)
+        page, more = found[:limit], len(found) > limit
+        outcomes = await look_again(await _complete(calls, route, resource, page))
+        after = _position(page[-1], order) if page else None
+    return Page(tuple(outcome for outcome in outcomes if outcome), more)
 
 
 async def read_objects(
@@ -75,6 +88,18 @@ def _named(resource: Get, id_: str) -> Get:
     return Get(resource.database, resource.class_name, id_, resource.fields)
 
 
+async def _find(
+    calls: StoreCalls, route: ClassRoute, order: Order | None, after: Position | None, limit: int
+) -> list[Record]:
+    if order is None:
+        return await _scan(calls, route.anchor, after, limit)
+    return await _ordered(calls, route.fragment_of[order[0]], order, after, limit)
+
+
+def _position(record: Record, order: Order | None) -> Position:
+    return (record.values.get(order[0], MISSING) if order else MISSING), record.id
+
+
 async def _scan(
     calls: StoreCalls, fragment: Fragment, after: Position | None, limit: int
 ) -> list[Record]:
@@ -89,7 +114,7 @@ async def _scan(
 async def _ordered(
     calls: StoreCalls,
     fragment: Fragment,
-    order: tuple[str, Literal["asc", "desc"]],
+    order: Order,
     after: Position | None,
     limit: int,
 ) -> list[Record]:

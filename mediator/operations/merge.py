@@ -14,12 +14,13 @@ from mediator.errors import (
     PreconditionFailed,
 )
 from mediator.operations.model import Delete, Get, Outcome, Put, WriteOperation
+from mediator.operations.operators import OperatorFailure
 from mediator.operations.plan import Resource, Steps, resource_of
 from mediator.placement.routing import ClassRoute
 from mediator.schema.types import Values
 from mediator.stores.port import Record, Status, WriteResult
 
-__all__ = ["failure_of", "merge_records", "merge_results"]
+__all__ = ["failure_of", "merge_records", "merge_results", "refusal_of"]
 
 _REASONS = {
     "overflow": "the result is beyond the range of the field's type",
@@ -120,12 +121,12 @@ def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError 
             return PreconditionFailed(f"{name} exists.")
         case Status.EXISTS:
             return AlreadyExists(f"{name} exists.")
-    return _refused(result)
-
-
-def _refused(result: WriteResult) -> MediatorError:
     assert result.failure is not None
-    failure = result.failure
+    return refusal_of(result.failure)
+
+
+def refusal_of(failure: OperatorFailure) -> OperatorRefused:
+    """Tell which field's operator was refused, and why."""
     reason = _REASONS.get(failure.reason, failure.reason)
     return OperatorRefused(
         "An operator cannot be applied to the value that is there.",

@@ -16,7 +16,15 @@ from mediator.placement.routing import ClassRoute
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Write, WriteKind, WriteResult
 
-__all__ = ["Resource", "Steps", "plan_read", "plan_write", "resource_of", "with_birth"]
+__all__ = [
+    "Resource",
+    "Steps",
+    "plan_read",
+    "plan_write",
+    "resource_groups",
+    "resource_of",
+    "with_birth",
+]
 
 REMEMBERED_SHAPES = 4096
 
@@ -65,6 +73,11 @@ def resource_of(route: ClassRoute, fields: tuple[str, ...] | None) -> Resource:
     parts = tuple((f, tuple(name for name in fields if name in f.fields)) for f in touched)
     groups = tuple(sorted({route.group_of[name] for name in fields}))
     return Resource(parts, groups, touched[0] is route.anchor, _systems(touched))
+
+
+def resource_groups(route: ClassRoute, fields: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Name the cache groups that a resource shows, in order; all of them without `fields`."""
+    return resource_of(route, fields).groups
 
 
 def plan_read(route: ClassRoute, operation: Get) -> tuple[Read, ...]:
@@ -131,9 +144,7 @@ def _changed(
     )
 
 
-def _base(
-    fragment: Fragment, operation: WriteOperation, kind: WriteKind, values: Values
-) -> Write:
+def _base(fragment: Fragment, operation: WriteOperation, kind: WriteKind, values: Values) -> Write:
     return Write(
         fragment=fragment,
         id=operation.id,

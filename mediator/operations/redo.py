@@ -2,20 +2,26 @@
 
 Order of events, with what a crash in between leaves behind:
 
-1. the record is added to the log, under a lease;        crash: the steps are tried by recovery
-2. the first step is applied, with all conditions;       crash: recovery finds it applied (REPLAYED)
+1. the record is added to the log, under a lease;        crash: recovery finds nothing begun
+2. the first step is applied, with all conditions;       crash: recovery finds it remembered
 3. the other steps are applied, without conditions;      crash: recovery repeats them (REPLAYED)
 4. the record is removed; then the write is acknowledged.
 
 If the first step is refused, the record is removed and nothing has happened. Every step carries the
 operation id and is remembered by its store, so a repeated one has no second effect. Recovery takes
 records only after their lease, which is longer than the deadlines of all steps together, so no live
-writer is still at work on them.
+writer is still at work on them. It finishes what was begun and drops what was not: a write that was
+never acknowledged does not appear long after its client has gone.
+
+There is at most one record for an object. So writes over several systems on one object happen one
+after the other, in the same order on each of them: a delete does not overtake a put between its
+steps, nor do two puts end as a mixture. Writes that touch one system only need no record, and may
+come between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,10 +31,7 @@ from mediator.placement.routing import ClassRoute
 from mediator.schema.tagged import dump, load
 from mediator.stores.port import Write, WriteKind
 
-__all__ = ["LEASE_S", "RedoLog", "RedoRecord", "record_of", "steps_of"]
-
-LEASE_S = 30.0
-"""Seconds for which a redo record belongs to the writer that added it."""
+__all__ = ["RedoLog", "RedoRecord", "record_of", "steps_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class RedoRecord:
         operation: Its unique id.
         database: Name of the database.
         class_name: Name of the class.
+        id: The object's id.
         steps: The writes in order, as JSON.
         birth: Set once the first step is known to have been applied: its result's birth.
     """
@@ -46,6 +50,7 @@ class RedoRecord:
     operation: str
     database: str
     class_name: str
+    id: str
     steps: list[dict[str, Any]]
     birth: int | None = None
 
@@ -53,17 +58,26 @@ class RedoRecord:
 class RedoLog(Protocol):
     """Where redo records are kept, durably."""
 
-    async def add(self, record: RedoRecord, lease_s: float) -> None:
-        """Add a record that nobody else may touch for `lease_s` seconds."""
+    async def add(self, record: RedoRecord, lease_s: float) -> bool:
+        """Add a record that nobody else may touch for `lease_s` seconds.
+
+        Returns False, and adds nothing, while there is a record for the object.
+        """
 
     async def decide(self, operation: str, birth: int) -> None:
-        """Note that the first step of a record has been applied."""
+        """Note that the first step has been applied, and let recovery have the record at once."""
+
+    async def postpone(self, operation: str, seconds: float) -> None:
+        """Let recovery have a record after `seconds`."""
 
     async def remove(self, operation: str) -> None:
         """Remove a record; no error if it is gone."""
 
     async def find(self, operation: str) -> RedoRecord | None:
         """Return the record of an operation, if it is still there."""
+
+    async def unsettled(self, database: str, class_name: str, ids: Sequence[str]) -> set[str]:
+        """Return those of the objects for which there is a record."""
 
     async def take(self, limit: int, lease_s: float) -> list[RedoRecord]:
         """Take over up to `limit` records whose lease has passed, under a new lease."""
@@ -75,6 +89,7 @@ def record_of(route: ClassRoute, database: str, steps: Steps) -> RedoRecord:
         operation=steps.first.operation,
         database=database,
         class_name=route.schema.name,
+        id=steps.first.id,
         steps=[_dump(write) for write in steps.all],
     )
 
@@ -85,14 +100,13 @@ def steps_of(route: ClassRoute, record: RedoRecord) -> Steps:
     Raises:
         KeyError: A system or field of the record is no longer part of the class.
     """
-    first, *rest = (_load(route, record.operation, step) for step in record.steps)
+    first, *rest = (_load(route, record, step) for step in record.steps)
     return Steps(first, tuple(rest))
 
 
 def _dump(write: Write) -> dict[str, Any]:
     return {
         "system": write.fragment.system,
-        "id": write.id,
         "kind": write.kind.name,
         "groups": list(write.groups),
         "values": dump(write.values),
@@ -108,16 +122,16 @@ def _dump(write: Write) -> dict[str, Any]:
     }
 
 
-def _load(route: ClassRoute, operation: str, step: Mapping[str, Any]) -> Write:
+def _load(route: ClassRoute, record: RedoRecord, step: Mapping[str, Any]) -> Write:
     fragment = {f.system: f for f in route.fragments}[step["system"]]
     returning = step["returning"]
     values = load(step["values"])
     assert isinstance(values, dict)
     return Write(
         fragment=fragment,
-        id=step["id"],
+        id=record.id,
         kind=WriteKind[step["kind"]],
-        operation=operation,
+        operation=record.operation,
         groups=tuple(step["groups"]),
         values=values,
         unset=tuple(step["unset"]),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mediator.errors import Conflict, Invalid, Place, PreconditionFailed
-from mediator.operations.model import Condition, Get, Outcome, Revise, Update
+from mediator.errors import Conflict, Invalid, NotFound, Place, PreconditionFailed
+from mediator.operations.model import ANYTHING, Condition, Get, Outcome, Revise, Update
 from mediator.placement.routing import ClassRoute
 
 __all__ = ["matches", "revise"]
@@ -33,7 +33,7 @@ async def revise(
         Conflict: Others were faster every time.
     """
     for _ in range(ATTEMPTS):
-        current = await read(Get(operation.database, operation.class_name, operation.id))
+        current = await _current(operation, read)
         if not matches(operation.condition, current):
             raise PreconditionFailed(
                 f"{operation.class_name}/{operation.id} was changed meanwhile."
@@ -47,6 +47,16 @@ async def revise(
         except PreconditionFailed:
             continue
     raise Conflict("The object is being changed by others all the time; try again.")
+
+
+async def _current(operation: Revise, read: Callable[[Get], Awaitable[Outcome]]) -> Outcome:
+    try:
+        return await read(Get(operation.database, operation.class_name, operation.id))
+    except NotFound as error:
+        # RFC 9110, section 13.1.1: If-Match is false where there is no representation.
+        if operation.condition != ANYTHING:
+            raise PreconditionFailed(error.detail) from error
+        raise
 
 
 def matches(condition: Condition, current: Outcome) -> bool:

@@ -247,7 +247,7 @@ class SystemConfig:
 
     name: str
     kind: str
-    url: str
+    url: str = field(repr=False)
     durability: Literal["full", "second"] | None = None
     deadline_s: float = 2.0
     pool_size: int = 16

@@ -1,0 +1,101 @@
+"""The service on embedded servers that its baseline uses as well, with the same durability."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from app.container import on_embedded
+from app.interruption import interruptible
+from app.serve import serving
+from app.settings import HttpSettings, MediatorSettings
+from benchmarks.service import Service
+from mediator.planes import DataPlane
+from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.stores.embedded.port import Endpoint, Kind
+
+__all__ = ["CLASS", "Beside", "beside", "database_on", "some_object"]
+
+CLASS: Final = "articles"
+"""The one class of the databases that `Beside.tie` sets up."""
+
+_ONLY: Final[Mapping[Kind, str]] = {
+    "redis": "elasticity",
+    "postgresql": "joins",
+    "mongodb": "data_volume_scalability",
+}
+_FIELDS: Final = {
+    "title": {"type": "string", "required": True, "max_length": 300},
+    "author": {"type": "string"},
+    "hits": {"type": "integer", "default": 0},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A service that runs, and the servers below it.
+
+    Attributes:
+        service: The way to the service.
+        servers: The servers below it by kind; what this machine cannot run is missing.
+        plane: The service's data plane.
+    """
+
+    service: Service
+    servers: Mapping[Kind, Endpoint]
+    plane: DataPlane
+
+    async def tie(self) -> None:
+        """Set up a database for each kind of system, wholly on it."""
+        await self.service.declare({kind: (word,) for kind, word in _ONLY.items()})
+        for kind in self.servers:
+            document = {
+                "mode": "mixed",
+                "annotations": [{"require": _ONLY[kind]}],
+                "classes": {CLASS: {"fields": _FIELDS}},
+            }
+            await self.service.set_schema(database_on(kind), document)
+
+
+def database_on(kind: Kind) -> str:
+    """Name the database that is wholly on systems of a kind."""
+    return f"on_{kind}"
+
+
+def some_object(number: int) -> dict[str, Any]:
+    """Make up an object of `CLASS`."""
+    return {"title": f"The harbour reopens, part {number}", "author": f"p{number % 10}", "hits": 0}
+
+
+@contextlib.asynccontextmanager
+async def beside() -> AsyncIterator[Beside]:
+    """Run servers, and the service on them, in a scratch directory while the block runs.
+
+    Raises:
+        Interrupted: SIGINT or SIGTERM came meanwhile.
+    """
+    http = HttpSettings(port=0, admin_port=0, log_level="warning")
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as stack:
+        servers = await loop.run_in_executor(None, stack.enter_context, _servers())
+        settings = on_embedded(MediatorSettings(), servers)
+        async with (
+            serving(http, settings) as running,
+            interruptible(running.ended),
+            Service.at(running.addresses.data, running.addresses.admin) as service,
+        ):
+            yield Beside(service, servers, running.container.mediator.data)
+
+
+@contextlib.contextmanager
+def _servers() -> Iterator[Mapping[Kind, Endpoint]]:
+    with (
+        tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch,
+        EmbeddedFleet(Path(scratch)) as fleet,
+    ):
+        yield fleet.endpoints

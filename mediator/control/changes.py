@@ -1,0 +1,120 @@
+"""What a schema change is: the form that is kept, and what it would do to the data that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mediator.catalogue.schemas import StoredDatabase
+from mediator.control.layout import fragments_of, layout_of, same_place
+from mediator.errors import DataWouldMove, Unplaceable
+from mediator.placement.candidates import Candidate
+from mediator.placement.decide import Decision, decide, pins_of
+from mediator.placement.routing import DatabaseRoute
+from mediator.schema.render import schema_document
+from mediator.schema.tree import Mode, Schema
+from mediator.stores.port import Fragment
+
+__all__ = [
+    "drifted",
+    "left_behind",
+    "reinterpreted",
+    "replaced",
+    "stored_form",
+    "unused",
+    "would_move",
+]
+
+
+def stored_form(
+    schema: Schema, decision: Decision, stored: StoredDatabase | None
+) -> StoredDatabase:
+    """Return the form of a schema and its placements that the catalogue keeps."""
+    document = schema_document(schema)
+    versions = {c: _class_version(c, document, stored) for c in schema.classes}
+    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions)
+    version = stored.version + 1 if stored else 1
+    return StoredDatabase(schema.database, version, document, layout)
+
+
+def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:
+    """Raise a class's version when its own part of the schema changes: ETags name it."""
+    if stored is None or class_name not in stored.layout:
+        return 1
+    before: int = stored.layout[class_name]["version"]
+    same = stored.document["classes"].get(class_name) == document["classes"][class_name]
+    return before if same else before + 1
+
+
+def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
+    """Return the error that refuses a change, with the plan of what it would move."""
+    nodes = ", ".join(move["node"] for move in moves)
+    return DataWouldMove(
+        f"The change would move or reinterpret data that is there: {nodes}.",
+        extra={"plan": list(moves)},
+    )
+
+
+def drifted(
+    present: DatabaseRoute, candidates: Sequence[Candidate], holding: set[str]
+) -> set[tuple[str, str]]:
+    """Tell what the present schema would place elsewhere today."""
+    try:
+        today = decide(present.schema, candidates, pins_of(present, sorted(holding)))
+    except Unplaceable:
+        return set()
+    return {(move.node, move.proposed) for move in today.moves}
+
+
+def reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
+    """Tell which stored values the new schema would read otherwise, or not at all."""
+    plan = []
+    for class_name in sorted(holding):
+        before = old.classes[class_name]
+        after = new.classes.get(class_name)
+        for name, field in before.fields.items():
+            now = after.fields.get(name) if after else None
+            if now is None or (now.type, now.items) != (field.type, field.items):
+                became = "nothing" if now is None else now.type.value
+                reason = f"stored as {field.type.value}, declared as {became}"
+                plan.append({"node": f"{class_name}.{name}", "reason": reason})
+        if after is None and not before.fields:
+            plan.append({"node": class_name, "reason": "the class is gone"})
+    return plan
+
+
+def unused(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
+    """Return the fragments whose class has left their system."""
+    return [f for f in fragments_of(present) if same_place(new, f) is None]
+
+
+def replaced(
+    present: DatabaseRoute | None, new: DatabaseRoute, holding: set[str]
+) -> list[Fragment]:
+    """Return the fragments of empty classes that change: what is written there would be lost."""
+    return [
+        fragment
+        for fragment in fragments_of(present)
+        if fragment.class_name not in holding
+        and ((now := same_place(new, fragment)) is None or not _alike(fragment, now))
+    ]
+
+
+def left_behind(
+    present: DatabaseRoute | None, new: DatabaseRoute, holding: set[str]
+) -> list[dict[str, Any]]:
+    """Tell which systems would keep data of a class that is not placed there any more."""
+    return [
+        {
+            "node": f.class_name,
+            "from": f.system,
+            "to": None,
+            "reason": "the class leaves its system",
+        }
+        for f in unused(present, new)
+        if f.class_name in holding
+    ]
+
+
+def _alike(one: Fragment, other: Fragment) -> bool:
+    return one.fields == other.fields and one.groups == other.groups
