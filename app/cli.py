@@ -14,6 +14,7 @@ import uvloop
 from rich.console import Console
 
 from app.container import MissingSetting
+from app.demo.story import DemoOptions, tell
 from app.doctor import examine
 from app.interruption import Interrupted
 from app.serve import Serving, serving
@@ -96,6 +97,32 @@ def doctor(
         if finding.remedy:
             console.print(f"          {finding.remedy}")
     raise typer.Exit(1 if any(finding.fatal for finding in findings) else 0)
+
+
+@app.command()
+def demo(
+    *,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where embedded stores keep their data.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the data API.")
+    ] = None,
+    admin_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, max=3600, help="For how long the newspaper is read.")
+    ] = 15.0,
+    once: Annotated[bool, typer.Option(help="End the service with the demo.")] = False,
+) -> None:
+    """Show it: start the embedded service, place the newspaper, load it, measure it, explain it.
+
+    The service is left up until Ctrl-C. A second demo on the same data directory goes on there.
+    """
+    http = _overridden(HttpSettings(), port=port, admin_port=admin_port)
+    settings = _overridden(MediatorSettings(), embedded=True, data_dir=data_dir)
+    _run(tell(http, settings, DemoOptions(seconds, once), Console()))
 
 
 @app.command()

@@ -9,15 +9,23 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import uvicorn
 
 from app.container import Container, build, on_embedded
 from app.settings import HttpSettings, MediatorSettings
+from mediator.control.watch import Duty, Watch
+from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.port import ServerUnavailable
+from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
 
 __all__ = ["Addresses", "Serving", "serving"]
+
+log = logging.getLogger("portolan.serve")
+
+REVIVED_EVERY_S = 1.0
+"""Seconds after which a look is taken whether the embedded stores live."""
 
 DRAIN_S = 10
 """Seconds that requests under way get to finish after a signal."""
@@ -84,10 +92,22 @@ async def _stores(
         return
     fleet = EmbeddedFleet(settings.data_dir, settings.durability)
     state = await asyncio.to_thread(fleet.start)
+    revival = Watch([Duty("reviving embedded stores", REVIVED_EVERY_S, partial(_revive, fleet))])
+    revival.start()
     try:
         yield on_embedded(settings, state.endpoints), state.unavailable
     finally:
+        await revival.stop()
         await asyncio.to_thread(fleet.stop)
+
+
+async def _revive(fleet: EmbeddedFleet) -> None:
+    try:
+        revived = await asyncio.to_thread(fleet.revive)
+    except (EmbeddedStartError, ServerUnavailable) as error:
+        raise Unavailable(str(error), system=error.kind) from error
+    for kind in revived:
+        log.warning("The embedded %s server had died and was started again.", kind)
 
 
 @contextlib.asynccontextmanager

@@ -10,6 +10,7 @@ import asyncio
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import cast
 
 import httptools
@@ -42,7 +43,7 @@ def render(
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time that counts, by the loop's clock: what is answered before `begin` only warms up."""
+    """The time that counts, by `perf_counter`: what is answered before `begin` only warms up."""
 
     begin: float
     end: float
@@ -89,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._window = window
         self._record = record
         self._every_s = every_s
-        self._due = self._loop.time()
+        self._due = perf_counter()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
@@ -98,7 +99,7 @@ class Connection(asyncio.Protocol):
         """Begin."""
         # uvloop's transports do not inherit from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
-        self._due = self._loop.time()
+        self._due = perf_counter()
         self._send()
 
     def data_received(self, data: bytes) -> None:
@@ -107,7 +108,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Note an answer, and go on."""
-        now = self._loop.time()
+        now = perf_counter()
         self._note(now)
         if now >= self._window.end:
             self._end()
@@ -116,7 +117,7 @@ class Connection(asyncio.Protocol):
             self._send()
         else:
             self._due += self._every_s
-            self._loop.call_at(self._due, self._send)
+            self._loop.call_later(max(0.0, self._due - now), self._send)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End; a connection that the server closed is a failure."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, cycle
+from time import perf_counter
 from types import TracebackType
 from typing import Self
 
@@ -125,7 +126,7 @@ def _drive(plan: Plan) -> list[Tally]:
 
 
 async def _send_all(plan: Plan) -> list[Tally]:
-    begin = asyncio.get_running_loop().time() + plan.warm_s
+    begin = perf_counter() + plan.warm_s
     window = Window(begin, begin + plan.seconds)
     records = [Record() for _ in plan.lanes]
     opened = await asyncio.gather(

@@ -22,12 +22,16 @@ _SINGLES = 2_000
 _BATCHES = 40
 
 
-def single_hits(database: str, seed: int, connections: int = 16) -> Lane:
+def single_hits(
+    database: str, seed: int, connections: int = 16, every_s: float | None = None
+) -> Lane:
     """Count hits one by one, with operator patches."""
     body = orjson.dumps(_HIT)
     drawn = draw(_ARTICLES, _SINGLES, seed)
     paths = (f"/v1/{database}/articles/{id_}" for id_ in drawn)
-    return Lane([render("PATCH", path, body, _UPDATE) for path in paths], connections)
+    return Lane(
+        [render("PATCH", path, body, _UPDATE) for path in paths], connections, every_s=every_s
+    )
 
 
 def batched_hits(database: str, seed: int, connections: int = 4) -> Lane:
@@ -39,10 +43,10 @@ def batched_hits(database: str, seed: int, connections: int = 4) -> Lane:
     return Lane(requests, connections, operations=BATCH)
 
 
-def top_ten(database: str, every_s: float | None = None) -> Lane:
-    """Read the ten articles that were hit most, one reader at a steady pace."""
+def top_ten(database: str, connections: int = 1, every_s: float | None = None) -> Lane:
+    """Read the ten articles that were hit most."""
     path = f"/v1/{database}/articles?order=-hits&limit=10&fields=hits"
-    return Lane([render("GET", path)], every_s=every_s)
+    return Lane([render("GET", path)], connections, every_s=every_s)
 
 
 async def drive(

@@ -18,6 +18,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Final
 
+import httpx
 import orjson
 import uvloop
 
@@ -27,6 +28,7 @@ from benchmarks.http1 import render
 from benchmarks.load import Lane, LoadProcess, Plan, Tally
 from benchmarks.measured import Measured, Options, Result
 from benchmarks.rounds import interleaved
+from benchmarks.service import succeed
 from mediator.operations.model import Get, Update
 from mediator.operations.operators import Operator, OperatorCall
 from mediator.operations.plan import plan_read, plan_write
@@ -51,6 +53,12 @@ class _Side:
     host: str
     port: int
     path: str
+
+    async def fill(self) -> None:
+        """Write every object once, so that there is something to read and to count."""
+        async with httpx.AsyncClient(base_url=f"http://{self.host}:{self.port}") as client:
+            for number in range(_OBJECTS):
+                await succeed(client.put(f"{self.path}/a{number}", json=some_object(number)))
 
     def lane(self, method: str, connections: int) -> Lane:
         paths = [f"{self.path}/a{number}" for number in range(_OBJECTS)]
@@ -87,7 +95,8 @@ class _Bench:
 async def run(options: Options) -> Measured:
     """Measure GET, PUT and PATCH for every store, and the routing decision."""
     async with LoadProcess() as load, beside() as running:
-        await running.tie()
+        for kind, counter in (await running.tie()).items():
+            options.say(f"{kind}: the counter is of type {counter}")
         bench = _Bench(options, load)
         results = list(_decisions(running))
         async with _bare(running) as port:
@@ -101,6 +110,8 @@ async def _compare(bench: _Bench, running: Beside, kind: Kind, port: int) -> lis
     sides = {way: _Side("127.0.0.1", port, f"/{way}") for way, of in KIND_OF.items() if of == kind}
     mediated = _Side(service.host, service.port, f"/v1/{database_on(kind)}/{CLASS}")
     results: list[Result] = []
+    for side in (mediated, *sides.values()):
+        await side.fill()
     for method in _BARS:
         for connections in _CONNECTIONS:
             measures = {

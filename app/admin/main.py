@@ -29,6 +29,7 @@ def create_admin_app(control: ControlPlane, metrics: CollectorRegistry) -> FastA
         summary="Schemas, systems and placements.",
         version="1",
         redoc_url=None,
+        redirect_slashes=False,
         responses={"default": PROBLEM},
     )
     answer_problems(app)

@@ -8,12 +8,13 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.admin.answers import Control, SystemName
+from app.http.framework import SmallBodies
 from app.settings import SystemSettings
 from mediator.planes import SystemRegistration
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = APIRouter(route_class=SmallBodies)
 
 Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from app.http.jsonbody import parse_json
@@ -22,11 +23,13 @@ from app.http.problems import (
 )
 from mediator.errors import MediatorError, Place
 
-__all__ = ["answer_problems", "json_body"]
+__all__ = ["SmallBodies", "answer_problems", "json_body"]
 
 _log = logging.getLogger("portolan.admin")
 
 BODY_LIMIT: Final = 8 * 2**20
+SMALL_BODY_LIMIT: Final = 64 * 2**10
+_NOT_FOUND: Final = 404
 _METHOD_NOT_ALLOWED: Final = 405
 
 
@@ -42,12 +45,34 @@ async def json_body(request: Request) -> Any:
     Raises:
         HttpError: It is larger than `BODY_LIMIT`, or not JSON.
     """
+    return parse_json(await _read(request, BODY_LIMIT))
+
+
+class SmallBodies(APIRoute):
+    """A route whose body the framework parses: it sees none larger than `SMALL_BODY_LIMIT`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, behind the limit."""
+        handle = super().get_route_handler()
+
+        async def limited(request: Request) -> Response:
+            body = await _read(request, SMALL_BODY_LIMIT)
+
+            async def replay() -> dict[str, Any]:
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            return await handle(Request(request.scope, replay))
+
+        return limited
+
+
+async def _read(request: Request, limit: int) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > BODY_LIMIT:
-            raise HttpError(BODY_TOO_LARGE, f"The body is larger than {BODY_LIMIT} bytes.")
-    return parse_json(bytes(body))
+        if len(body) > limit:
+            raise HttpError(BODY_TOO_LARGE, f"The body is larger than {limit} bytes.")
+    return bytes(body)
 
 
 def _handler(translate: Callable[[Exception], Exception]) -> Callable[..., Any]:
@@ -69,7 +94,7 @@ def _same(error: Exception) -> Exception:
 
 def _of_validation(error: Exception) -> Exception:
     assert isinstance(error, RequestValidationError)
-    places = [Place(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()]
+    places = [Place(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()[:100]]
     return HttpError(INVALID, "The request is not as the route wants it.", places=places)
 
 
@@ -78,7 +103,9 @@ def _of_framework(error: Exception) -> Exception:
     headers = list((error.headers or {}).items())
     if error.status_code == _METHOD_NOT_ALLOWED:
         return HttpError(METHOD_NOT_ALLOWED, "The route has other methods.", headers=headers)
-    return HttpError(ROUTE_NOT_FOUND, "There is no such route.", headers=headers)
+    if error.status_code == _NOT_FOUND:
+        return HttpError(ROUTE_NOT_FOUND, "There is no such route.", headers=headers)
+    return HttpError(INVALID, "The body cannot be read.", headers=headers)
 
 
 def _of_defect(error: Exception) -> Exception:

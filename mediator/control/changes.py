@@ -1,4 +1,4 @@
-"""What a schema change is: the form that is kept, and what it would do to the data that is there."""
+"""What a schema change is: the form that is kept, and what it would do to data that is there."""
 
 from __future__ import annotations
 

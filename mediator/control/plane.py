@@ -95,13 +95,14 @@ class Control:
     async def unregister(self, name: str) -> None:
         """Forget a system that holds nothing."""
         self._registry.get(name)
-        await self._schemas.refresh()
-        users = _users(self._executor.model, name)
-        if users:
-            raise Conflict(
-                f"The system {name} holds parts of {', '.join(users)}.", extra={"classes": users}
-            )
-        await self._registry.forget(name)
+        async with self._schemas.unchanged() as model:
+            users = _users(model, name)
+            if users:
+                raise Conflict(
+                    f"The system {name} holds parts of {', '.join(users)}.",
+                    extra={"classes": users},
+                )
+            await self._registry.forget(name)
 
     async def advise(self, document: Any) -> dict[str, Any]:
         """Answer advice; without "systems", for the registered ones."""
@@ -137,7 +138,8 @@ class Control:
         catalogue, *systems = await asyncio.gather(_answer(self._catalogue.ping), *pings)
         away = [k.name for k, trouble in zip(known, systems, strict=True) if trouble]
         return {
-            "ready": self._executor.model.epoch > 0 or catalogue is None,
+            "ready": (self._executor.model.epoch > 0 or catalogue is None)
+            and (not known or len(away) < len(known)),
             "degraded": away + (["catalogue"] if catalogue else []),
             "catalogue": _verdict(catalogue),
             "systems": {

@@ -15,7 +15,7 @@ from mediator.control.findings import (
     registration_from,
     registration_to,
 )
-from mediator.errors import Conflict, Invalid, NotFound, Unavailable
+from mediator.errors import Conflict, Invalid, NotFound, Place, Unavailable
 from mediator.observation import Observer, SystemRegistered
 from mediator.placement.calibration import calibrate
 from mediator.placement.candidates import Candidate
@@ -72,7 +72,9 @@ class Registry:
         self._observe = observe
         self._clock = clock
         self._known: dict[str, KnownSystem] = {}
+        self._registering: set[str] = set()
         self._examining = asyncio.Lock()
+        self._keeping = asyncio.Lock()
 
     def __iter__(self) -> Iterator[KnownSystem]:
         return iter(tuple(self._known.values()))
@@ -97,7 +99,8 @@ class Registry:
         await asyncio.gather(*(self._connect(name) for name in self._known))
 
     async def reconnect(self) -> None:
-        """Try the systems again that could not be opened so far."""
+        """Learn what other replicas registered; open what could not be opened so far."""
+        await self._learn()
         closed = [name for name in self._known if self._systems.find(name) is None]
         await asyncio.gather(*(self._connect(name) for name in closed))
 
@@ -106,23 +109,35 @@ class Registry:
 
         Raises:
             Conflict: The name is taken, or the system cannot hold data.
+            Invalid: There is no such kind, or no such URL.
             Unavailable: It does not answer.
         """
         name = registration.config.name
-        if name in self._known:
+        if name in self._known or name in self._registering:
             raise Conflict(f"There is a system {name} already.")
+        self._registering.add(name)
+        try:
+            return await self._register(registration)
+        finally:
+            self._registering.discard(name)
+
+    async def _register(self, registration: SystemRegistration) -> KnownSystem:
+        name = registration.config.name
         store = self._make(registration.config)
         try:
             await store.open()
             findings = await self._find_out(store)
-        except StoreError as error:
+            if not findings.acceptable:
+                raise Conflict(f"The system {name} cannot hold data: {findings.reason}")
+            known = KnownSystem(registration, findings)
+            await self._keep(known)
+        except BaseException as error:
             await store.close()
-            raise Unavailable(f"The system {name} does not answer.", system=name) from error
-        if not findings.acceptable:
-            await store.close()
-            raise Conflict(f"The system {name} cannot hold data: {findings.reason}")
-        known = KnownSystem(registration, findings)
-        await self._keep(known)
+            if isinstance(error, StoreError):
+                raise Unavailable(f"The system {name} does not answer.", system=name) from error
+            if isinstance(error, ValueError):
+                raise _not_understood(registration.config) from None
+            raise
         self._put_at_hand(store, findings)
         return known
 
@@ -151,25 +166,23 @@ class Registry:
         Raises:
             Unavailable: It does not answer.
         """
-        known = self.get(name)
+        self.get(name)
         store = self._systems.get(name).store
         try:
             findings = await self._find_out(store)
         except StoreError as error:
             raise Unavailable(f"The system {name} does not answer.", system=name) from error
-        changed = replace(known, findings=findings, trouble="")
+        # What the operator said meanwhile holds.
+        changed = replace(self.get(name), findings=findings, trouble="")
         await self._keep(changed)
         return changed
 
     async def forget(self, name: str) -> None:
         """Close a system and forget it; the caller has made sure that it holds nothing."""
         self.get(name)
-        await self._catalogue.remove(name)
-        del self._known[name]
-        guarded = self._systems.find(name)
-        self._systems.remove(name)
-        if guarded is not None:
-            await guarded.store.close()
+        async with self._keeping:
+            await self._catalogue.remove(name)
+            await self._let_go(name)
 
     async def close(self) -> None:
         """Close all stores."""
@@ -232,6 +245,28 @@ class Registry:
         await self._keep(replace(known, findings=findings, trouble=""))
         self._put_at_hand(store, findings)
 
+    async def _learn(self) -> None:
+        """Take over what other replicas keep in the catalogue."""
+        async with self._keeping:
+            stored = {system.name: system for system in await self._catalogue.load()}
+            for system in stored.values():
+                told = _known(system)
+                own = self._known.get(told.name)
+                self._known[told.name] = _updated(own, told) if own else told
+                self._remember(self._known[told.name])
+            for known in tuple(self._known.values()):
+                # One that was never reached is not kept yet.
+                if known.findings is not None and known.name not in stored:
+                    await self._let_go(known.name)
+
+    async def _let_go(self, name: str) -> None:
+        self._known.pop(name, None)
+        self._book.forget(name)
+        guarded = self._systems.find(name)
+        self._systems.remove(name)
+        if guarded is not None:
+            await guarded.store.close()
+
     async def _find_out(self, store: Store) -> Findings:
         # One at a time: two systems measured at once would measure each other.
         async with self._examining:
@@ -248,8 +283,12 @@ class Registry:
     async def _keep(self, known: KnownSystem) -> None:
         findings = known.findings.to_json() if known.findings else {}
         form = registration_to(known.registration)
-        await self._catalogue.save(StoredSystem(known.name, form, findings))
-        self._known[known.name] = known
+        async with self._keeping:
+            await self._catalogue.save(StoredSystem(known.name, form, findings))
+            self._known[known.name] = known
+            self._remember(known)
+
+    def _remember(self, known: KnownSystem) -> None:
         if known.findings:
             self._book.remember(known.name, History(known.findings.calibrated, known.findings.p99))
 
@@ -261,8 +300,16 @@ class Registry:
     def _make(self, config: SystemConfig) -> Store:
         try:
             return self._factory(config)
-        except ValueError as error:
-            raise Invalid(str(error)) from error
+        except ValueError:
+            raise _not_understood(config) from None
+
+
+def _not_understood(config: SystemConfig) -> Invalid:
+    """Refuse a URL without the driver's words: they may quote it, and it may hold a password."""
+    return Invalid(
+        f"There is no store of the kind {config.kind} with such a URL.",
+        places=[Place("/url", f"is no URL of the kind {config.kind}")],
+    )
 
 
 def _known(system: StoredSystem) -> KnownSystem:
@@ -281,6 +328,12 @@ def _configured(registration: SystemRegistration, known: KnownSystem | None) -> 
         metrics=registration.metrics or known.registration.metrics,
     )
     return replace(known, registration=kept)
+
+
+def _updated(own: KnownSystem, told: KnownSystem) -> KnownSystem:
+    """Take over what another replica was told; how to reach the system stays our own setting."""
+    registration = replace(told.registration, config=own.registration.config)
+    return replace(own, registration=registration, findings=told.findings or own.findings)
 
 
 def _state(guarded: GuardedStore | None) -> str:

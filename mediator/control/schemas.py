@@ -96,6 +96,13 @@ class Schemas:
         elif await self._catalogue.epoch() > self._executor.model.epoch:
             self._adopt(await self._catalogue.snapshot())
 
+    @asynccontextmanager
+    async def unchanged(self) -> AsyncIterator[RoutingModel]:
+        """Keep this replica from changing schemas while the block runs; yields the newest model."""
+        async with self._changing:
+            self._settle(await self._catalogue.snapshot())
+            yield self._executor.model
+
     async def all(self) -> list[dict[str, Any]]:
         """List the databases."""
         stored = (await self._catalogue.snapshot()).databases.values()
@@ -175,6 +182,8 @@ class Schemas:
         return known[1]
 
     def _adopt(self, snapshot: Snapshot) -> None:
+        if snapshot.epoch <= self._executor.model.epoch:
+            return
         routes = {name: self._route(stored) for name, stored in snapshot.databases.items()}
         self._executor.adopt(RoutingModel(snapshot.epoch, routes))
 

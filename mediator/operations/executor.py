@@ -23,6 +23,7 @@ from mediator.operations.model import (
     Operation,
     Outcome,
     Revise,
+    Update,
     WriteOperation,
 )
 from mediator.operations.parts import lacks_part, look_again, supply_part
@@ -98,6 +99,9 @@ class Executor:
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; see `DataPlane.write`."""
         route = await self._route_of(operation)
+        if isinstance(operation, Update) and not operation.touched:
+            # It changes nothing, but it has its conditions and its answer.
+            operation = Revise(*operation.head)
         if isinstance(operation, Revise):
             check_if_match(route, operation)
             return await revise(route, operation, self.read, self.apply)
@@ -120,6 +124,8 @@ class Executor:
     def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
         """Plan a write whose condition its first store can check by itself; None otherwise."""
         check_if_match(route, operation)
+        if isinstance(operation, Update) and not operation.touched:
+            return None
         alternatives = operation.condition.versions
         if not alternatives:
             return plan_write(route, asked_for(route, operation), {})

@@ -9,12 +9,12 @@ from mediator.errors import Invalid, Place
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
 from mediator.operations.model import Get, Outcome
-from mediator.operations.plan import plan_read
+from mediator.operations.plan import plan_read, resource_of
 from mediator.placement.routing import ClassRoute
 from mediator.planes import Page
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
-from mediator.stores.port import Fragment, Ordered, Record, StoreError
+from mediator.stores.port import Fragment, Ordered, Read, Record, StoreError
 from mediator.systems import unavailable
 
 __all__ = ["Order", "Position", "list_class", "read_objects"]
@@ -46,13 +46,14 @@ async def list_class(
         after: Where the page before stopped.
         limit: Objects at most.
     """
+    lead = route.fragment_of[order[0]] if order else route.anchor
     outcomes: Sequence[Outcome | None] = ()
     more = True
     while more and not any(outcomes):
         # A page of objects that are all being deleted would leave no position to go on from.
         found = await _find(calls, route, order, after, limit + 1)
         page, more = found[:limit], len(found) > limit
-        outcomes = await look_again(await _complete(calls, route, resource, page))
+        outcomes = await look_again(await _complete(calls, route, resource, lead, page))
         after = _position(page[-1], order) if page else None
     return Page(tuple(outcome for outcome in outcomes if outcome), more)
 
@@ -70,17 +71,27 @@ async def read_objects(
 
 
 async def _complete(
-    calls: StoreCalls, route: ClassRoute, resource: Get, page: Sequence[Record]
+    calls: StoreCalls, route: ClassRoute, resource: Get, lead: Fragment, page: Sequence[Record]
 ) -> list[Outcome | None]:
-    if len(route.fragments) > 1:
-        return await read_objects(calls, route, resource, [record.id for record in page])
-    return [merge_records(route, _named(resource, r.id), [_only(r, resource)]) for r in page]
+    """Join what the leading store found with the parts that others hold, in one round trip."""
+    parts = resource_of(route, resource.fields).parts
+    others = [(fragment, fields) for fragment, fields in parts if fragment is not lead]
+    reads = [Read(fragment, record.id, fields) for record in page for fragment, fields in others]
+    rest = iter(await calls.read(reads) if reads else ())
+    return [
+        merge_records(
+            route,
+            _named(resource, record.id),
+            [_only(record, fields) if f is lead else next(rest) for f, fields in parts],
+        )
+        for record in page
+    ]
 
 
-def _only(record: Record, resource: Get) -> Record:
-    if resource.fields is None:
+def _only(record: Record, fields: tuple[str, ...] | None) -> Record:
+    if fields is None:
         return record
-    values = {name: record.values[name] for name in resource.fields if name in record.values}
+    values = {name: record.values[name] for name in fields if name in record.values}
     return Record(record.id, record.birth, record.versions, values)
 
 

@@ -67,6 +67,18 @@ class _Write:
     condition: Condition = ANYTHING
     fingerprint: str | None = None
 
+    @property
+    def head(self) -> tuple[str, str, str, str, Condition, str | None]:
+        """What all writes have, in order."""
+        return (
+            self.database,
+            self.class_name,
+            self.id,
+            self.operation,
+            self.condition,
+            self.fingerprint,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Create(_Write):
@@ -89,6 +101,11 @@ class Update(_Write):
     values: Values = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     operators: tuple[OperatorCall, ...] = ()
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """Names of the fields that it changes."""
+        return (*self.values, *self.unset, *[call.field for call in self.operators])
 
 
 @dataclass(frozen=True, slots=True)

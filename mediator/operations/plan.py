@@ -179,8 +179,7 @@ def _decisive(fragment: Fragment, operation: Create | Put, values: Values) -> Wr
 
 
 def _update(route: ClassRoute, operation: Update) -> list[Write]:
-    names = (*operation.values, *operation.unset, *[call.field for call in operation.operators])
-    changed = _changed(route, names)
+    changed = _changed(route, operation.touched)
     if len(changed) == 1:
         [(fragment, groups)] = changed
         parts = (operation.values, operation.unset, operation.operators)

@@ -425,6 +425,19 @@ async def test_a_collection_of_a_field_that_is_gone_goes_with_its_record(
 # The outbox.
 
 
+async def outbox(
+    server: Server, config: SystemConfig, fragment: Fragment
+) -> list[dict[bytes, bytes]]:
+    """Return the entries of a class."""
+    of_class = f"db/{fragment.class_name}/".encode()
+    return [
+        fields
+        for stream in await keys_of(server, config, "outbox")
+        for _, fields in await server.xrange(stream)
+        if fields[b"what"].startswith(of_class)
+    ]
+
+
 async def test_every_group_written_has_its_outbox_entry(
     store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
@@ -434,22 +447,37 @@ async def test_every_group_written_has_its_outbox_entry(
     refused = await only(store, write(fragment, "a", WriteKind.CREATE))
     assert refused.status is Status.EXISTS
     deleted = await only(store, write(fragment, "a", WriteKind.DELETE))
-    entries = [
-        fields
-        for stream in await keys_of(server, config, "outbox")
-        for _, fields in await server.xrange(stream)
-        if fields[b"class"].decode() == fragment.class_name
-    ]
-    assert [(f[b"kind"], f[b"group"]) for f in entries] == [
-        (kind, group) for kind in (b"replace", b"update", b"delete") for group in (b"main", b"hits")
+    entries = await outbox(server, config, fragment)
+    assert [f[b"what"].decode().split("/")[2:] for f in entries] == [
+        [group, kind] for kind in ("replace", "update", "delete") for group in ("main", "hits")
     ]
     main, hits = entries[2:4]
-    assert main[b"change"] == b"op/1:main"
-    assert (main[b"database"], main[b"object"]) == (b"db", b"a")
-    assert (main[b"before.log"], main[b"after.log"]) == (b"L1:1", b"L1:12:22")
-    assert (hits[b"before.hits"], hits.get(b"after.hits")) == (b"n", None)
+    assert main[b"what"].decode() == f"db/{fragment.class_name}/main/update"
+    assert (main[b"operation"], main[b"object"]) == (b"op/1", b"a")
+    assert (main[b"-log"], main[b"+log"]) == (b"L1:1", b"L1:12:22")
+    assert (hits[b"-hits"], hits.get(b"+hits")) == (b"n", None)
     told = [int(fields[b"version"]) for fields in entries]
     assert told == [r.versions[g] for r in (created, updated, deleted) for g in GROUPS]
+
+
+async def test_both_scripts_write_the_same_outbox_entry(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    for id_, hits in (("a", 1), ("b", None)):
+        await only(store, put(fragment, id_, name="x", hits=hits))
+        sum_ = OperatorCall("hits", Operator.INC, 22)
+        plain = apply(fragment, id_, sum_, values={"name": "y"})
+        await only(store, plain)
+        await only(store, put(fragment, id_, name="x", hits=hits))
+        await only(store, replace(plain, remember="print", operation="op/2"))
+    entries = await outbox(server, config, fragment)
+    updates = [f for f in entries if f[b"what"].endswith(b"/update")]
+    for f in updates:
+        for varying in (b"operation", b"version"):
+            f.pop(varying)
+    assert len(updates) == 8
+    assert updates[0:2] == updates[2:4]
+    assert updates[4:6] == updates[6:8]
 
 
 # The connection.

@@ -1,78 +1,138 @@
-"""A service in a process of its own, to be killed."""
+"""A service in a process of its own, to be killed, starved of its stores, or fed with rubbish."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
 import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
 
-import httpx
+import orjson
+
+from mediator.stores.port import SystemConfig
+from tests.faults.wire import Connection
 
 __all__ = ["Service"]
 
-READY_WITHIN_S = 90.0
+READY_WITHIN_S = 120.0
 _DATA = re.compile(r"Data API\s+(http://\S+?)/v1/")
 _ADMIN = re.compile(r"Admin API\s+(http://\S+?)/admin/v1/")
+_BEST = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
+_WORST = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
+_FAVOURED = {
+    "redis": "write_throughput",
+    "postgres": "read_latency",
+    "mongo": "read_throughput",
+}
 
 
 class Service:
-    """`portolan serve --embedded` on a data directory; started, killed and started again.
+    """`portolan serve` in a process; started, killed and started again.
 
     The ports of the first start are kept, so that clients go on where they were.
+
+    Args:
+        arguments: What follows `serve` on the command line.
+        environment: Settings.
+
+    Attributes:
+        data: Address of the data API.
+        admin: Address of the admin API.
+        up: Set while the service runs, as far as anybody can know.
+        output: What it printed.
     """
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
+    def __init__(self, arguments: Iterable[str], environment: Mapping[str, str]) -> None:
+        self._arguments = tuple(arguments)
+        self._environment = {**os.environ, **environment, "COLUMNS": "200"}
         self._ports = ("0", "0")
         self._process: asyncio.subprocess.Process | None = None
         self._drain: asyncio.Task[None] | None = None
         self.data = ""
         self.admin = ""
+        self.up = asyncio.Event()
         self.output: list[str] = []
+
+    @classmethod
+    def embedded(cls, data_dir: Path) -> Self:
+        """Return a service with stores of its own."""
+        return cls(("--embedded", "--data-dir", str(data_dir)), {})
+
+    @classmethod
+    def on(cls, configs: Iterable[SystemConfig], catalogue_url: str) -> Self:
+        """Return a service on the stores of somebody else."""
+        told = ("name", "kind", "url", "durability", "deadline_s", "namespace")
+        systems = [{name: getattr(config, name) for name in told} for config in configs]
+        environment = {
+            "PORTOLAN_CATALOGUE_URL": catalogue_url,
+            "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
+        }
+        return cls((), environment)
 
     async def start(self) -> None:
         """Start, and return once it says where it listens."""
         port, admin_port = self._ports
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            "from app.cli import main; main()",
-            "serve",
-            "--embedded",
-            "--data-dir",
-            str(self._data_dir),
-            "--port",
-            port,
-            "--admin-port",
-            admin_port,
+            *(sys.executable, "-c", "from app.cli import main; main()", "serve"),
+            *(*self._arguments, "--port", port, "--admin-port", admin_port),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, "COLUMNS": "200", "PYTHONUNBUFFERED": "1"},
+            env={**self._environment, "PYTHONUNBUFFERED": "1"},
         )
         async with asyncio.timeout(READY_WITHIN_S):
             await self._announced()
         self._drain = asyncio.create_task(self._read_rest())
+        self.up.set()
 
-    def kill(self) -> None:
-        """Kill it as a crash would."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-
-    async def gone(self) -> None:
-        """Wait until the process is gone."""
-        assert self._process is not None
-        await self._process.wait()
-        if self._drain is not None:
-            await self._drain
+    async def kill(self) -> None:
+        """Kill it as a crash would, and wait until it is gone."""
+        await self._end(signal.SIGKILL)
 
     async def stop(self) -> None:
         """End it as an operator would, stores included."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
-            await self.gone()
+        await self._end(signal.SIGTERM)
+
+    async def favour(self) -> None:
+        """State metrics so that `tests.process.service.field_on` decides where a field goes."""
+        async with Connection(self.admin) as admin:
+            for name, metric in _FAVOURED.items():
+                body = {"metrics": {**_WORST, metric: _BEST[metric]}}
+                answer = await admin.request("PATCH", f"/admin/v1/systems/{name}", body)
+                assert answer.status == 200, answer
+
+    async def put_schema(self, database: str, classes: Mapping[str, Any]) -> dict[str, str]:
+        """Set a schema; return the system of each node."""
+        async with Connection(self.admin) as admin:
+            answer = await admin.request(
+                "PUT", f"/admin/v1/schemas/{database}", {"classes": classes}
+            )
+        assert answer.status == 200, answer
+        return {node: where["system"] for node, where in answer.json()["placements"].items()}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Start it, and stop it at the end."""
+        try:
+            await self.start()
+            yield self
+        finally:
+            await self.stop()
+
+    async def _end(self, number: signal.Signals) -> None:
+        self.up.clear()
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+        await self._process.wait()
+        if self._drain is not None:
+            await self._drain
 
     async def _announced(self) -> None:
         assert self._process is not None
@@ -84,7 +144,7 @@ class Service:
                 self.data = found[1]
             if found := _ADMIN.search(text):
                 self.admin = found[1]
-                self._ports = (str(httpx.URL(self.data).port), str(httpx.URL(self.admin).port))
+                self._ports = (_port(self.data), _port(self.admin))
                 return
         raise AssertionError("the service ended at its start:\n" + "".join(self.output[-50:]))
 
@@ -93,3 +153,7 @@ class Service:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             self.output.append(line.decode(errors="replace"))
+
+
+def _port(address: str) -> str:
+    return str(urlsplit(address).port)

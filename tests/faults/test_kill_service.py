@@ -6,220 +6,291 @@ import asyncio
 import random
 import shutil
 import tempfile
-from collections import defaultdict
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
+import asyncpg
+import orjson
 import pytest
 
+from mediator.stores.embedded.postgresql import EmbeddedPostgres
+from tests.faults.conditions import eventually
+from tests.faults.ledger import Figure, Ledger
 from tests.faults.service import Service
+from tests.faults.wire import Answer, Connection, Unanswered, Unreachable
+from tests.process.service import field_on
 
 CLIENTS = 16
 OPERATIONS = 10_000
 KILLS = 10
 COUNTERS = 50
+PAIRS = 300
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
+INC = {"inc": 1}
 
-# Articles are split over two systems; what each group asks for, only one of them has.
-SCHEMA: dict[str, Any] = {
-    "classes": {
-        "articles": {
-            "fields": {
-                "title": {"type": "string", "annotations": [{"require": "full_text_search"}]},
-                "hits": {
-                    "type": "integer",
-                    "default": 0,
-                    "index": True,
-                    "group": "hits",
-                    "annotations": [{"require": "elasticity"}],
-                },
-            }
-        },
-        "notes": {
-            "annotations": [{"require": "joins"}],
-            "fields": {"text": {"type": "string"}, "likes": {"type": "integer", "default": 0}},
-        },
-    }
+# Articles live on two systems, pairs on three; the other classes on one each. Counters of the
+# MongoDB stand-in are floats, because it has no exact integers.
+CLASSES: dict[str, Any] = {
+    "articles": {
+        "fields": {
+            "title": field_on("postgres"),
+            "hits": field_on("redis", "integer", default=0, group="hits"),
+        }
+    },
+    "notes": {"fields": {"likes": field_on("mongo", "float", default=0)}},
+    "accounts": {"fields": {"balance": field_on("postgres", "integer", default=0)}},
+    "pairs": {
+        "fields": {
+            "left": field_on("redis", "integer", default=0, group="left"),
+            "middle": field_on("mongo", "float", default=0, group="middle"),
+            "right": field_on("postgres", "integer", default=0, group="right"),
+        }
+    },
 }
-DECLARED = {"redis": ["elasticity"], "postgres": ["full_text_search"], "mongo": ["joins"]}
-
-
-@dataclass
-class Ledger:
-    """What clients were told, and what they were not told about."""
-
-    sent: int = 0
-    acknowledged: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    uncertain: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    objects: dict[str, str] = field(default_factory=dict)
-    doubtful: set[str] = field(default_factory=set)
-    deleted: set[str] = field(default_factory=set)
+SINGLE = (("articles", "hits"), ("notes", "likes"), ("accounts", "balance"))
+SIDES = ("left", "middle", "right")
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    data_dir = Path(tempfile.mkdtemp(prefix="portolan-kill-"))
-    running = Service(data_dir)
-    await running.start()
-    try:
+def data_dir() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="portolan-kill-"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+async def service(data_dir: Path) -> AsyncIterator[Service]:
+    async with Service.embedded(data_dir).running() as running:
+        await running.favour()
+        placed = await running.put_schema("news", CLASSES)
+        assert {placed[f"pairs.{side}"] for side in SIDES} == {"redis", "mongo", "postgres"}
+        assert placed["articles.title"] != placed["articles.hits"]
         yield running
-    finally:
-        await running.stop()
-        shutil.rmtree(data_dir, ignore_errors=True)
 
 
 @pytest.mark.timeout(600)
-async def test_what_was_acknowledged_survives_kills(service: Service) -> None:
-    await _prepare(service)
+async def test_what_was_acknowledged_survives_kills(service: Service, data_dir: Path) -> None:
+    await _create_counters(service)
     ledger, tickets = Ledger(), count()
-    clients = [asyncio.create_task(_client(service, ledger, tickets, n)) for n in range(CLIENTS)]
-    for kill in range(1, KILLS + 1):
-        await _reached(ledger, kill * OPERATIONS // (KILLS + 1), clients)
-        service.kill()
-        await service.gone()
-        await service.start()
-    await asyncio.gather(*clients)
-    await _check(service, ledger)
+    marks = {n * OPERATIONS // (KILLS + 1): asyncio.Event() for n in range(1, KILLS + 1)}
+    async with asyncio.TaskGroup() as group:
+        for number in range(CLIENTS):
+            client = _Client(service, ledger, random.Random(number))
+            group.create_task(client.run(tickets, marks))
+        for mark in marks.values():
+            await mark.wait()
+            await service.kill()
+            await service.start()
+    await _settled(data_dir)
+    async with Connection(service.data) as http:
+        await _check_counters(http, ledger)
+        ledger.check_articles(await _articles(http))
+        assert ledger.gone
+        assert ledger.doubtful, "no kill interrupted anything"
 
 
-async def _prepare(service: Service) -> None:
-    async with httpx.AsyncClient(timeout=30) as http:
-        for name, declared in DECLARED.items():
-            url = f"{service.admin}/admin/v1/systems/{name}"
-            (await http.patch(url, json={"declared": declared})).raise_for_status()
-        url = f"{service.admin}/admin/v1/schemas/news"
-        answer = (await http.put(url, json=SCHEMA)).raise_for_status().json()
-        assert answer["placements"]["articles.hits"]["system"] == "redis"
-        assert answer["placements"]["articles.title"]["system"] == "postgres"
-        assert answer["placements"]["notes"]["system"] == "mongo"
-        for class_name in ("articles", "notes"):
-            body = [{"id": f"counter{n}"} for n in range(COUNTERS)]
-            created = await http.post(f"{service.data}/v1/news/{class_name}", json=body)
-            assert all(item["status"] == 201 for item in created.json())
+async def _create_counters(service: Service) -> None:
+    async with Connection(service.data) as http:
+        for class_name, number in (*((name, COUNTERS) for name, _ in SINGLE), ("pairs", PAIRS)):
+            body = [{"id": f"counter{n}"} for n in range(number)]
+            created = await http.request("POST", f"/v1/news/{class_name}", body)
+            assert {item["status"] for item in created.json()} == {201}
 
 
-async def _reached(ledger: Ledger, sent: int, clients: list[asyncio.Task[None]]) -> None:
-    while ledger.sent < sent and not all(client.done() for client in clients):
-        await asyncio.sleep(0.005)
+class _Client:
+    """Sends one operation after the other, and writes down what it is told."""
 
+    def __init__(self, service: Service, ledger: Ledger, chance: random.Random) -> None:
+        self._service = service
+        self._ledger = ledger
+        self._chance = chance
+        self._http = Connection(service.data)
+        self._operations: dict[Callable[[int], Awaitable[None]], int] = {
+            self._increment: 40,
+            self._increment_pair: 8,
+            self._increment_pair_once: 8,
+            self._create_once: 8,
+            self._put: 16,
+            self._delete: 10,
+            self._batch: 5,
+            self._batch_once: 5,
+        }
 
-async def _client(service: Service, ledger: Ledger, tickets: count[int], number: int) -> None:
-    chance = random.Random(number)
-    limits = httpx.Limits(max_connections=1)
-    async with httpx.AsyncClient(timeout=20, limits=limits) as http:
-        while (ticket := next(tickets)) < OPERATIONS:
-            ledger.sent += 1
-            await _operate(service, http, ledger, chance, ticket)
+    async def run(self, tickets: count[int], marks: dict[int, asyncio.Event]) -> None:
+        chosen, weights = zip(*self._operations.items(), strict=True)
+        with closing(self._http):
+            while (ticket := next(tickets)) < OPERATIONS:
+                if ticket in marks:
+                    marks[ticket].set()
+                [operation] = self._chance.choices(chosen, weights)
+                await operation(ticket)
 
+    async def _increment(self, _: int) -> None:
+        class_name, id_, field = figure = self._single()
+        answer = await self._send("PATCH", f"{class_name}/{id_}", {field: INC}, UPDATE)
+        self._ledger.incremented(figure, known=_well(answer, 200))
 
-async def _operate(
-    service: Service, http: httpx.AsyncClient, ledger: Ledger, chance: random.Random, ticket: int
-) -> None:
-    draw = chance.random()
-    if draw < 0.35:
-        await _increment(service, http, ledger, chance, "articles", "hits")
-    elif draw < 0.6:
-        await _increment(service, http, ledger, chance, "notes", "likes")
-    elif draw < 0.7:
-        await _increment_once(service, http, ledger, chance, ticket)
-    elif draw < 0.9 or not ledger.objects:
-        await _put(service, http, ledger, f"a{ticket}")
-    else:
-        await _delete(service, http, ledger, chance)
+    async def _increment_pair(self, _: int) -> None:
+        id_ = f"counter{self._chance.randrange(PAIRS)}"
+        answer = await self._send("PATCH", f"pairs/{id_}", dict.fromkeys(SIDES, INC), UPDATE)
+        figures = [("pairs", id_, side) for side in SIDES]
+        self._ledger.incremented(*figures, known=_well(answer, 200))
 
+    async def _increment_pair_once(self, ticket: int) -> None:
+        """Increment with an Idempotency-Key, again and again until it is acknowledged: once."""
+        id_ = f"counter{self._chance.randrange(PAIRS)}"
+        headers = {**UPDATE, "idempotency-key": f"pair-{ticket}"}
+        body = dict.fromkeys(SIDES, INC)
+        await self._insist("PATCH", f"pairs/{id_}", body, headers, status=200)
+        self._ledger.incremented(*(("pairs", id_, side) for side in SIDES), known=True)
 
-async def _increment(
-    service: Service,
-    http: httpx.AsyncClient,
-    ledger: Ledger,
-    chance: random.Random,
-    class_name: str,
-    field_name: str,
-) -> None:
-    name = (class_name, f"counter{chance.randrange(COUNTERS)}")
-    url = f"{service.data}/v1/news/{name[0]}/{name[1]}"
-    status = await _try(http, "PATCH", url, json={field_name: {"inc": 1}}, headers=UPDATE)
-    if status == 200:
-        ledger.acknowledged[name] += 1
-    else:
-        ledger.uncertain[name] += 1
+    async def _create_once(self, ticket: int) -> None:
+        headers = {"idempotency-key": f"create-{ticket}"}
+        body = {"title": f"created by {ticket}", "hits": ticket}
+        answer = await self._insist("POST", "articles", body, headers, status=201)
+        id_ = answer.json()["id"]
+        self._ledger.put(id_, {"id": id_, **body}, known=True)
 
+    async def _put(self, ticket: int) -> None:
+        body = _article(f"put-{ticket}")
+        answer = await self._send("PUT", f"articles/{body['id']}", body)
+        self._ledger.put(body["id"], body, known=_well(answer, 201))
 
-async def _increment_once(
-    service: Service, http: httpx.AsyncClient, ledger: Ledger, chance: random.Random, ticket: int
-) -> None:
-    """Increment with an Idempotency-Key, again and again until it is acknowledged: once."""
-    name = ("articles", f"counter{chance.randrange(COUNTERS)}")
-    url = f"{service.data}/v1/news/{name[0]}/{name[1]}"
-    headers = {**UPDATE, "idempotency-key": f"once-{ticket}"}
-    while await _try(http, "PATCH", url, json={"hits": {"inc": 1}}, headers=headers) != 200:
-        await asyncio.sleep(0.05)
-    ledger.acknowledged[name] += 1
+    async def _delete(self, ticket: int) -> None:
+        if not self._ledger.there:
+            return await self._put(ticket)
+        id_ = self._some_article()
+        answer = await self._send("DELETE", f"articles/{id_}")
+        self._ledger.deleted(id_, known=_well(answer, 204))
+        return None
 
+    async def _batch(self, ticket: int) -> None:
+        """Send a batch; each of its operations is acknowledged, or not, by itself."""
+        figures, body, doomed = self._batch_of(ticket)
+        answer = await self._send(
+            "POST", "batch", {"operations": _operations(figures, body, doomed)}
+        )
+        statuses = _statuses(answer)
+        for figure, status in zip(figures, statuses, strict=False):
+            self._ledger.incremented(figure, known=status == 200)
+        self._ledger.put(body["id"], body, known=statuses[3] == 201)
+        if doomed:
+            self._ledger.deleted(doomed, known=statuses[4] in (200, 204))
 
-async def _put(service: Service, http: httpx.AsyncClient, ledger: Ledger, id_: str) -> None:
-    """Write an object whose parts live on two systems."""
-    ledger.doubtful.add(id_)
-    body = {"title": f"title of {id_}", "hits": len(id_)}
-    if await _try(http, "PUT", f"{service.data}/v1/news/articles/{id_}", json=body) == 201:
-        ledger.doubtful.discard(id_)
-        ledger.objects[id_] = body["title"]  # type: ignore[assignment]  # the title is a str
-
-
-async def _delete(
-    service: Service, http: httpx.AsyncClient, ledger: Ledger, chance: random.Random
-) -> None:
-    id_ = chance.choice(list(ledger.objects))
-    del ledger.objects[id_]
-    ledger.doubtful.add(id_)
-    if await _try(http, "DELETE", f"{service.data}/v1/news/articles/{id_}") in (204, 200):
-        ledger.doubtful.discard(id_)
-        ledger.deleted.add(id_)
-
-
-async def _try(http: httpx.AsyncClient, method: str, url: str, **request: Any) -> int:
-    """Send a request; 0 if the service was killed meanwhile."""
-    try:
-        return (await http.request(method, url, **request)).status_code
-    except httpx.TransportError:
-        return 0
-
-
-async def _check(service: Service, ledger: Ledger) -> None:
-    async with httpx.AsyncClient(timeout=30) as http:
-        for class_name, field_name in (("articles", "hits"), ("notes", "likes")):
-            for n in range(COUNTERS):
-                name = (class_name, f"counter{n}")
-                url = f"{service.data}/v1/news/{name[0]}/{name[1]}"
-                value = (await http.get(url)).raise_for_status().json()[field_name]
-                least = ledger.acknowledged[name]
-                assert least <= value <= least + ledger.uncertain[name], name
-        await _check_objects(service, http, ledger)
-
-
-async def _check_objects(service: Service, http: httpx.AsyncClient, ledger: Ledger) -> None:
-    for id_, title in ledger.objects.items():
-        answer = await http.get(f"{service.data}/v1/news/articles/{id_}")
-        assert answer.status_code == 200, id_
-        assert answer.json() == {"id": id_, "title": title, "hits": len(id_)}
-        assert "portolan-partial" not in answer.headers
-    for id_ in ledger.deleted:
-        assert (await http.get(f"{service.data}/v1/news/articles/{id_}")).status_code == 404, id_
-    for id_ in ledger.doubtful:
-        await _check_whole(service, http, id_)
-
-
-async def _check_whole(service: Service, http: httpx.AsyncClient, id_: str) -> None:
-    """An object that nobody was told about is there whole, or not at all, once recovery is done."""
-    async with asyncio.timeout(60):
+    async def _batch_once(self, ticket: int) -> None:
+        figures, body, doomed = self._batch_of(ticket)
+        batch = {"operations": _operations(figures, body, doomed)}
+        headers = {"idempotency-key": f"batch-{ticket}"}
         while True:
-            answer = await http.get(f"{service.data}/v1/news/articles/{id_}")
-            if answer.status_code == 404 or "portolan-partial" not in answer.headers:
+            answer = await self._insist("POST", "batch", batch, headers, status=200)
+            if 503 not in _statuses(answer):
                 break
-            await asyncio.sleep(0.5)
-    if answer.status_code == 200:
-        assert answer.json() == {"id": id_, "title": f"title of {id_}", "hits": len(id_)}
+        self._ledger.incremented(*figures, known=True)
+        self._ledger.put(body["id"], body, known=True)
+        if doomed:
+            self._ledger.deleted(doomed, known=True)
+
+    def _batch_of(self, ticket: int) -> tuple[list[Figure], dict[str, Any], str]:
+        figures = [(name, self._counter(), field) for name, field in SINGLE]
+        doomed = self._some_article() if self._ledger.there else ""
+        return figures, _article(f"batch-{ticket}"), doomed
+
+    def _single(self) -> Figure:
+        class_name, field = self._chance.choice(SINGLE)
+        return class_name, self._counter(), field
+
+    def _counter(self) -> str:
+        return f"counter{self._chance.randrange(COUNTERS)}"
+
+    def _some_article(self) -> str:
+        id_ = self._chance.choice(list(self._ledger.there))
+        self._ledger.take(id_)
+        return id_
+
+    async def _insist(self, *request: Any, status: int) -> Answer:
+        """Send a request with its key until it is answered well."""
+        while True:
+            answer = await self._send(*request)
+            if answer is not None and answer.status == status:
+                return answer
+            assert answer is None or answer.status in (409, 503), answer
+            await asyncio.sleep(0.02)
+
+    async def _send(
+        self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Answer | None:
+        """Send a request once; None if nobody knows what became of it."""
+        while True:
+            await self._service.up.wait()
+            try:
+                return await self._http.request(method, f"/v1/news/{target}", body, headers)
+            except Unanswered:
+                return None
+            except Unreachable:
+                await asyncio.sleep(0.01)
+
+
+def _well(answer: Answer | None, status: int) -> bool:
+    """Whether a request was acknowledged; what is refused for good is a failure of the test."""
+    assert answer is None or answer.status in (status, 503), answer
+    return answer is not None and answer.status == status
+
+
+def _statuses(answer: Answer | None) -> list[int]:
+    """Return what a batch says of its operations: all are uncertain without an answer."""
+    if answer is None or not _well(answer, 200):
+        return [503] * 5
+    statuses = [result["status"] for result in answer.json()]
+    assert set(statuses) <= {200, 201, 204, 503}, answer
+    return statuses
+
+
+def _article(id_: str) -> dict[str, Any]:
+    return {"id": id_, "title": f"title of {id_}", "hits": len(id_)}
+
+
+def _operations(figures: list[Figure], body: dict[str, Any], doomed: str) -> list[dict[str, Any]]:
+    updates = [
+        {"op": "update", "class": name, "id": id_, "body": {field: INC}}
+        for name, id_, field in figures
+    ]
+    put = {"op": "put", "class": "articles", "id": body["id"], "body": body}
+    delete = {"op": "delete", "class": "articles", "id": doomed}
+    return [*updates, put, *([delete] if doomed else [])]
+
+
+async def _settled(data_dir: Path) -> None:
+    """Wait until every write over several systems has been rolled forward, or dropped."""
+    endpoint = await asyncio.to_thread(EmbeddedPostgres(data_dir / "postgresql").start)
+    connection = await asyncpg.connect(endpoint.url)
+
+    async def empty() -> bool:
+        return not await connection.fetchval("SELECT count(*) FROM portolan_catalogue.redo_records")
+
+    try:
+        await eventually(empty)
+    finally:
+        await connection.close()
+
+
+async def _check_counters(http: Connection, ledger: Ledger) -> None:
+    for class_name, field in SINGLE:
+        for n in range(COUNTERS):
+            found = await http.request("GET", f"/v1/news/{class_name}/counter{n}")
+            ledger.check_counter((class_name, f"counter{n}", field), found.json()[field])
+    for n in range(PAIRS):
+        pair = (await http.request("GET", f"/v1/news/pairs/counter{n}")).json()
+        assert len({pair[side] for side in SIDES}) == 1, pair
+        ledger.check_counter(("pairs", f"counter{n}", "left"), pair["left"])
+
+
+async def _articles(http: Connection) -> dict[str, dict[str, Any]]:
+    """Return every article but the counters; none may be there twice."""
+    export = await http.request("GET", "/v1/news/articles/export")
+    lines = [orjson.loads(line) for line in export.body.splitlines()]
+    found = {line["id"]: line for line in lines if not line["id"].startswith("counter")}
+    assert len(found) == len(lines) - COUNTERS
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from mediator.stores.embedded.mongodb import EmbeddedMongo
 from mediator.stores.embedded.port import (
     Durability,
     EmbeddedServer,
+    EmbeddedStartError,
     Endpoint,
     Kind,
     ServerUnavailable,
@@ -47,6 +49,7 @@ class EmbeddedFleet:
     """
 
     def __init__(self, data_dir: Path, durability: Durability = "second") -> None:
+        self._turn = threading.RLock()
         self._lock = DataDirectoryLock(data_dir)
         self._servers: tuple[EmbeddedServer, ...] = (
             EmbeddedRedis(data_dir / "redis", durability),
@@ -68,7 +71,7 @@ class EmbeddedFleet:
     def start(self) -> FleetState:
         """Start, adopt or revive every server, at the same time; block until they answer.
 
-        Calling it again revives what has died since and leaves the rest alone.
+        Calling it again starts what has died since; `revive` does so without asking the others.
 
         Returns:
             What runs and what cannot.
@@ -77,14 +80,36 @@ class EmbeddedFleet:
             DataDirectoryBusy: Another service uses the directory.
             EmbeddedStartError: A server is installed and did not come up; all are stopped.
         """
-        self._lock.acquire()
-        atexit.register(self.stop)
-        try:
-            self._state = self._started()
-        except BaseException:
-            self.stop()
-            raise
-        return self._state
+        with self._turn:
+            self._lock.acquire()
+            atexit.register(self.stop)
+            try:
+                self._state = self._started()
+            except BaseException:
+                self.stop()
+                raise
+            return self._state
+
+    def revive(self) -> tuple[Kind, ...]:
+        """Start the servers again that have died since the start; leave what runs alone.
+
+        Asking costs next to nothing while all of them live.
+
+        Returns:
+            What was started again.
+
+        Raises:
+            ServerUnavailable: A program is no longer there.
+            EmbeddedStartError: A server does not come up. The others are not touched by that.
+        """
+        with self._turn:
+            dead = [
+                s for s in self._servers if s.kind in self._state.endpoints and not s.is_running
+            ]
+            failures = [error for server in dead if (error := _start(server))]
+        if failures:
+            raise failures[0]
+        return tuple(server.kind for server in dead)
 
     def _started(self) -> FleetState:
         endpoints: dict[Kind, Endpoint] = {}
@@ -97,8 +122,11 @@ class EmbeddedFleet:
 
     def stop(self) -> None:
         """Stop every server and release the directory; harmless when nothing runs."""
-        if not self._lock.is_held:
-            return
+        with self._turn:
+            if self._lock.is_held:
+                self._stop()
+
+    def _stop(self) -> None:
         atexit.unregister(self.stop)
         self._state = FleetState()
         # One after the other: an interpreter that is exiting starts no more threads.
@@ -130,3 +158,11 @@ def _sort_in(
         endpoints[kind] = start.result()
     except ServerUnavailable as missing:
         unavailable.append(missing)
+
+
+def _start(server: EmbeddedServer) -> EmbeddedStartError | ServerUnavailable | None:
+    try:
+        server.start()
+    except (EmbeddedStartError, ServerUnavailable) as error:
+        return error
+    return None

@@ -40,6 +40,11 @@ class OwnedServer(ABC):
         """Where the server keeps its data, its log and its socket."""
         return self._process.directory
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the server's process lives, whoever started it."""
+        return self._process.living() is not None
+
     @abstractmethod
     def _command(self) -> Command:
         """How to run the server.
@@ -75,7 +80,7 @@ class OwnedServer(ABC):
 
     def _adopted(self, command: Command) -> Endpoint | None:
         """The server that outlived our predecessor, if it is what we would start now."""
-        if self._process.living() and self._process.runs(command):
+        if self.is_running and self._process.runs(command):
             return self._answer(command)
         return None
 
@@ -85,7 +90,7 @@ class OwnedServer(ABC):
         self._process.spawn(command)
         if endpoint := self._answer(command):
             return endpoint
-        reason = self._silence() if self._process.living() else "ended before it answered"
+        reason = self._silence() if self.is_running else "ended before it answered"
         self.stop()
         raise EmbeddedStartError(self.kind, f"the server {reason}", self._process.log_tail())
 
@@ -94,11 +99,8 @@ class OwnedServer(ABC):
 
     def _answer(self, command: Command) -> Endpoint | None:
         """Ask until the server answers, or is gone, or time runs out."""
-        outcome = wait_for(lambda: self._ask(command) or self._is_gone(), self.start_within_s)
+        outcome = wait_for(lambda: self._ask(command) or not self.is_running, self.start_within_s)
         return outcome if isinstance(outcome, Endpoint) else None
-
-    def _is_gone(self) -> bool:
-        return self._process.living() is None
 
     def stop(self) -> None:
         """Stop the server, adopted or not, and wait until it is gone."""

@@ -30,6 +30,11 @@ class EmbeddedMongo:
         self._genuine = EmbeddedMongod(directory / "mongod", durability)
         self._stand_in = EmbeddedJavaMongo(directory / "h2", durability)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether either server runs."""
+        return self._genuine.is_running or self._stand_in.is_running
+
     def start(self) -> Endpoint:
         """Start or adopt the server; see `EmbeddedServer.start`."""
         if self._genuine.directory.exists():

@@ -50,6 +50,11 @@ class EmbeddedServer(Protocol):
         """The database that this server speaks for."""
         ...
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the server's process lives, whoever started it."""
+        ...
+
     def start(self) -> Endpoint:
         """Start the server, or adopt it if it still runs; block until it answers.
 

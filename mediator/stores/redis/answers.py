@@ -1,4 +1,4 @@
-"""What the write script answers, and what is remembered of it."""
+"""What the scripts that write answer, and what is remembered of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 from mediator.operations.operators import OperatorFailure
 from mediator.stores.port import Recalled, Status, WriteResult
 from mediator.stores.redis.codec import decode
+from mediator.stores.redis.lua import UPDATE
+from mediator.stores.redis.packing import Form
 from mediator.stores.redis.plan import Plan
 
-__all__ = ["recalled", "result_of"]
+__all__ = ["recalled", "results_of"]
 
 _APPLIED, _REPLAYED, _REUSED, _CONFLICT, _MISSING, _EXISTS, _REFUSED = range(1, 8)
 _BARE = {
@@ -20,8 +22,27 @@ _BARE = {
 }
 
 
-def result_of(plan: Plan, answer: list[Any]) -> WriteResult:
-    """Read the answer to one write."""
+def results_of(plan: Plan, form: Form, reply: list[Any]) -> list[WriteResult]:
+    """Read the answers to writes of one form."""
+    if form.script is not UPDATE:
+        return [_result_of(plan, answer) for answer in reply]
+    begin = 2 + len(plan.groups)
+    width = begin + len(form.returned)
+    rows = [reply[at : at + width] for at in range(0, len(reply), width)]
+    return [_updated(plan, form, row, begin) for row in rows]
+
+
+def _updated(plan: Plan, form: Form, row: list[Any], begin: int) -> WriteResult:
+    if row[0] == _APPLIED:
+        versions = {
+            group: int(text) for group, text in zip(plan.groups, row[2:], strict=False) if text
+        }
+        values = {name: decode(text) for name, text in zip(form.returned, row[begin:], strict=True)}
+        return WriteResult(Status.APPLIED, False, int(row[1]), versions, values)
+    return _result_of(plan, row)
+
+
+def _result_of(plan: Plan, answer: list[Any]) -> WriteResult:
     code = answer[0]
     if code == _APPLIED:
         _, created, birth, versions, values = answer

@@ -7,7 +7,7 @@ from functools import cached_property
 from hashlib import sha1
 from importlib.resources import files
 
-__all__ = ["ALL", "DROP", "FILL", "PAGE", "READ", "WRITE", "Script"]
+__all__ = ["ALL", "DROP", "FILL", "PAGE", "READ", "UPDATE", "WRITE", "Script"]
 
 
 _MODULE = """local {name}
@@ -54,4 +54,5 @@ PAGE = Script("page", ("records", "sortable"))
 FILL = Script("fill", ("records", "sortable"))
 DROP = Script("drop", ("records",))
 WRITE = Script("write", ("int64", "records", "sortable", "operators", "lifecycle", "memory"))
-ALL = (READ, PAGE, FILL, DROP, WRITE)
+UPDATE = Script("update", ("int64", "sortable"))
+ALL = (READ, PAGE, FILL, DROP, WRITE, UPDATE)

@@ -1,24 +1,24 @@
-"""Writes as arguments of the write script.
+"""Writes as arguments of the scripts that do them.
 
 Writes of one form (kind, groups, fields, operators) share a *shape*, which is packed once; each
-write then adds a *row*::
+write then adds a *row*. One call of a script has one shape; for ``write.lua``::
 
-    shape  kind, rows, [names: birth and versions of all groups], [groups written],
-           [groups expected], flags (remembers, given birth, must exist, has collections,
-           returns), [names returned] if it returns, number of changes,
+    shape  kind, [names: birth and versions of all groups], [groups written], [groups expected],
+           flags (remembers, given birth, must exist, has collections, returns),
+           [names returned] if it returns, number of changes,
            then for each change: field, group, code, limit, arity (0, 1 or n)
     row    id, operation, fingerprint?, birth?, expected versions..., arguments of the changes...
 
 ``[list]`` is a count and so many texts; a group is told by its position among the names, from 1.
-A change's code says what becomes of the field (scripts/operators.lua).
+A change's code says what becomes of the field (scripts/operators.lua). What ``update.lua`` can do
+goes there: it is much quicker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, groupby
+from itertools import chain, repeat
 from typing import Any
 
 from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
@@ -27,10 +27,10 @@ from mediator.schema.types import FieldType
 from mediator.stores.port import REMEMBER_S, StoreRefused, Write, WriteKind
 from mediator.stores.redis.codec import NULL, item_encoder, members, scalar_encoder
 from mediator.stores.redis.commands import joined, words
-from mediator.stores.redis.lua import WRITE
+from mediator.stores.redis.lua import UPDATE, WRITE, Script
 from mediator.stores.redis.plan import Plan
 
-__all__ = ["MOST_ENTRIES", "pack", "supports"]
+__all__ = ["MOST_ENTRIES", "Form", "form_of", "pack", "supports"]
 
 MOST_ENTRIES = 1_000_000
 """About how many entries an outbox keeps; beyond, the oldest go, relayed or not."""
@@ -38,12 +38,14 @@ MOST_ENTRIES = 1_000_000
 TOMBSTONE_S = REMEMBER_S + 3600
 """Life of a tombstone: it outlasts what is remembered of the operations on its object."""
 
-_OPENING_WORDS = 10
 _LIMITS = (TOMBSTONE_S * 1000, REMEMBER_S * 1000, MOST_ENTRIES)
 
-MOST_SHAPES = 4096
+MOST_FORMS = 4096
 MOST_WORDS = 1_000_000
 """A Redis server closes the connection on a command of more than 1,048,576 arguments."""
+
+MOST_SIMPLE = 100
+"""Changes of one update that `UPDATE` does at most: Lua's stack holds them with ease."""
 
 Row = list[Any]
 Pack = Callable[[Row, Any], None]
@@ -76,63 +78,65 @@ class _Change:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """What writes of one form have in common."""
+class Form:
+    """What writes of one form have in common.
 
-    kind: bytes
-    rest: bytes
+    Attributes:
+        script: The script that does them.
+        returned: Fields whose values `UPDATE` answers.
+    """
+
+    script: Script
+    shape: bytes
     words: int
     of_values: tuple[tuple[str, Pack], ...]
     of_operators: tuple[Pack, ...]
+    returned: tuple[str, ...] = ()
 
-    def row(self, write: Write) -> Row:
-        """Pack what is particular to one write."""
-        row: Row = [write.id, write.operation]
+    def add(self, rows: Row, write: Write) -> None:
+        """Add what is particular to one write."""
+        rows += (write.id, write.operation)
         if write.remember is not None:
-            row.append(write.remember)
+            rows.append(write.remember)
         if write.birth is not None:
-            row.append(write.birth)
+            rows.append(write.birth)
         if write.expect:
-            row.extend(write.expect.values())
+            rows.extend(write.expect.values())
         for name, pack in self.of_values:
-            pack(row, write.values[name])
+            pack(rows, write.values[name])
         for pack, call in zip(self.of_operators, write.operators, strict=True):
-            pack(row, call.argument)
-        return row
+            pack(rows, call.argument)
 
 
-def pack(plan: Plan, partition: int, writes: Sequence[Write]) -> bytes:
-    """Pack the call that does writes of one partition in their order."""
-    parts = [_opening(plan, partition)]
-    count = _OPENING_WORDS
-    for shape, alike in groupby(writes, partial(_shape, plan)):
-        rows = [shape.row(write) for write in alike]
-        flat = list(chain.from_iterable(rows))
-        parts += (shape.kind, words(len(rows)), shape.rest, words(*flat))
-        count += shape.words + len(flat)
+def pack(plan: Plan, partition: int, form: Form, rows: Row) -> bytes:
+    """Pack the call that does writes of one form in one partition, in their order."""
+    count, opening = _opening(plan, partition, form.script)
+    count += form.words + len(rows)
     if count > MOST_WORDS:
         raise StoreRefused("the write has more members than one command of Redis can carry")
-    return joined(count, parts)
+    return joined(count, (opening, form.shape, words(*rows)))
 
 
-def _opening(plan: Plan, partition: int) -> bytes:
-    opening: bytes | None = plan.shapes.get(partition)
-    if opening is None:
-        keys = (plan.prefixes[partition], plan.outboxes[partition])
-        names = (plan.fragment.database, plan.fragment.class_name)
-        opening = words("EVALSHA", WRITE.sha, len(keys), *keys, *names, *_LIMITS)
-        plan.shapes[partition] = opening
-    return opening
+def _opening(plan: Plan, partition: int, script: Script) -> tuple[int, bytes]:
+    known: tuple[int, bytes] | None = plan.openings.get((script.name, partition))
+    if known is not None:
+        return known
+    keys = (plan.prefixes[partition], plan.outboxes[partition])
+    texts: tuple[Any, ...] = ("EVALSHA", script.sha, len(keys), *keys)
+    texts += (MOST_ENTRIES,) if script is UPDATE else (plan.what, *_LIMITS)
+    made = plan.openings[script.name, partition] = (len(texts), words(*texts))
+    return made
 
 
-def _shape(plan: Plan, write: Write) -> _Shape:
+def form_of(plan: Plan, write: Write) -> Form:
+    """Return the form of a write, made when it is first seen."""
     key = _key(plan, write)
-    shape: _Shape | None = plan.shapes.get(key)
-    if shape is None:
-        if len(plan.shapes) >= MOST_SHAPES:
-            plan.shapes.clear()
-        shape = plan.shapes[key] = _made(plan, write)
-    return shape
+    form: Form | None = plan.forms.get(key)
+    if form is None:
+        if len(plan.forms) >= MOST_FORMS:
+            plan.forms.clear()
+        form = plan.forms[key] = _made(plan, write)
+    return form
 
 
 def _key(plan: Plan, write: Write) -> Any:
@@ -151,25 +155,57 @@ def _key(plan: Plan, write: Write) -> Any:
     )
 
 
-def _made(plan: Plan, write: Write) -> _Shape:
+def _made(plan: Plan, write: Write) -> Form:
     fields = plan.fragment.fields
     values = [_change_of_value(fields[name], write.values[name]) for name in write.values]
     operators = [_change_of_operator(fields[call.field], call) for call in write.operators]
-    changes = [*values, *operators, *map(_absence, _absent(plan, write))]
-    position = {group: number for number, group in enumerate(plan.groups, 2)}
-    rest = (
+    of_values = tuple((change.field, change.pack) for change in values)
+    of_operators = tuple(change.pack for change in operators)
+    if _is_simple(plan, write, changes := [*values, *operators]):
+        shape, returned = _simple_shape(plan, write, changes), write.returning or ()
+        return Form(UPDATE, words(*shape), len(shape), of_values, of_operators, returned)
+    shape = _shape(plan, write, [*changes, *map(_absence, _absent(plan, write))])
+    return Form(WRITE, words(*shape), len(shape), of_values, of_operators)
+
+
+def _shape(plan: Plan, write: Write, changes: Sequence[_Change]) -> tuple[Any, ...]:
+    position = plan.positions
+    return (
+        write.kind.name.lower(),
         *_list(plan.head),
         *_list([position[group] for group in write.groups]),
         *_list([position[group] for group in write.expect]),
         _flags(write, any(change.field in plan.collections for change in changes)),
         *(() if write.returning is None else _list(write.returning)),
         len(changes),
-        *(text for change in changes for text in _described(plan, position, change)),
+        *(text for change in changes for text in _described(plan, change)),
     )
-    of_values = tuple((change.field, change.pack) for change in values)
-    of_operators = tuple(change.pack for change in operators)
-    kind = words(write.kind.name.lower())
-    return _Shape(kind, words(*rest), 2 + len(rest), of_values, of_operators)
+
+
+def _is_simple(plan: Plan, write: Write, changes: Sequence[_Change]) -> bool:
+    """Whether `UPDATE` can do it."""
+    touched = [change.field for change in changes]
+    if write.kind is not WriteKind.UPDATE or not 0 < len(touched) <= MOST_SIMPLE:
+        return False
+    if write.unset or write.expect or write.remember is not None or write.birth is not None:
+        return False
+    if write.returning == () or not {*(write.returning or ())} <= {*touched}:
+        return False
+    return plan.collections.isdisjoint(touched) and all(map(_is_sum, write.operators, repeat(plan)))
+
+
+def _is_sum(call: OperatorCall, plan: Plan) -> bool:
+    integer = plan.fragment.fields[call.field].type is FieldType.INTEGER
+    return integer and call.operator is Operator.INC
+
+
+def _simple_shape(plan: Plan, write: Write, changes: Sequence[_Change]) -> tuple[Any, ...]:
+    touched, position = [change.field for change in changes], plan.positions
+    returned = [touched.index(name) + 1 for name in write.returning or ()]
+    codes = [(c.field, position[plan.group_of[c.field]], c.code) for c in changes]
+    told = [(position[group], f"{plan.what}/{group}/update") for group in write.groups]
+    sizes = (len(plan.groups), len(changes), len(told), len(returned))
+    return (*sizes, *plan.head[1:], *chain(*codes), *chain(*told), *returned)
 
 
 def _absent(plan: Plan, write: Write) -> Iterable[str]:
@@ -189,8 +225,8 @@ def _flags(write: Write, has_collections: bool) -> str:
     return "".join("1" if flag else "0" for flag in flags)
 
 
-def _described(plan: Plan, position: Mapping[str, int], change: _Change) -> tuple[Any, ...]:
-    group = position[plan.group_of[change.field]]
+def _described(plan: Plan, change: _Change) -> tuple[Any, ...]:
+    group = plan.positions[plan.group_of[change.field]]
     return (change.field, group, change.code, change.limit, change.arity)
 
 

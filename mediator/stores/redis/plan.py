@@ -21,7 +21,7 @@ MOST_PLANS = 512
 
 
 class Plan:
-    """What is worth computing once for a fragment; `shapes` is where packing keeps its part."""
+    """What is worth computing once for a fragment; packing keeps `forms` and `openings` here."""
 
     def __init__(self, fragment: Fragment, config: SystemConfig) -> None:
         self.fragment = fragment
@@ -33,7 +33,10 @@ class Plan:
         self.outboxes = [f"{tag}outbox" for tag in tags]
         self._group_names = {f"@{group}".encode(): group for group in self.groups}
         self._field_names = {name.encode(): name for name in fragment.fields}
-        self.shapes: dict[Any, Any] = {}
+        self.what = f"{fragment.database}/{fragment.class_name}"
+        self.positions = {group: number for number, group in enumerate(self.groups, 2)}
+        self.forms: dict[Any, Any] = {}
+        self.openings: dict[Any, Any] = {}
         self.collections = frozenset(
             name for name, field in fragment.fields.items() if field.type in COLLECTIONS
         )

@@ -22,20 +22,18 @@ from mediator.stores.port import (
     Write,
     WriteResult,
 )
-from mediator.stores.redis.answers import recalled, result_of
+from mediator.stores.redis.answers import recalled
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.facts import DURABILITY, facts_of, refuse_unfit, settings_of
 from mediator.stores.redis.keeping import drop_class, fill_indexes
 from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import ALL
-from mediator.stores.redis.packing import pack, supports
+from mediator.stores.redis.packing import supports
 from mediator.stores.redis.paging import After, Listing
 from mediator.stores.redis.plan import Plans
+from mediator.stores.redis.runs import runs_of
 
 __all__ = ["RedisStore"]
-
-MOST_WRITES = 200
-"""Writes that one script does at most, so that the server is not held up."""
 
 
 class RedisStore:
@@ -100,13 +98,17 @@ class RedisStore:
         ]
 
     async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
-        """Apply writes: one script per partition, and the next one when that many are done."""
-        results: list[WriteResult | None] = [None] * len(calls)
-        lots = self._lots(calls)
-        while lots:
-            await self._write_lots([lot[:MOST_WRITES] for lot in lots], calls, results)
-            lots = [lot[MOST_WRITES:] for lot in lots if len(lot) > MOST_WRITES]
-        return [result for result in results if result is not None]
+        """Apply writes in one round trip; a script does those of one form and partition."""
+        if not calls:
+            return []
+        with _packing():
+            runs = runs_of(self._plans, calls)
+            commands = [run.command() for run in runs]
+        replies = await self._line.ask(commands, writes=True)
+        results: dict[int, WriteResult] = {}
+        for run, reply in zip(runs, replies, strict=True):
+            results.update(zip(run.positions, run.results(reply), strict=True))
+        return [results[position] for position in range(len(calls))]
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation, unless its class was dropped since."""
@@ -149,33 +151,6 @@ class RedisStore:
             raise StoreRefused(f"{field_name} has no index")
         listing = Listing(plan, field_name, descending=descending, fields=fields)
         return await self._listed(listing, after, limit)
-
-    def _lots(self, calls: Sequence[Write]) -> list[list[int]]:
-        """Return the positions of the calls that one script can do together."""
-        lots: dict[tuple[int, int], list[int]] = {}
-        with _packing():
-            for position, call in enumerate(calls):
-                partition = self._plans.of(call.fragment).partition(call.id)
-                lots.setdefault((id(call.fragment), partition), []).append(position)
-        return list(lots.values())
-
-    async def _write_lots(
-        self,
-        lots: Sequence[Sequence[int]],
-        calls: Sequence[Write],
-        results: list[WriteResult | None],
-    ) -> None:
-        with _packing():
-            commands = [self._packed([calls[position] for position in lot]) for lot in lots]
-        replies = await self._line.ask(commands, writes=True)
-        for lot, reply in zip(lots, replies, strict=True):
-            plan = self._plans.of(calls[lot[0]].fragment)
-            for position, answer in zip(lot, reply, strict=True):
-                results[position] = result_of(plan, answer)
-
-    def _packed(self, writes: Sequence[Write]) -> bytes:
-        plan = self._plans.of(writes[0].fragment)
-        return pack(plan, plan.partition(writes[0].id), writes)
 
     async def _listed(self, listing: Listing, after: After | None, limit: int) -> list[Record]:
         try:

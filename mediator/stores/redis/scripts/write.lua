@@ -1,8 +1,8 @@
 -- Applies writes, each as a whole: everything that may refuse one is checked before its first
 -- effect, because Lua does not roll back.
 -- KEYS: class prefix, outbox stream.
--- ARGV: database, class, tombstone's life, memory's life (ms), length of the outbox; then shapes,
--- each followed by its rows (see packing.py). Answers one list per row: status, details...
+-- ARGV: database/class, tombstone's life, memory's life (ms), length of the outbox; then a shape
+-- and its rows (see packing.py). Answers one list per row: status, details...
 
 if redis.replicate_commands then redis.replicate_commands() end
 
@@ -16,7 +16,7 @@ local now_text = format('%.0f', now)
 local indexed = {}
 for _, name in ipairs(call('SMEMBERS', prefix .. 'indexed')) do indexed[name] = true end
 
-local cursor = 5
+local cursor = 4
 local NOTHING = {}
 
 local function take()
@@ -41,7 +41,6 @@ local function take_shape()
   local shape = { kind = take(), changes = {} }
   shape.updates = shape.kind == 'update'
   shape.lives = shape.kind ~= 'delete'
-  shape.rows = tonumber(take())
   shape.names = take_list()
   shape.first = #shape.names
   shape.group_at = {}
@@ -58,7 +57,7 @@ local function take_shape()
     local name, group, code, limit, arity = take(), tonumber(take()), take(), take(), take()
     shape.names[shape.first + i] = name
     shape.changes[i] = { name = name, group = group, code = code, limit = limit, arity = arity,
-      index = indexed[name] and prefix .. 'i.' .. name, before = 'before.' .. name, after = 'after.' .. name }
+      index = indexed[name] and prefix .. 'i.' .. name, before = '-' .. name, after = '+' .. name }
   end
   return shape
 end
@@ -197,7 +196,7 @@ local function put(shape, row, held, after)
     return birth
   end
   if not row.lives then
-    return lifecycle().bury(row, fields, highest, math.floor(now / 1000), tonumber(argv[3]))
+    return lifecycle().bury(row, fields, highest, math.floor(now / 1000), tonumber(argv[2]))
   end
   for i, change in ipairs(shape.changes) do
     if after[i] then
@@ -228,13 +227,17 @@ local function reindex(shape, row, held, after)
   end
 end
 
+-- An entry of the outbox: what (database/class/group/kind), object, operation, version, time (unless
+-- it is the version), and -field and +field: the texts before and after, of those that are there.
 local function announce(shape, row, held, before, after)
   for _, position in ipairs(shape.written) do
-    local group = shape.group_at[position]
-    local entry = { 'change', row.operation .. ':' .. group, 'database', argv[1],
-      'class', argv[2], 'object', row.id, 'group', group, 'version', held[position],
-      'kind', shape.kind, 'time', now_text }
-    local n = 16
+    local version = held[position]
+    local what = argv[1] .. '/' .. shape.group_at[position] .. '/' .. shape.kind
+    local entry = { 'what', what, 'object', row.id, 'operation', row.operation, 'version', version }
+    local n = 8
+    if version ~= now_text then
+      entry[9], entry[10], n = 'time', now_text, 10
+    end
     for i, change in ipairs(shape.changes) do
       if change.group == position then
         local held_before = before[shape.first + i]
@@ -248,7 +251,7 @@ local function announce(shape, row, held, before, after)
         end
       end
     end
-    call('XADD', outbox, 'MAXLEN', '~', argv[5], '*', unpack(entry))
+    call('XADD', outbox, 'MAXLEN', '~', argv[4], '*', unpack(entry))
   end
 end
 
@@ -267,7 +270,7 @@ local function apply(shape, row, held, after)
   announce(shape, row, held, before, images(shape, row, after, 0))
   local versions, values = versions_of(shape, held), returned(shape, row)
   if shape.remembers then
-    memory().remember(row, created, born, shape.names, versions, values, argv[4])
+    memory().remember(row, created, born, shape.names, versions, values, argv[3])
   end
   return { APPLIED, created, born, versions, values }
 end
@@ -289,9 +292,6 @@ local function write(shape, row)
   return refusal or apply(shape, row, held, after)
 end
 
-local answers = {}
-while cursor < #argv do
-  local shape = take_shape()
-  for i = 1, shape.rows do answers[#answers + 1] = write(shape, take_row(shape)) end
-end
+local answers, shape = {}, take_shape()
+while cursor < #argv do answers[#answers + 1] = write(shape, take_row(shape)) end
 return answers

@@ -1,0 +1,1 @@
+"""The demo: the newspaper on embedded stores, placed, loaded, measured and explained."""

@@ -1,0 +1,119 @@
+"""Batches of 100 counter updates over HTTP, against a pipeline of redis-py without any service.
+
+The baseline has no HTTP, no validation, no versions and no outbox: what it does not do is the price
+of what Portolan promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import cycle
+from statistics import median
+from time import perf_counter
+from typing import Final
+
+import orjson
+import redis.asyncio
+import uvloop
+
+from benchmarks.beside import CLASS, Beside, beside, database_on, some_object
+from benchmarks.http1 import render
+from benchmarks.load import Lane, LoadProcess, Plan
+from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.rounds import interleaved
+
+__all__ = ["BATCH", "run", "updates"]
+
+BATCH: Final = 100
+"""Updates in one batch."""
+
+_OBJECTS: Final = 1_000
+_AT_ONCE: Final = (1, 4)
+_BAR: Final = 0.3
+_WANTED: Final = {"Content-Type": "application/json", "Prefer": "return=minimal"}
+
+
+async def run(options: Options) -> Measured:
+    """Measure with one and with several batches under way at a time."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn) as direct:
+        async with LoadProcess() as load, beside() as running:
+            if "redis" not in running.servers:
+                raise Failed("there is no Redis server on this machine")
+            await running.tie()
+            objects = {f"a{number}": some_object(number) for number in range(_OBJECTS)}
+            await running.service.create(database_on("redis"), {CLASS: objects})
+            results = [
+                await _compare(options, running, load, direct, at_once) for at_once in _AT_ONCE
+            ]
+            return Measured(results, await running.service.versions())
+
+
+async def _compare(
+    options: Options,
+    running: Beside,
+    load: LoadProcess,
+    direct: ProcessPoolExecutor,
+    at_once: int,
+) -> Result:
+    seconds = 0.5 if options.quick else 2.0
+    lane = Lane(updates(database_on("redis"), _OBJECTS), at_once, operations=BATCH)
+    plan = Plan(running.service.host, running.service.port, [lane], seconds)
+    url = running.servers["redis"].url
+    loop = asyncio.get_running_loop()
+
+    async def mediated() -> float:
+        (tally,) = await load.drive(plan)
+        return tally.rate
+
+    async def bare() -> float:
+        return await loop.run_in_executor(direct, _direct, url, at_once, seconds)
+
+    sides = {"mediated": mediated, "bare": bare}
+    measured = await interleaved(5 if options.quick else 15, sides)
+    rates = {name: median(of) for name, of in measured.items()}
+    name = f"inc in batches of {BATCH} against a redis-py pipeline, {at_once} under way"
+    options.say(
+        f"{name}: {rates['mediated']:,.0f}/s against {rates['bare']:,.0f}/s"
+        f" (load average {os.getloadavg()[0]:.1f})"
+    )
+    return Result(name, "updates/s", rates["mediated"], rates["bare"], _BAR)
+
+
+def updates(database: str, objects: int) -> list[bytes]:
+    """Render batches that together count one hit of each object."""
+    update = {"op": "update", "class": CLASS, "body": {"hits": {"inc": 1}}}
+    operations = [{**update, "id": f"a{number}"} for number in range(objects)]
+    bodies = [
+        orjson.dumps({"operations": operations[at : at + BATCH]}) for at in range(0, objects, BATCH)
+    ]
+    return [render("POST", f"/v1/{database}/batch", body, _WANTED) for body in bodies]
+
+
+def _direct(url: str, at_once: int, seconds: float) -> float:
+    return uvloop.run(_pipelines(url, at_once, seconds))
+
+
+async def _pipelines(url: str, at_once: int, seconds: float) -> float:
+    """Return updates/s of so many tasks that send one pipeline after the other."""
+    async with redis.asyncio.Redis.from_url(url) as client:
+        begin = perf_counter()
+        work = [partial(_pipeline, client, begin + seconds, task) for task in range(at_once)]
+        done = await asyncio.gather(*(each() for each in work))
+        return sum(done) / (perf_counter() - begin)
+
+
+async def _pipeline(client: redis.asyncio.Redis, end: float, first: int) -> int:
+    batches = cycle(range(first, _OBJECTS // BATCH))
+    done = 0
+    while perf_counter() < end:
+        start = next(batches) * BATCH
+        pipeline = client.pipeline(transaction=False)
+        for number in range(start, start + BATCH):
+            pipeline.hincrby(f"direct:a{number}", "hits", 1)
+        done += len(await pipeline.execute())
+    return done

@@ -1,0 +1,101 @@
+"""Memory of the service over a million operations on a hundred thousand objects: it does not grow.
+
+What grows is the stores' memory, by design: the outbox keeps changes for whoever follows them. It
+is reported beside.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psutil
+import redis.asyncio
+
+from benchmarks.batch import BATCH, updates
+from benchmarks.beside import CLASS, Beside, beside, database_on, some_object
+from benchmarks.load import Lane, LoadProcess, Plan
+from benchmarks.measured import Failed, Measured, Options, Result
+
+__all__ = ["run"]
+
+_STEPS: Final = 5
+_GROWTH_BAR: Final = 1.0
+_CONNECTIONS: Final = 4
+_CREATED_AT_ONCE: Final = 500
+_MIB: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """Where the memory stood after so many operations."""
+
+    operations: int
+    resident: int
+
+
+async def run(options: Options) -> Measured:
+    """Count hits in batches, and look at the memory after every fifth of the operations."""
+    objects, operations = (10_000, 100_000) if options.quick else (100_000, 1_000_000)
+    async with LoadProcess() as load, beside() as running:
+        if "redis" not in running.servers:
+            raise Failed("there is no Redis server on this machine")
+        await running.tie()
+        await _create(running, objects)
+        points = await _points(options, running, load, objects, operations)
+        results = [*_results(points), *await _of_redis(running)]
+        return Measured(results, await running.service.versions())
+
+
+async def _create(running: Beside, objects: int) -> None:
+    for first in range(0, objects, _CREATED_AT_ONCE):
+        numbers = range(first, first + _CREATED_AT_ONCE)
+        some = {f"a{number}": some_object(number) for number in numbers}
+        await running.service.create(database_on("redis"), {CLASS: some})
+
+
+async def _points(
+    options: Options, running: Beside, load: LoadProcess, objects: int, operations: int
+) -> list[_Point]:
+    lane = Lane(updates(database_on("redis"), objects), _CONNECTIONS, operations=BATCH)
+    plan = Plan(running.service.host, running.service.port, [lane], seconds=0.5)
+    points: list[_Point] = []
+    done = 0
+    for step in range(1, _STEPS + 1):
+        while done < operations * step // _STEPS:
+            (tally,) = await load.drive(plan)
+            done += tally.acknowledged
+        gc.collect()
+        points.append(_Point(done, psutil.Process().memory_info().rss))
+        options.say(f"{done:,} operations: {points[-1].resident / _MIB:,.1f} MiB resident")
+    return points
+
+
+def _results(points: list[_Point]) -> list[Result]:
+    half, last = points[len(points) // 2], points[-1]
+    grown = (last.resident - half.resident) / (last.operations - half.operations)
+    return [
+        Result(
+            "growth of the service in the second half",
+            "bytes/operation",
+            grown,
+            bar=_GROWTH_BAR,
+            small_is_good=True,
+        ),
+        Result("resident memory of the service at the end", "MiB", last.resident / _MIB),
+    ]
+
+
+async def _of_redis(running: Beside) -> list[Result]:
+    async with redis.asyncio.Redis.from_url(running.servers["redis"].url) as client:
+        info: Mapping[str, Any] = await client.info("memory")
+        outboxes = [key async for key in client.scan_iter(match="*outbox", _type="stream")]
+        streams = sum([await client.memory_usage(key) or 0 for key in outboxes])
+        entries = sum([await client.xlen(key) for key in outboxes])
+    return [
+        Result("memory of Redis at the end", "MiB", info["used_memory"] / _MIB),
+        Result("of it its outbox streams", "MiB", streams / _MIB),
+        Result("memory of an outbox entry", "bytes", streams / max(entries, 1)),
+    ]

@@ -1,0 +1,24 @@
+"""Waiting until something holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+__all__ = ["eventually"]
+
+WITHIN_S = 120.0
+PAUSE_S = 0.05
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again until a condition holds.
+
+    Raises:
+        TimeoutError: It does not hold for a long time.
+    """
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            if await condition():
+                return
+            await asyncio.sleep(PAUSE_S)

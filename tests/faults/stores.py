@@ -1,0 +1,90 @@
+"""The processes of embedded stores, to be killed and stopped in the middle of their work."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.stores.embedded.port import Kind
+from mediator.stores.port import SystemConfig
+
+__all__ = ["KINDS", "OwnStores", "Stores"]
+
+KINDS: dict[str, Kind] = {"redis": "redis", "postgres": "postgresql", "mongo": "mongodb"}
+"""Kinds of the systems, by name."""
+
+GONE_WITHIN_S = 30.0
+
+
+class Stores:
+    """The stores of a data directory, whoever started them.
+
+    Args:
+        data_dir: The directory.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+
+    def kill(self, system: str) -> None:
+        """Kill a store with all its processes, as a crash would; return once they are gone."""
+        processes = self._send(system, signal.SIGKILL)
+        _, alive = psutil.wait_procs(processes, GONE_WITHIN_S)
+        assert not alive
+
+    @contextlib.contextmanager
+    def silent(self, system: str) -> Iterator[None]:
+        """Stop a store, so that it accepts connections and answers nothing, and let it go on."""
+        self._send(system, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._send(system, signal.SIGCONT)
+
+    def _send(self, system: str, number: signal.Signals) -> list[psutil.Process]:
+        processes = self._processes(system)
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+        return processes
+
+    def _processes(self, system: str) -> list[psutil.Process]:
+        [file] = (self._data_dir / KINDS[system]).rglob("server.pid")
+        server = psutil.Process(int(file.read_text()))
+        return [server, *server.children(recursive=True)]
+
+
+class OwnStores(Stores):
+    """Stores of the test's own, which nobody revives but the test."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(data_dir)
+        self._fleet = EmbeddedFleet(data_dir, "full")
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Run all of them while the block runs."""
+        with self._fleet:
+            yield
+
+    def configs(self) -> list[SystemConfig]:
+        """Say how to reach each of them."""
+        endpoints = self._fleet.endpoints
+        return [
+            SystemConfig(name, kind, endpoints[kind].url, durability="full")
+            for name, kind in KINDS.items()
+        ]
+
+    @contextlib.contextmanager
+    def dead(self, system: str) -> Iterator[None]:
+        """Kill a store, and start it again at the end."""
+        self.kill(system)
+        try:
+            yield
+        finally:
+            assert self._fleet.revive() == (KINDS[system],)

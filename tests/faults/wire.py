@@ -1,0 +1,142 @@
+"""HTTP/1.1 over a socket, as it is: what is sent is what a test wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import orjson
+
+__all__ = ["Answer", "Connection", "Unanswered", "Unreachable", "read_answer"]
+
+ANSWER_WITHIN_S = 60.0
+_BODILESS = (204, 304)
+
+
+class Unreachable(Exception):
+    """Nobody listens: the request was not sent."""
+
+
+class Unanswered(Exception):
+    """The connection broke once the request was sent: nobody knows what became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response; names of fields are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+    def problem(self) -> dict[str, Any]:
+        """Return the problem that it is, after seeing that it is one."""
+        assert self.headers.get("content-type") == "application/problem+json", self
+        document: dict[str, Any] = self.json()
+        assert document["status"] == self.status
+        assert document["type"].startswith("/problems/")
+        return document
+
+
+class Connection:
+    """A connection that is opened when it is needed, and again after it broke.
+
+    Args:
+        base: Address of the server, for example ``http://127.0.0.1:8080``.
+    """
+
+    def __init__(self, base: str) -> None:
+        parts = urlsplit(base)
+        self._address = (parts.hostname, parts.port)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def request(
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request, its body as JSON unless it is bytes, and return the answer.
+
+        Raises:
+            Unreachable: It was not sent.
+            Unanswered: It was sent.
+        """
+        return await self.send(_rendered(method, target, body, headers or {}), method)
+
+    async def send(self, request: bytes, method: str = "GET") -> Answer:
+        """Send bytes that are a request; see `request`."""
+        reader, writer = self._streams or await self._opened()
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                writer.write(request)
+                answer = await read_answer(reader, method)
+        except (OSError, EOFError) as error:
+            self.close()
+            raise Unanswered from error
+        if answer.headers.get("connection") == "close":
+            self.close()
+        return answer
+
+    async def _opened(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        try:
+            self._streams = await asyncio.open_connection(*self._address)
+        except OSError as error:
+            raise Unreachable from error
+        return self._streams
+
+    def close(self) -> None:
+        """Close the connection, if it is open."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+def _rendered(method: str, target: str, body: Any, headers: Mapping[str, str]) -> bytes:
+    content = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
+    fields = {"host": "localhost", **headers}
+    if body is not None:
+        fields.setdefault("content-type", "application/json")
+        fields["content-length"] = str(len(content))
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + content
+
+
+async def read_answer(reader: asyncio.StreamReader, method: str = "GET") -> Answer:
+    """Read one response.
+
+    Raises:
+        EOFError: The connection ended before it was complete.
+    """
+    status_line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    status = int(status_line.split(" ", 2)[1])
+    fields = (line.partition(":") for line in lines if line)
+    headers = {name.lower(): value.strip() for name, _, value in fields}
+    if method == "HEAD" or status in _BODILESS:
+        body = b""
+    elif headers.get("transfer-encoding") == "chunked":
+        body = await _chunks(reader)
+    else:
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Answer(status, headers, body)
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return body

@@ -1,0 +1,37 @@
+"""A mediator over the servers of the run, in namespaces that are removed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.process.service import Service, scratch_catalogue, scratch_systems, service
+
+
+@pytest.fixture(scope="session")
+async def system_configs(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> AsyncIterator[Sequence[SystemConfig]]:
+    """The three systems, each in a namespace of its own."""
+    async with scratch_systems(redis_config, postgresql_config, mongodb_config) as configs:
+        yield [replace(config, deadline_s=10.0) for config in configs]
+
+
+@pytest.fixture(scope="session")
+async def catalogue_url(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    """URL of an empty catalogue."""
+    async with scratch_catalogue(postgresql_config) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+async def mediator(
+    system_configs: Sequence[SystemConfig], catalogue_url: str
+) -> AsyncIterator[Service]:
+    """A running mediator whose stated metrics put a `field_on` where it says."""
+    async with service(system_configs, catalogue_url) as started:
+        await started.favour()
+        yield started

@@ -1,0 +1,183 @@
+"""A mediator over the three real servers of the run, in namespaces of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+from pymongo import AsyncMongoClient
+from redis.asyncio import Redis
+from sqlalchemy import make_url
+
+from mediator.clock import SystemClock
+from mediator.observation import Observation
+from mediator.operations.model import Create, Get, Outcome, Update
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.planes import SystemRegistration
+from mediator.schema.types import Values
+from mediator.service import Mediator, MediatorOptions
+from mediator.stores.kinds import make_store
+from mediator.stores.port import Store, SystemConfig
+
+__all__ = [
+    "NOWHERE",
+    "Service",
+    "field_on",
+    "inc",
+    "scratch_catalogue",
+    "scratch_systems",
+    "service",
+    "unique",
+]
+
+NOWHERE = "redis://:hush-hush@127.0.0.1:1/0"
+"""Nobody listens there, and the password must be seen nowhere."""
+
+
+def unique(prefix: str = "t") -> str:
+    """Return a name that nothing else has."""
+    return f"{prefix}_{uuid4().hex[:12]}"
+
+
+def field_on(system: str, type_: str = "string", **members: Any) -> dict[str, Any]:
+    """Return a field that the stated metrics of `Service.favour` place on a system."""
+    metric = {"redis": "write_throughput", "postgres": "read_latency", "mongo": "read_throughput"}
+    return {
+        "type": type_,
+        "annotations": [{"metric": metric[system], "goal": 1000}],
+        **members,
+    }
+
+
+@dataclass
+class Service:
+    """A mediator with what was observed of it, and short names for operations."""
+
+    mediator: Mediator
+    configs: dict[str, SystemConfig]
+    catalogue_url: str
+    observed: list[Observation] = field(default_factory=list)
+
+    async def favour(self) -> None:
+        """State metrics so that `field_on` decides where a field goes."""
+        control = self.mediator.control
+        worst = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
+        best = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
+        of = {"redis": "write_throughput", "postgres": "read_latency", "mongo": "read_throughput"}
+        for name, metric in of.items():
+            await control.amend(name, metrics={**worst, metric: best[metric]})
+
+    async def put_schema(self, classes: dict[str, Any], **members: Any) -> str:
+        """Set a schema under a name of its own, which is returned."""
+        database = unique("db")
+        await self.mediator.control.set_schema(database, {"classes": classes, **members})
+        return database
+
+    async def create(self, database: str, class_name: str, id_: str, **values: Any) -> Outcome:
+        operation = Create(database, class_name, id_, unique("op"), values=values)
+        return await self.mediator.data.write(operation)
+
+    async def get(
+        self, database: str, class_name: str, id_: str, fields: tuple[str, ...] | None = None
+    ) -> Outcome:
+        return await self.mediator.data.read(Get(database, class_name, id_, fields))
+
+    async def values(self, database: str, class_name: str, id_: str) -> Values | None:
+        return (await self.get(database, class_name, id_)).values
+
+    def systems_of(self, database: str, class_name: str) -> tuple[str, ...]:
+        route = self.mediator.data.model.databases[database].classes[class_name]
+        return tuple(fragment.system for fragment in route.fragments)
+
+
+def inc(
+    database: str, class_name: str, id_: str, field_name: str = "hits", **members: Any
+) -> Update:
+    """Return an increment by one."""
+    operation = members.pop("operation", None) or unique("op")
+    operators = (OperatorCall(field_name, Operator.INC, 1),)
+    return Update(database, class_name, id_, operation, operators=operators, **members)
+
+
+@asynccontextmanager
+async def service(
+    configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    *,
+    coordination_url: str | None = None,
+    factory: Callable[[SystemConfig], Store] = make_store,
+    **options: Any,
+) -> AsyncIterator[Service]:
+    """Run a mediator on systems, with a catalogue; what they hold is left to their namespaces."""
+    observed: list[Observation] = []
+    chosen = MediatorOptions(
+        catalogue_url=catalogue_url,
+        coordination_url=coordination_url,
+        systems=[SystemRegistration(config) for config in configs],
+        **{"clock": SystemClock(), **options},
+    )
+    mediator = Mediator(chosen, factory, [observed.append])
+    await mediator.start()
+    try:
+        yield Service(mediator, {c.name: c for c in configs}, catalogue_url, observed)
+    finally:
+        await mediator.stop()
+
+
+@asynccontextmanager
+async def scratch_catalogue(config: SystemConfig) -> AsyncIterator[str]:
+    """Make an empty PostgreSQL database on a server, and drop it at the end."""
+    name = unique("catalogue")
+    await _execute(config.url, f"CREATE DATABASE {name}")
+    try:
+        yield make_url(config.url).set(database=name).render_as_string(hide_password=False)
+    finally:
+        await _execute(config.url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@asynccontextmanager
+async def scratch_systems(*configs: SystemConfig) -> AsyncIterator[list[SystemConfig]]:
+    """Give each system a namespace of its own, and remove what is in it at the end."""
+    namespace = unique("ns")
+    try:
+        yield [replace(config, namespace=namespace) for config in configs]
+    finally:
+        for config in configs:
+            await _CLEANERS[config.kind](config.url, namespace)
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def _clean_redis(url: str, namespace: str) -> None:
+    async with Redis.from_url(url) as client:
+        keys = [key async for key in client.scan_iter(match=f"*{namespace}*", count=1000)]
+        if keys:
+            await client.delete(*keys)
+
+
+async def _clean_postgresql(url: str, namespace: str) -> None:
+    await _execute(url, f"DROP SCHEMA IF EXISTS {namespace} CASCADE")
+
+
+async def _clean_mongodb(url: str, namespace: str) -> None:
+    async with AsyncMongoClient[dict[str, Any]](url) as client:
+        for name in await client.list_database_names():
+            if name.startswith(namespace):
+                await client.drop_database(name)
+
+
+_CLEANERS = {
+    "redis": _clean_redis,
+    "postgresql": _clean_postgresql,
+    "mongodb": _clean_mongodb,
+}

@@ -1,0 +1,90 @@
+"""The load generator, against a small server that counts what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from benchmarks.http1 import render
+from benchmarks.load import Lane, LoadProcess, Plan, Tally
+from benchmarks.measured import Failed
+
+ANSWER = b"HTTP/1.1 %d Whatever\r\ncontent-length: 2\r\n\r\n{}"
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+class Server:
+    """Answers requests by their target, and notes them."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.at_once = 0
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.at_once += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                target = head.split()[1]
+                if b"Content-Length: 3" in head:
+                    assert await reader.readexactly(3) == b"abc"
+                self.seen.append(target)
+                if target == b"/gone":
+                    return
+                writer.write(NO_CONTENT if target == b"/204" else ANSWER % int(target[1:]))
+        except asyncio.IncompleteReadError:
+            return
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Server]:
+    server = Server()
+    async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
+        server.port = listening.sockets[0].getsockname()[1]
+        yield server
+
+
+async def driven(load: LoadProcess, server: Server, *lanes: Lane) -> list[Tally]:
+    return await load.drive(Plan("127.0.0.1", server.port, lanes, 0.2, warm_s=0.05))
+
+
+async def test_every_answer_is_counted_and_nothing_is_sent_that_is_not() -> None:
+    requests = [render("PATCH", "/200", b"abc"), render("GET", "/204")]
+    async with LoadProcess() as load, serving() as server:
+        first, second = await driven(
+            load, server, Lane(requests, 3, operations=10), Lane([render("GET", "/201")])
+        )
+        assert server.at_once == 4
+        told = server.seen.count(b"/200") + server.seen.count(b"/204")
+        assert first.acknowledged == told * 10
+        assert second.acknowledged == server.seen.count(b"/201")
+        assert 0 < len(first.latencies) < told
+        assert first.rate == pytest.approx(len(first.latencies) * 10 / 0.2)
+        assert list(first.latencies) == sorted(first.latencies)
+        assert 0 < first.percentile(0.5) <= first.percentile(0.99) <= first.latencies[-1]
+
+
+async def test_a_pace_is_kept() -> None:
+    async with LoadProcess() as load, serving() as server:
+        (tally,) = await driven(load, server, Lane([render("GET", "/200")], 1, every_s=0.05))
+        assert tally.acknowledged == len(server.seen) <= 7
+
+
+async def test_refusals_and_lost_connections_fail() -> None:
+    async with LoadProcess() as load, serving() as server:
+        with pytest.raises(Failed, match="times 503"):
+            await driven(load, server, Lane([render("GET", "/200"), render("GET", "/503")]))
+        with pytest.raises(ConnectionError):
+            await driven(load, server, Lane([render("GET", "/gone")]))
+
+
+def test_a_request_is_rendered() -> None:
+    assert render("PUT", "/x?y=1", b"abc", {"Prefer": "z"}) == (
+        b"PUT /x?y=1 HTTP/1.1\r\nHost: localhost\r\nPrefer: z\r\nContent-Length: 3\r\n\r\nabc"
+    )

@@ -1,0 +1,109 @@
+"""The frame of the benchmarks: what a result says, what a report holds, which there are."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import ModuleType
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import benchmarks
+from benchmarks.machine import calibration_s, describe_machine
+from benchmarks.measured import Measured, Options, Result, rounded
+from benchmarks.rounds import interleaved
+from benchmarks.runner import UnknownBenchmark, available, lines, measure
+from benchmarks.zipf import draw
+
+REPORT = {"name", "results", "seed", "machine", "calibration", "versions"}
+RESULT = {"name", "unit", "figure", "baseline", "ratio", "bar", "met"}
+
+
+@pytest.mark.parametrize(
+    ("result", "ratio", "met"),
+    [
+        (Result("x", "ops/s", 30, 10, 3.0), 3.0, True),
+        (Result("x", "ops/s", 29, 10, 3.0), 2.9, False),
+        (Result("x", "ops/s", 30, 10), 3.0, None),
+        (Result("x", "ms", 9, bar=10, small_is_good=True), None, True),
+        (Result("x", "ms", 11, bar=10, small_is_good=True), None, False),
+        (Result("x", "ops/s", 11, bar=10), None, True),
+    ],
+)
+def test_a_bar_is_for_the_ratio_or_else_for_the_figure(
+    result: Result, ratio: float | None, met: bool | None
+) -> None:
+    assert (result.ratio, result.met) == (ratio, met)
+    assert result.to_json().keys() == RESULT
+
+
+@given(st.floats(min_value=1e-9, max_value=1e9))
+def test_rounding_keeps_four_digits(value: float) -> None:
+    kept = rounded(value)
+    assert kept is not None
+    assert kept == pytest.approx(value, rel=1e-3)
+    assert rounded(kept) == kept
+
+
+def test_draws_follow_zipf_and_the_seed() -> None:
+    things = list("abcdefgh")
+    drawn = draw(things, 20_000, seed=3)
+    counts = Counter(drawn)
+    assert drawn == draw(things, 20_000, seed=3)
+    assert drawn != draw(things, 20_000, seed=4)
+    assert counts["a"] / counts["b"] == pytest.approx(2, rel=0.1)
+    assert counts["a"] / counts["d"] == pytest.approx(4, rel=0.1)
+
+
+async def test_sides_are_measured_in_turn() -> None:
+    order: list[str] = []
+
+    async def side(name: str) -> int:
+        order.append(name)
+        return len(order)
+
+    measured = await interleaved(2, {"a": lambda: side("a"), "b": lambda: side("b")})
+    assert order == ["a", "b", "a", "b"]
+    assert measured == {"a": [1, 3], "b": [2, 4]}
+
+
+async def test_a_report_has_its_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form of DESIGN, section 10, through a benchmark that stands in for real ones."""
+    module = ModuleType("benchmarks.ppm", "Nothing, measured quickly.\n\nMore.")
+
+    async def run(options: Options) -> Measured:
+        options.say("working")
+        results = [Result("a", "ops/s", 3, 1, 2), Result("b", "ms", 3), Result("c", "s", 3, bar=4)]
+        return Measured(results, {"redis": "redis 6"})
+
+    module.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "benchmarks.ppm", module)
+    monkeypatch.setattr(benchmarks, "ppm", module, raising=False)
+    said: list[str] = []
+    report = await measure("ppm", Options(seed=7, say=said.append))
+    assert said == ["working"]
+    assert orjson.loads(orjson.dumps(report)).keys() == REPORT
+    assert [result["met"] for result in report["results"]] == [True, None, False]
+    assert report["seed"] == 7
+    assert report["versions"] == {"redis": "redis 6"}
+    assert available()["ppm"] == "Nothing, measured quickly."
+    assert lines(report) == [
+        "a: 3 ops/s against 1, ratio 3.00 (bar 2: met)",
+        "b: 3 ms",
+        "c: 3 s (bar 4: missed)",
+    ]
+
+
+async def test_a_name_that_is_none_is_refused() -> None:
+    assert "ppm" in available()
+    assert "runner" not in available()
+    with pytest.raises(UnknownBenchmark, match="ppm"):
+        await measure("no_such_thing", Options())
+
+
+def test_the_machine_is_described() -> None:
+    assert calibration_s() > 0
+    assert describe_machine()["cores"]

@@ -1,0 +1,306 @@
+"""The documentation: everything there is, is named in its page, and what a page says is so."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.admin.main import create_admin_app
+from app.admin.schema_document import SCHEMA_DOCUMENT
+from app.api.openapi import data_paths
+from app.cli import app as command_line
+from app.http.problems import PROBLEM_TYPES
+from app.observers import Instruments
+from app.settings import HttpSettings, MediatorSettings, SystemSettings
+from benchmarks.readme import README
+from mediator.operations.operators import APPLICABLE, Operator
+from mediator.placement.advice import advise
+from mediator.placement.ballot import Kind
+from mediator.schema import limits
+from mediator.schema.annotations import Capability, Metric, Statistic
+from mediator.schema.parse import RESERVED_CLASSES, parse_schema
+from mediator.schema.requirements import LEVELS
+from mediator.schema.tree import Mode
+from mediator.schema.types import FieldType
+
+ROOT = README.parent
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+METHODS = ("get", "put", "post", "patch", "delete")
+HOSTS = {"www.rfc-editor.org", "paper.example", "cache.example", "db.example", "127.0.0.1"}
+"""Where pages may link to: standards, names that exist nowhere, and the reader's own machine."""
+
+AMERICAN = r"(?i)\b\w*(?:behavior|colors?\b|favor|center\b|\wliz[ei]|miz[ei]|niz[ei])\w*"
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def rows(name: str, section: str = "") -> list[list[str]]:
+    """The cells of all table rows of a page, or of what follows a heading of it."""
+    text = page(name)
+    assert section in text
+    lines = [line for line in text[text.index(section) :].splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+
+
+def row_of(name: str, text: str, section: str = "") -> list[str]:
+    """The first row whose first cell is, or lists, some code."""
+    found = [row for row in rows(name, section) if f"`{text}`" in row[0]]
+    assert found, f"docs/{name} has no row for {text}"
+    return found[0]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def setting_names() -> list[tuple[str, Any]]:
+    return [
+        (f"PORTOLAN_{name.upper()}", field.get_default(call_default_factory=True))
+        for model in (HttpSettings, MediatorSettings)
+        for name, field in model.model_fields.items()
+    ]
+
+
+@pytest.mark.parametrize(("name", "default"), setting_names(), ids=str)
+def test_every_setting_has_its_row_with_its_default(name: str, default: Any) -> None:
+    told = row_of("settings.md", name)[1]
+    if default is None:
+        assert told == "none"
+    elif isinstance(default, str | Path):
+        assert told == f"`{default}`"
+    else:
+        assert json.loads(told.strip("`")) == default
+
+
+@pytest.mark.parametrize("name", SystemSettings.model_fields)
+def test_every_setting_of_a_system_has_its_row(name: str) -> None:
+    field = SystemSettings.model_fields[name]
+    told = row_of("settings.md", name)[1]
+    assert (told == "required") is field.is_required()
+    if isinstance(field.default, int | float):
+        assert float(told) == field.default
+
+
+@pytest.mark.parametrize("kind", PROBLEM_TYPES, ids=lambda kind: kind.slug)
+def test_every_problem_type_has_its_section(kind: Any) -> None:
+    assert f"\n### `{kind.slug}` · {kind.status}\n" in page("problems.md")
+
+
+def test_no_section_stands_for_a_problem_that_is_no_more() -> None:
+    told = set(re.findall(r"^### `([\w-]+)`", page("problems.md"), re.MULTILINE))
+    assert told == {kind.slug for kind in PROBLEM_TYPES}
+
+
+def instruments() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Kind and labels of every metric, by the name that is scraped."""
+    collectors = Instruments().registry._collector_to_names
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): (
+            family.type,
+            tuple(getattr(collector, "_labelnames", ())),
+        )
+        for collector in collectors
+        for family in collector.collect()
+    }
+
+
+@pytest.mark.parametrize("name", instruments())
+def test_every_metric_has_its_row_with_kind_and_labels(name: str) -> None:
+    kind, labels = instruments()[name]
+    told = row_of("metrics.md", name)
+    assert told[1] == kind
+    assert tuple(re.findall(r"`(\w+)`", told[2])) == labels
+
+
+@pytest.mark.parametrize("path", data_paths())
+def test_every_data_route_has_its_row_with_its_methods(path: str) -> None:
+    told = rows("data-api.md")
+    start = next(index for index, row in enumerate(told) if row[0] == f"`{path}`")
+    methods = set(told[start][1].split(", "))
+    for row in told[start + 1 :]:
+        if row[0]:
+            break
+        methods |= set(row[1].split(", "))
+    assert methods == {m.upper() for m in data_paths()[path]} - {"PARAMETERS", "OPTIONS"}
+
+
+def admin_routes() -> list[str]:
+    control: Any = SimpleNamespace(readiness=None)
+    paths = create_admin_app(control, CollectorRegistry()).openapi()["paths"]
+    return [f"{m.upper()} {path}" for path, item in paths.items() for m in METHODS if m in item]
+
+
+@pytest.mark.parametrize("route", admin_routes())
+def test_every_admin_route_has_its_row(route: str) -> None:
+    row_of("admin-api.md", route)
+
+
+def test_no_row_stands_for_an_admin_route_that_is_no_more() -> None:
+    told = re.findall(
+        r"^\| `((?:GET|PUT|POST|PATCH|DELETE) \S+)`", page("admin-api.md"), re.MULTILINE
+    )
+    assert sorted(told) == sorted(admin_routes())
+
+
+@pytest.mark.parametrize("capability", Capability)
+def test_every_capability_has_its_row_with_the_levels_it_may_stand_at(
+    capability: Capability,
+) -> None:
+    told = row_of("schema.md", capability, "## Annotations")[1:4]
+    cells = zip(("field", "class", "database"), told, strict=True)
+    assert {level for level, cell in cells if cell == "yes"} == set(LEVELS[capability])
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_every_metric_of_annotations_has_its_row(metric: Metric) -> None:
+    good = "small" if metric.small_is_good else "large"
+    assert row_of("schema.md", metric)[2] == good
+
+
+@pytest.mark.parametrize("operator", Operator)
+def test_every_operator_has_its_row_with_its_types(operator: Operator) -> None:
+    told = row_of("schema.md", operator, "## Operators")[1]
+    types = set(FieldType) if told == "all" else {FieldType(t) for t in told.split(", ")}
+    assert types == APPLICABLE[operator]
+
+
+@pytest.mark.parametrize(
+    ("section", "word"),
+    [
+        *(("## The database", mode) for mode in Mode),
+        *(("## Types", type_) for type_ in FieldType),
+        *(("### How well", shape) for shape in ("linear", "step", "sigmoid")),
+    ],
+)
+def test_every_mode_type_and_shape_has_its_row(section: str, word: str) -> None:
+    row_of("schema.md", word, section)
+
+
+@pytest.mark.parametrize("word", [*get_args(Statistic), *RESERVED_CLASSES])
+def test_every_other_word_of_a_schema_is_explained(word: str) -> None:
+    assert f"`{word}`" in page("schema.md")
+
+
+def schema_keys(document: Any) -> set[str]:
+    """Every key that the author of a schema may write."""
+    if isinstance(document, list):
+        return {key for each in document for key in schema_keys(each)}
+    if not isinstance(document, dict):
+        return set()
+    return set(document.get("properties", {})).union(*map(schema_keys, document.values()))
+
+
+def test_every_key_of_a_schema_is_explained() -> None:
+    text = page("schema.md")
+    told = set(re.findall(r"[\w]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
+    assert schema_keys(SCHEMA_DOCUMENT) <= told
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_kind_of_choice_has_its_row(kind: str) -> None:
+    row_of("placement.md", kind)
+
+
+@pytest.mark.parametrize("name", limits.__all__)
+def test_every_limit_is_named_with_its_value(name: str) -> None:
+    lines = [line for line in page("limits.md").splitlines() if f"`{name}`" in line]
+    assert lines
+    value = getattr(limits, name)
+    if name not in ("INTEGER_MIN", "INTEGER_MAX"):
+        assert f"{abs(value):,}" in lines[0]
+
+
+def test_every_command_has_its_row() -> None:
+    told = " ".join(row[0] for row in rows("operations.md", "## Commands"))
+    for command in command_line.registered_commands:
+        assert command.callback is not None
+        assert f"`portolan {command.name or command.callback.__name__}" in told
+
+
+def test_every_dependency_is_named_with_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    needed = [*project["dependencies"], *(line for extra in extras for line in extra)]
+    told = {
+        name.lower()
+        for row in rows("dependencies.md")
+        for cell in row[:-1]
+        for name in re.findall(r"[A-Za-z][\w-]+", cell)
+    }
+    assert {re.split(r"[\[=~<>;! ]", line)[0].lower() for line in needed} <= told
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    named = re.findall(
+        r"`((?:app|mediator|benchmarks|examples|operations)/[\w/.]+)`", page("architecture.md")
+    )
+    assert named
+    for path in named:
+        assert (ROOT / path).exists() or (ROOT / "mediator" / path).exists(), path
+
+
+def anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
+def test_links_lead_somewhere(file: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", file.read_text()):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        found = file.parent / path if path else file
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found.read_text()), target
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
+def test_pages_name_no_hosts_but_standards_and_examples(file: Path) -> None:
+    named = re.findall(r"\b\w+://(?:[^/\s@]*@)?([\w.-]+\.[\w-]+)", file.read_text())
+    assert set(named) <= HOSTS
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
+def test_spelling_is_british(file: Path) -> None:
+    prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", file.read_text(), flags=re.DOTALL)
+    assert re.findall(AMERICAN, prose) == []
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    text = README.read_text()
+    assert [file.name for file in PAGES[1:] if f"docs/{file.name}" not in text] == []
+
+
+def test_the_readme_says_in_ten_lines_how_to_run_it() -> None:
+    start = "\n".join(README.read_text().splitlines()[:10])
+    for word in ("make run", "make test", "Python 3.11", "JDK", "Maven"):
+        assert word in start
+
+
+@pytest.mark.parametrize("file", [README, ROOT / "docs" / "schema.md"], ids=lambda file: file.name)
+def test_printed_schemas_are_schemas(file: Path) -> None:
+    parse_schema("news", json.loads(blocks(file.read_text(), "json")[0]))
+
+
+def test_the_worked_example_is_answered_with_the_printed_scores() -> None:
+    text = page("placement.md")
+    scores = advise(json.loads(blocks(text, "json")[0]))["scores"]
+    for line, node in (
+        ("`hits`", "articles.hits"),
+        ("`title`, `body`", "articles.title"),
+        ("`articles`", "articles"),
+    ):
+        _, a, b = next(row for row in rows("placement.md") if row[0] == line)
+        for cell, system in ((a, "A"), (b, "B")):
+            printed = float(cell.replace("*", "").split("= ")[-1])
+            assert scores[node][system] == pytest.approx(printed, abs=1e-4)
