@@ -44,6 +44,9 @@ class Instruments:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        # Finding a child by its labels takes longer than counting.
+        self._children: dict[tuple[str, ...], tuple[Histogram, Counter]] = {}
+        self._timers: dict[tuple[str, str, int], Histogram] = {}
         self._requests = Histogram(
             "http_server_request_duration_seconds",
             "Time to answer a request.",
@@ -97,11 +100,22 @@ class Instruments:
 
     def _call(self, told: StoreCallFinished) -> None:
         labels = (told.system, told.database, told.class_name, told.operation, told.outcome)
-        self._calls.labels(*labels).observe(told.seconds)
-        self._operations.labels(told.system, told.operation).inc(told.count)
+        timer, counter = self._children.get(labels) or self._children_of(labels)
+        timer.observe(told.seconds)
+        counter.inc(told.count)
+
+    def _children_of(self, labels: tuple[str, ...]) -> tuple[Histogram, Counter]:
+        system, _, _, operation, _ = labels
+        timer = self._calls.labels(*labels)
+        made = self._children[labels] = timer, self._operations.labels(system, operation)
+        return made
 
     def _request(self, told: RequestFinished) -> None:
-        self._requests.labels(told.method, told.route, str(told.status)).observe(told.seconds)
+        labels = (told.method, told.route, told.status)
+        timer = self._timers.get(labels)
+        if timer is None:
+            timer = self._timers[labels] = self._requests.labels(*map(str, labels))
+        timer.observe(told.seconds)
 
     def _counter(self, name: str, help_: str, *labels: str) -> Counter:
         return Counter(name, help_, labels, registry=self.registry)

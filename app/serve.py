@@ -14,6 +14,7 @@ from functools import partial
 import uvicorn
 
 from app.container import Container, build, on_embedded
+from app.http.refusal import Protocol
 from app.settings import HttpSettings, MediatorSettings
 from mediator.control.watch import Duty, Watch
 from mediator.errors import Unavailable
@@ -144,7 +145,7 @@ def _server(app: object) -> _Server:
         access_log=False,
         lifespan="off",
         server_header=False,
-        http="httptools",
+        http=Protocol,
         ws="none",
         timeout_graceful_shutdown=DRAIN_S,
     )

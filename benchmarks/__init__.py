@@ -8,9 +8,11 @@ shown by ``--list``) and
 What it can build on:
 
 - `benchmarks.measured`: `Options` (quick, seed, say), `Result` (name, unit, figure, baseline, bar;
-  ratio and met follow), `Measured` (results and the versions of the servers they ran on).
-- `benchmarks.service`: `portolan(options, durability)` runs the embedded service in this process,
-  with an `Admin` for its admin API, `send` for requests that must succeed, and `versions()`.
+  ratio and met follow), `Measured` (results and the versions of the servers they ran on), and
+  `Failed` for what makes a figure meaningless.
+- `benchmarks.service`: `portolan(durability)` runs the embedded service in this process and gives
+  a `Service`: clients of both APIs, `declare`, `set_schema`, `create`, `versions`; `succeed` awaits
+  a request that must not be refused.
 - `benchmarks.load`: `LoadProcess` is a generator in a process of its own. Its `drive(plan)` sends
   what the `Lane`s of a `Plan` say for some seconds and returns a `Tally` for each lane: rate,
   percentiles, acknowledged requests. Requests are rendered beforehand (`benchmarks.http1.render`).

@@ -11,8 +11,8 @@ from app.admin.answers import Body, Control, DatabaseName, DryRun, json_request
 from app.admin.schema_document import SCHEMA_DOCUMENT
 from app.http.problems import INVALID, HttpError
 from mediator.errors import Place
-from mediator.schema.merge import merge_patch
 from mediator.planes import SchemaChange
+from mediator.schema.merge import merge_patch
 
 __all__ = ["router"]
 

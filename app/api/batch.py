@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -37,6 +38,7 @@ from mediator.schema.ids import check_id
 __all__ = ["Batches"]
 
 _MEMBERS: Final = frozenset({"op", "class", "id", "body", "if_match"})
+_TEXTS: Final = ("op", "class", "id")
 _BODILESS: Final = frozenset({"get", "delete"})
 
 
@@ -72,10 +74,7 @@ class Batches:
         operations = self._operations(parse_json(raw))
         identity = call.identity(self._ids, raw)
         with self._ids.claim(call.database, identity.key):
-            items = [
-                await self._item(call.database, identity, operation, index)
-                for index, operation in enumerate(operations)
-            ]
+            items = await self._items(call.database, identity, operations)
             call.request.phases.end("parse")
             answers = await submit_all(self._plane, items)
         call.request.phases.end("store")
@@ -92,20 +91,30 @@ class Batches:
             raise _refuse("/operations", f"at most {limit} operations are allowed")
         return operations
 
-    async def _item(self, database: str, identity: Identity, body: Any, index: int) -> Item:
-        try:
-            members = _members(body)
-            resource = await self._directory.find(database, members["class"])
-            return _plan(resource, identity, members, index)
-        except (MediatorError, HttpError) as error:
-            return error
+    async def _items(
+        self, database: str, identity: Identity, operations: Sequence[Any]
+    ) -> list[Item]:
+        found: dict[str, ClassResource] = {}
+        items: list[Item] = []
+        for index, body in enumerate(operations):
+            try:
+                members = _members(body)
+                name = members["class"]
+                resource = found.get(name)
+                if resource is None:
+                    resource = found[name] = await self._directory.find(database, name)
+                items.append(_plan(resource, identity, members, index))
+            except (MediatorError, HttpError) as error:
+                items.append(error)
+        return items
 
 
 def _members(body: Any) -> dict[str, Any]:
     members = require_object(body)
-    for name in members.keys() - _MEMBERS:
+    if not members.keys() <= _MEMBERS:
+        name = next(name for name in members if name not in _MEMBERS)
         raise _refuse(f"/{name}", "there is no such member")
-    for name in ("op", "class", "id"):
+    for name in _TEXTS:
         if not isinstance(members.get(name), str):
             raise _refuse(f"/{name}", "a string is expected")
     op = members["op"]

@@ -127,9 +127,8 @@ class Registry:
         try:
             await store.open()
             findings = await self._find_out(store)
-            if not findings.acceptable:
-                raise Conflict(f"The system {name} cannot hold data: {findings.reason}")
             known = KnownSystem(registration, findings)
+            _check_acceptable(known, findings)
             await self._keep(known)
         except BaseException as error:
             await store.close()
@@ -310,6 +309,11 @@ def _not_understood(config: SystemConfig) -> Invalid:
         f"There is no store of the kind {config.kind} with such a URL.",
         places=[Place("/url", f"is no URL of the kind {config.kind}")],
     )
+
+
+def _check_acceptable(known: KnownSystem, findings: Findings) -> None:
+    if not findings.acceptable:
+        raise Conflict(f"The system {known.name} cannot hold data: {findings.reason}")
 
 
 def _known(system: StoredSystem) -> KnownSystem:

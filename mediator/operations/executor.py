@@ -99,7 +99,7 @@ class Executor:
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; see `DataPlane.write`."""
         route = await self._route_of(operation)
-        if isinstance(operation, Update) and not operation.touched:
+        if isinstance(operation, Update) and operation.is_empty:
             # It changes nothing, but it has its conditions and its answer.
             operation = Revise(*operation.head)
         if isinstance(operation, Revise):
@@ -124,7 +124,7 @@ class Executor:
     def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
         """Plan a write whose condition its first store can check by itself; None otherwise."""
         check_if_match(route, operation)
-        if isinstance(operation, Update) and not operation.touched:
+        if isinstance(operation, Update) and operation.is_empty:
             return None
         alternatives = operation.condition.versions
         if not alternatives:

@@ -86,7 +86,8 @@ def merge_results(
     """
     versions: dict[str, int | None] = {}
     values: Values | None = None if isinstance(operation, Delete) else {}
-    for write, result in zip(steps.all, results, strict=True):
+    writes = steps.all
+    for write, result in zip(writes, results, strict=True):
         versions.update(result.versions)
         if values is not None:
             values.update(write.values)
@@ -98,7 +99,7 @@ def merge_results(
         created=results[0].created,
         replayed=results[0].status is Status.REPLAYED,
         schema_version=route.schema_version,
-        systems=tuple([write.fragment.system for write in steps.all]),
+        systems=tuple([write.fragment.system for write in writes]),
     )
 
 

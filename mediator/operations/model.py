@@ -103,6 +103,11 @@ class Update(_Write):
     operators: tuple[OperatorCall, ...] = ()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing."""
+        return not (self.values or self.unset or self.operators)
+
+    @property
     def touched(self) -> tuple[str, ...]:
         """Names of the fields that it changes."""
         return (*self.values, *self.unset, *[call.field for call in self.operators])

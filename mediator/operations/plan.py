@@ -43,7 +43,7 @@ class Steps:
     @property
     def all(self) -> tuple[Write, ...]:
         """Every write, the deciding one first."""
-        return (self.first, *self.rest)
+        return (self.first, *self.rest) if self.rest else (self.first,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,7 +273,7 @@ class Store(Protocol):
         """Observe the server's version and configuration."""
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Whether the store applies the operator to the type exactly, by itself."""
+        """Whether the store applies the operator to the type exactly and atomically."""
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make tables, columns and indexes for the fragment; idempotent, keeps existing data."""

@@ -12,6 +12,7 @@ import pytest
 from app.admin.main import create_admin_app
 from app.observers import Instruments
 from mediator.observation import CircuitChanged, RedoRecovered, StoreCallFinished
+from mediator.stores.port import StoreUnavailable
 from tests.process.service import NOWHERE, Service, field_on, unique
 
 READ = {"metric": "read_latency", "goal": 0.020, "weight": 1}
@@ -82,7 +83,7 @@ async def advice(admin: httpx.AsyncClient, schema: dict[str, Any]) -> dict[str, 
 
 
 def scored(document: dict[str, Any], node: str) -> dict[str, float]:
-    scores: dict[str, float] = document["placements"][node]["scores"]
+    scores: dict[str, float] = document["scores"][node]
     return scores
 
 
@@ -299,15 +300,10 @@ async def test_health_and_metrics(
 async def test_ready_tells_what_is_away(
     admin: httpx.AsyncClient, mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away() -> None:
-        raise OSError("nobody answers")
-
     systems = mediator.mediator._systems
     stores = [systems.get(name).store for name in ("redis", "postgres", "mongo")]
 
     async def silent() -> None:
-        from mediator.stores.port import StoreUnavailable
-
         raise StoreUnavailable("connection refused")
 
     with monkeypatch.context() as patched:

@@ -169,13 +169,13 @@ async def test_fields_and_indexes_are_added_to_classes_that_hold_data(
     await mediator.create(name, "notes", "old", title="t")
     fields = {
         "title": field_on(system),
-        "size": field_on(system, "integer"),
+        "size": field_on(system, "float"),
         "list": field_on(system, "list", items="string"),
     }
     await control.set_schema(name, {"classes": {"notes": {"fields": fields}, "more": on(system)}})
     assert await mediator.values(name, "notes", "old") == {"title": "t"}
-    await mediator.create(name, "notes", "new", title="u", size=3, list=["a"])
-    assert await mediator.values(name, "notes", "new") == {"title": "u", "size": 3, "list": ["a"]}
+    await mediator.create(name, "notes", "new", title="u", size=3.0, list=["a"])
+    assert await mediator.values(name, "notes", "new") == {"title": "u", "size": 3.0, "list": ["a"]}
     if system == "mongo":
         return
     fields["size"]["index"] = True

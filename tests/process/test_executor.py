@@ -400,7 +400,7 @@ async def test_a_listing_pages_through_a_class(mediator: Service, either: str) -
             break
         after = (None, ids[-1])
     assert ids == [f"a{n}" for n in range(7)]
-    seen: list[tuple[int, str]] = []
+    seen: list[tuple[Any, str]] = []
     after = None
     while True:
         page = await data.listing(

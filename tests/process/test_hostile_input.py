@@ -97,9 +97,7 @@ HOSTILE: dict[str, Hostile] = {
     "100k arrays": put(b"[" * 100_000, ""),
     "100k objects": put(b'{"a":' * 100_000 + b"1" + b"}" * 100_000, ""),
     "100k in a field": put(b'{"title":"x","extra":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001),
-    "1000 in a field": put(
-        b'{"title":"x","extra":' + b'{"a":' * 1000 + b"1" + b"}" * 1001, "/extra"
-    ),
+    "1000 in a field": put(b'{"title":"x","extra":' + b'{"a":' * 1000 + b"1" + b"}" * 1001),
     # shape
     "array": put(b"[1]", ""),
     "null": put(b"null", ""),
@@ -124,7 +122,7 @@ HOSTILE: dict[str, Hostile] = {
     "no such day": put(b'{"title":"x","seen":"2026-02-30T00:00:00Z"}', "/seen"),
     "no time": put(b'{"title":"x","seen":"yesterday"}', "/seen"),
     "not base64": put(b'{"title":"x","data":"?"}', "/data"),
-    "set of objects": put(b'{"title":"x","tags":[{"$gt":""}]}', "/tags"),
+    "set of objects": put(b'{"title":"x","tags":[{"$gt":""}]}', "/tags/0"),
     # operators of MongoDB, SQL, Lua and paths as names of fields
     "$where": put(b'{"title":"x","$where":"sleep(1000)"}', "/$where"),
     "$set": patch(b'{"$set":{"hits":1}}', "/$set", media_type=MERGE),
@@ -134,13 +132,13 @@ HOSTILE: dict[str, Hostile] = {
     "_id": put(b'{"title":"x","_id":1}', "/_id"),
     "__proto__": put(b'{"title":"x","__proto__":{}}', "/__proto__"),
     # operators
-    "no operator": patch(b'{"hits":{"$inc":1}}', "/hits", media_type=UPDATE),
+    "no operator": patch(b'{"hits":{"$inc":1}}', "/hits/$inc", media_type=UPDATE),
     "two operators": patch(b'{"hits":{"inc":1,"mul":2}}', "/hits", media_type=UPDATE),
     "text for inc": patch(
-        b'{"hits":{"inc":"1); redis.call(\'FLUSHALL\')"}}', "/hits", media_type=UPDATE
+        b'{"hits":{"inc":"1); redis.call(\'FLUSHALL\')"}}', "/hits/inc", media_type=UPDATE
     ),
-    "inc of text": patch(b'{"title":{"inc":1}}', "/title", media_type=UPDATE),
-    "inc beyond": patch(b'{"hits":{"inc":9223372036854775808}}', "/hits", media_type=UPDATE),
+    "inc of text": patch(b'{"title":{"inc":1}}', "/title/inc", media_type=UPDATE),
+    "inc beyond": patch(b'{"hits":{"inc":9223372036854775808}}', "/hits/inc", media_type=UPDATE),
     "operator on nothing": patch(b'{"nope":{"inc":1}}', "/nope", media_type=UPDATE),
     "bare operator": patch(b'{"inc":1}', media_type=UPDATE),
     # patches
@@ -188,7 +186,8 @@ HOSTILE: dict[str, Hostile] = {
     "limit zero": get("articles?limit=0", "limit"),
     "limit huge": get("articles?limit=" + "9" * 400, "limit"),
     "limit text": get("articles?limit=1%20OR%201=1", "limit"),
-    "cursor": get("articles?after=' OR 1=1--", "after"),
+    "cursor": get("articles?after='%20OR%201=1--", "after"),
+    "raw blanks": get("articles?after=' OR 1=1--"),
     "cursor binary": get("articles?after=%00%ff", "after"),
     "cursor forged": get("articles?order=hits&after=eyJhIjoxfQ.AAAA", "after"),
     "ids hostile": get("articles?ids=a%252Fb,%2500", "ids"),
@@ -210,7 +209,6 @@ HOSTILE: dict[str, Hostile] = {
         b'{"title":"x"}', "Idempotency-Key", headers={"idempotency-key": "k\u00e9y"}
     ),
     "key with tab": put(b'{"title":"x"}', "Idempotency-Key", headers={"idempotency-key": "a\tb"}),
-    "Prefer": get("articles/there", headers={"prefer": "consistency=eventually,;;="}),
     "Accept": get("articles/there", headers={"accept": "text/html;q=x"}, status=406),
     "type": put(b"<a/>", media_type="application/xml", status=415),
     "charset": put(b'{"title":"x"}', media_type="application/json; charset=utf-7", status=415),
@@ -382,7 +380,7 @@ RAW: dict[str, bytes] = {
     "negative length": f"{HEAD}Content-Length: -1\r\n\r\n{GOOD}".encode(),
     "length in words": f"{HEAD}Content-Length: ten\r\n\r\n{GOOD}".encode(),
     "bad chunk": f"{HEAD}Transfer-Encoding: chunked\r\n\r\nzz\r\n{GOOD}\r\n0\r\n\r\n".encode(),
-    "key with a newline": f"{HEAD}Idempotency-Key: a\r\n b\r\nContent-Length: 2\r\n\r\n{{}}".encode(),
+    "key with newline": f"{HEAD}Idempotency-Key: a\r\n b\r\nContent-Length: 2\r\n\r\n{{}}".encode(),
     "bare newline": f"{HEAD}Idempotency-Key: a\nX: b\r\nContent-Length: 2\r\n\r\n{{}}".encode(),
     "raw bytes in path": b"PUT /v1/news/articles/\xc0\xae\xff HTTP/1.1\r\nHost: x\r\n\r\n",
     "NUL in path": b"PUT /v1/news/articles/a\x00b HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -398,6 +396,7 @@ async def test_broken_requests_are_refused(service: Service, http: Connection, r
         except Unanswered:
             return  # closed without a word: that is an answer to what is no HTTP
         assert 400 <= answer.status < 500, answer
+        answer.problem()
 
 
 async def test_ten_megabytes_in_chunks(service: Service, http: Connection) -> None:

@@ -312,7 +312,7 @@ async def test_objects_older_than_a_group_get_their_part_when_it_is_written(
 ) -> None:
     database = await mediator.put_schema({"pairs": {"fields": {"title": field_on("postgres")}}})
     control, data = mediator.mediator.control, mediator.mediator.data
-    for id_ in ("a", "b", "c", "d"):
+    for id_ in ("a", "b", "c", "d", "e"):
         await mediator.create(database, "pairs", id_, title=id_)
     await control.set_schema(database, {"classes": {"pairs": PAIRS}})
     assert mediator.systems_of(database, "pairs") == ("postgres", "redis")
@@ -326,6 +326,9 @@ async def test_objects_older_than_a_group_get_their_part_when_it_is_written(
     assert await state(mediator, database, "c") == {"title": "new", "hits": 1}
     await data.write(Put(database, "pairs", "d", unique(), values={"title": "d", "hits": 4}))
     assert await state(mediator, database, "d") == {"title": "d", "hits": 4}
+    both = Update(database, "pairs", "e", unique(), values={"title": "f", "hits": 5})
+    await data.write(both)
+    assert await state(mediator, database, "e") == {"title": "f", "hits": 5}
     with pytest.raises(NotFound):
         await data.write(inc(database, "pairs", "nobody"))
     with pytest.raises(NotFound):

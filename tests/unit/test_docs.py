@@ -15,7 +15,9 @@ from prometheus_client import CollectorRegistry
 from app.admin.main import create_admin_app
 from app.admin.schema_document import SCHEMA_DOCUMENT
 from app.api.openapi import data_paths
+from app.api.openapi_schemas import COMPONENTS
 from app.cli import app as command_line
+from app.http.prefer import _KNOWN
 from app.http.problems import PROBLEM_TYPES
 from app.observers import Instruments
 from app.settings import HttpSettings, MediatorSettings, SystemSettings
@@ -33,6 +35,11 @@ from mediator.schema.types import FieldType
 ROOT = README.parent
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 METHODS = ("get", "put", "post", "patch", "delete")
+NAMED_HEADERS = [
+    parameter["name"]
+    for parameter in COMPONENTS["parameters"].values()
+    if parameter["in"] == "header"
+]
 HOSTS = {"www.rfc-editor.org", "paper.example", "cache.example", "db.example", "127.0.0.1"}
 """Where pages may link to: standards, names that exist nowhere, and the reader's own machine."""
 
@@ -131,6 +138,16 @@ def test_every_data_route_has_its_row_with_its_methods(path: str) -> None:
             break
         methods |= set(row[1].split(", "))
     assert methods == {m.upper() for m in data_paths()[path]} - {"PARAMETERS", "OPTIONS"}
+
+
+@pytest.mark.parametrize("name", [*COMPONENTS["headers"], *NAMED_HEADERS])
+def test_every_header_field_has_its_row(name: str) -> None:
+    row_of("data-api.md", name, "## Header fields")
+
+
+@pytest.mark.parametrize("name", _KNOWN)
+def test_every_preference_is_explained(name: str) -> None:
+    assert f"`{name}" in page("data-api.md")
 
 
 def admin_routes() -> list[str]:

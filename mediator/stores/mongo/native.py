@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from bson.int64 import Int64
 
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
+from mediator.operations.operators import Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
@@ -25,7 +25,7 @@ from mediator.stores.mongo.layout import Document, Layout
 from mediator.stores.mongo.ordering import SATURATION
 from mediator.stores.mongo.text import path_key
 
-__all__ = ["Native", "is_native", "native"]
+__all__ = ["Native", "native"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +76,6 @@ def native(layout: Layout, call: OperatorCall, stamp: int) -> Native | None:
         return Native({"$set": {path: Int64(stamp)}}, {})
     build = _BUILDERS.get(call.operator)
     return build(field, path, call.argument) if build else None
-
-
-def is_native(operator: Operator, type_: FieldType) -> bool:
-    """Whether the usual case of an operator on a type runs in the server.
-
-    Decimal sums and products are computed by us (Decimal128 would round silently), and bits because
-    mongo-java-server has no `$bit`.
-    """
-    if operator in {Operator.INC, Operator.MUL}:
-        return type_ in _NUMERIC
-    if operator in {Operator.BIT_AND, Operator.BIT_OR, Operator.BIT_XOR}:
-        return False
-    return type_ in APPLICABLE[operator]
 
 
 def _inc(field: Field, path: str, argument: Any) -> Native | None:

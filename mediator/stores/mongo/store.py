@@ -9,13 +9,12 @@ from typing import Final, TypeVar
 from pymongo.errors import OperationFailure, PyMongoError
 
 from mediator.clock import Clock, SystemClock
-from mediator.operations.operators import Operator
+from mediator.operations.operators import APPLICABLE, Operator
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.facts import observe
 from mediator.stores.mongo.layout import layout_of
-from mediator.stores.mongo.native import is_native
 from mediator.stores.mongo.reading import Reader
 from mediator.stores.mongo.reaping import reap
 from mediator.stores.mongo.session import Session
@@ -94,12 +93,12 @@ class MongoStore:
         return await self._guarded(observe(self._open_link.session.client, self.config))
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Whether the server itself applies the operator to the type in the usual case.
+        """Whether the operator is applied to the type exactly and atomically: it always is.
 
-        Every operator is applied exactly and atomically; the others by reading the record and
-        writing it under the condition that it is unchanged.
+        What the server lacks or would round (`mediator.stores.mongo.native`) is computed from the
+        record and written under the condition that it is unchanged.
         """
-        return is_native(operator, type_)
+        return type_ in APPLICABLE[operator]
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:  # noqa: ARG002 - nothing depends on the previous form
         """Make the collection and its indexes; idempotent, keeps existing data."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
 
 from mediator.clock import Clock, SystemClock
 from mediator.operations.operators import Operator
@@ -89,7 +90,7 @@ class RedisStore:
         if not calls:
             return []
         plans = [self._plans.of(call.fragment) for call in calls]
-        with _packing():
+        with _packing:
             commands = [plan.query(call) for plan, call in zip(plans, calls, strict=True)]
         replies = await self._line.ask(commands)
         return [
@@ -101,10 +102,12 @@ class RedisStore:
         """Apply writes in one round trip; a script does those of one form and partition."""
         if not calls:
             return []
-        with _packing():
+        with _packing:
             runs = runs_of(self._plans, calls)
             commands = [run.command() for run in runs]
         replies = await self._line.ask(commands, writes=True)
+        if len(runs) == 1:
+            return runs[0].results(replies[0])
         results: dict[int, WriteResult] = {}
         for run, reply in zip(runs, replies, strict=True):
             results.update(zip(run.positions, run.results(reply), strict=True))
@@ -113,7 +116,7 @@ class RedisStore:
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation, unless its class was dropped since."""
         plan = self._plans.of(fragment)
-        with _packing():
+        with _packing:
             commands = plan.recollection(id_, operation)
         flat, incarnation = await self._line.ask(commands)
         return recalled(plan, flat, incarnation) if flat else None
@@ -155,7 +158,7 @@ class RedisStore:
     async def _listed(self, listing: Listing, after: After | None, limit: int) -> list[Record]:
         try:
             async with asyncio.timeout(self.config.deadline_s):
-                with _packing():
+                with _packing:
                     return await listing.read(self._bulk_line, after, limit)
         except TimeoutError:
             raise StoreTimeout(f"{self.config.name} did not list records in time") from None
@@ -177,10 +180,20 @@ class RedisStore:
             await self._line.ask([command("CONFIG", "SET", "appendfsync", wanted)], writes=True)
 
 
-@contextmanager
-def _packing() -> Iterator[None]:
-    """Turn values that have no text (surrogates, integers beyond JSON's) into a refusal."""
-    try:
-        yield
-    except (TypeError, ValueError, OverflowError) as error:
-        raise StoreRefused(f"a value cannot be stored: {type(error).__name__}") from None
+class _Packing:
+    """Turns values that have no text (surrogates, integers beyond JSON's) into a refusal."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, TypeError | ValueError | OverflowError):
+            raise StoreRefused(f"a value cannot be stored: {type(error).__name__}") from None
+
+
+# One for all calls: a context manager made by contextlib costs as much as packing a write.
+_packing = _Packing()
