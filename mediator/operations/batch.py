@@ -89,9 +89,13 @@ async def run_batch(
     """Do all operations; each gets its outcome or its error, in the order of the batch."""
     answers: dict[int, _Answer] = {}
     queues: dict[tuple[str, str], deque[_Planned]] = {}
+    routes: dict[tuple[str, str], ClassRoute] = {}
     for index, operation in enumerate(operations):
+        place = (operation.database, operation.class_name)
         try:
-            planned = await _plan(plane, index, operation)
+            if place not in routes:
+                routes[place] = await plane.route(*place)
+            planned = _plan(plane, routes[place], index, operation)
         except MediatorError as error:
             answers[index] = error
         else:
@@ -107,8 +111,7 @@ async def run_batch(
     return [answers[index] for index in range(len(operations))]
 
 
-async def _plan(plane: Single, index: int, operation: Operation) -> _Planned:
-    route = await plane.route(operation.database, operation.class_name)
+def _plan(plane: Single, route: ClassRoute, index: int, operation: Operation) -> _Planned:
     if isinstance(operation, Get):
         return _Planned(index, operation, route, reads=plan_read(route, operation))
     steps = None if isinstance(operation, Revise) else plane.plan_simply(route, operation)

@@ -95,7 +95,7 @@ def merge_results(
     return Outcome(
         id=operation.id,
         values=values,
-        versions=dict(sorted(versions.items())),
+        versions=dict(sorted(versions.items())) if len(versions) > 1 else versions,
         created=results[0].created,
         replayed=results[0].status is Status.REPLAYED,
         schema_version=route.schema_version,
@@ -105,11 +105,11 @@ def merge_results(
 
 def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError | None:
     """Tell why a write was not applied, in the client's terms; None if it was."""
+    if result.status is Status.APPLIED or result.status is Status.REPLAYED:
+        return None
     name = f"{operation.class_name}/{operation.id}"
     conditional = bool(operation.condition.versions) or operation.condition.present is True
     match result.status:
-        case Status.APPLIED | Status.REPLAYED:
-            return None
         case Status.REUSED:
             return IdempotencyReused("The Idempotency-Key was used with another request before.")
         case Status.CONFLICT:

@@ -275,6 +275,30 @@ async def test_a_write_is_never_lost_to_a_class_that_moves(mediator: Service) ->
         assert await mediator.values(name, "notes", id_) == {"title": id_}
 
 
+async def test_writes_to_a_class_that_moves_are_held_until_it_has_moved(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await mediator.put_schema({"notes": on("redis"), "rest": on("redis")})
+    catalogue = mediator.mediator._schemas._catalogue
+    put = catalogue.put
+
+    async def meanwhile(database: Any) -> int:
+        with pytest.raises(Unavailable):
+            await mediator.create(name, "notes", "early", title="t")
+        answers = await mediator.mediator.data.batch(
+            [Create(name, c, "x", unique(), values={"title": "t"}) for c in ("notes", "rest")]
+        )
+        assert [type(answer) for answer in answers] == [Unavailable, Outcome]
+        return await put(database)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalogue, "put", meanwhile)
+        classes = {"notes": on("mongo"), "rest": on("redis")}
+        await mediator.mediator.control.set_schema(name, {"classes": classes})
+    await mediator.create(name, "notes", "late", title="t")
+    assert mediator.systems_of(name, "notes") == ("mongo",)
+
+
 async def test_a_failed_change_lets_writes_go_on(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +361,7 @@ async def test_a_restart_serves_the_same_model_without_probing(
     mediator: Service, replica: Service
 ) -> None:
     model = mediator.mediator.data.model
+    await mediator.mediator._registry.reconnect()
     await replica.mediator.data._refresh()
     again = replica.mediator.data.model
     assert again.epoch == model.epoch

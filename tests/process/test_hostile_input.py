@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from mediator.stores.port import SystemConfig
 from tests.faults.service import Service
 from tests.faults.wire import Answer, Connection, Unanswered, read_answer
-from tests.process.service import field_on, scratch_catalogue, scratch_systems
+from tests.process.service import field_on
 
 TEN_MB = 10 * 2**20
 UPDATE = "application/vnd.portolan.update+json"
@@ -233,13 +233,10 @@ HOSTILE: dict[str, Hostile] = {
 
 @pytest.fixture(scope="module")
 async def service(
-    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+    system_configs: Sequence[SystemConfig], catalogue_url: str
 ) -> AsyncIterator[Service]:
-    async with (
-        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
-        scratch_catalogue(postgresql_config) as catalogue_url,
-        Service.on(configs, catalogue_url).running() as running,
-    ):
+    """A service beside the mediator of the run, so that systems are examined only once."""
+    async with Service.on(system_configs, catalogue_url).running() as running:
         await running.favour()
         placed = await running.put_schema("news", CLASSES)
         assert {placed["notes"], placed["sessions"]} == {"mongo", "redis"}

@@ -22,7 +22,8 @@ local now_text = format('%.0f', now)
 
 -- Tables are made once and overwritten by every row.
 local names, counts, indexes, group_of, before_of, after_of = { '!b' }, {}, {}, {}, {}, {}
-local positions, told, shown, after, fields, entry = {}, {}, {}, {}, {}, {}
+local positions, told, shown, after, fields = {}, {}, {}, {}, {}
+local entry = { 'what', '', 'object', '', 'operation', '', 'version', '' }
 local cursor = 5
 for i = 2, first do
   cursor = cursor + 1
@@ -45,21 +46,12 @@ end
 for i = 1, returned do shown[i] = tonumber(argv[cursor + i]) end
 cursor = cursor + returned
 
-local answers, n = {}, 0
-local width = first + 1 + returned
+local answers, n, width = {}, 0, first + 1 + returned
 
+-- Answers a row that is not applied.
 local function rejected(status, name, reason)
   answers[n + 1], answers[n + 2], answers[n + 3] = status, name or false, reason or false
   for i = 4, width do answers[n + i] = false end
-  n = n + width
-end
-
-local function sum(stored, argument)
-  if stored and #stored <= SAFE_DIGITS and #argument <= SAFE_DIGITS
-    and byte(stored) < COLON and byte(argument) < COLON then
-    return format('%.0f', stored + argument)
-  end
-  return int64().add(stored and stored ~= 'n' and stored or '0', argument)
 end
 
 local function member_of(text, id)
@@ -69,63 +61,67 @@ local function member_of(text, id)
   return sortable().member_of(text or nil, id)
 end
 
-local function reindex(id, held)
+-- Computes the texts after an update; answers false, having rejected the row, if it has none.
+local function computed(held, at)
   for i = 1, changes do
-    local index, before = indexes[i], held[first + i]
-    if index and before ~= after[i] then
-      call('ZREM', index, member_of(before, id))
-      call('ZADD', index, 0, member_of(after[i], id))
+    local text, stored = argv[at + 1 + i], held[first + i]
+    if not counts[i] then
+      after[i] = text
+    elseif stored and #stored <= SAFE_DIGITS and #text <= SAFE_DIGITS
+      and byte(stored) < COLON and byte(text) < COLON then
+      after[i] = format('%.0f', stored + text)
+    else
+      after[i] = int64().add(stored and stored ~= 'n' and stored or '0', text)
+      if not after[i] then return rejected(REFUSED, names[first + i], 'overflow') end
     end
+    fields[2 * (written + i)] = after[i]
   end
+  return true
 end
 
-local function announce(w, id, operation, held)
-  local position = positions[w]
-  local version, size = held[position], 8
-  entry[1], entry[2], entry[3], entry[4] = 'what', told[w], 'object', id
-  entry[5], entry[6], entry[7], entry[8] = 'operation', operation, 'version', version
-  if version ~= now_text then
-    entry[9], entry[10], size = 'time', now_text, 10
-  end
-  for i = 1, changes do
-    if group_of[i] == position then
-      local before = held[first + i]
-      if before then
-        entry[size + 1], entry[size + 2], size = before_of[i], before, size + 2
-      end
-      entry[size + 1], entry[size + 2], size = after_of[i], after[i], size + 2
-    end
-  end
-  call('XADD', outbox, 'MAXLEN', '~', most, '*', unpack(entry, 1, size))
-end
-
-local function update(at)
+for at = cursor + 1, #argv, 2 + changes do
   local id = argv[at]
   local key = objects .. id
   local held = call('HMGET', key, unpack(names))
-  if not held[1] then return rejected(MISSING) end
-  for i = 1, changes do
-    local text = argv[at + 1 + i]
-    if counts[i] then
-      text = sum(held[first + i], text)
-      if not text then return rejected(REFUSED, names[first + i], 'overflow') end
+  if not held[1] then
+    rejected(MISSING)
+  elseif computed(held, at) then
+    entry[4], entry[6] = id, argv[at + 1]
+    for w = 1, written do
+      local version = (held[positions[w]] or 0) + 1
+      local text = version > now and format('%.0f', version) or now_text
+      held[positions[w]], fields[2 * w] = text, text
     end
-    after[i] = text
-    fields[2 * (written + i)] = text
+    call('HSET', key, unpack(fields))
+    for i = 1, changes do
+      local index, before = indexes[i], held[first + i]
+      if index and before ~= after[i] then
+        call('ZREM', index, member_of(before, id))
+        call('ZADD', index, 0, member_of(after[i], id))
+      end
+    end
+    for w = 1, written do
+      local position, size = positions[w], 8
+      local version = held[position]
+      entry[2], entry[8] = told[w], version
+      if version ~= now_text then
+        entry[9], entry[10], size = 'time', now_text, 10
+      end
+      for i = 1, changes do
+        if group_of[i] == position then
+          local before = held[first + i]
+          if before then
+            entry[size + 1], entry[size + 2], size = before_of[i], before, size + 2
+          end
+          entry[size + 1], entry[size + 2], size = after_of[i], after[i], size + 2
+        end
+      end
+      call('XADD', outbox, 'MAXLEN', '~', most, '*', unpack(entry, 1, size))
+    end
+    answers[n + 1] = APPLIED
+    for i = 1, first do answers[n + 1 + i] = held[i] end
+    for i = 1, returned do answers[n + 1 + first + i] = after[shown[i]] end
   end
-  for w = 1, written do
-    local version = (held[positions[w]] or 0) + 1
-    local text = version > now and format('%.0f', version) or now_text
-    held[positions[w]], fields[2 * w] = text, text
-  end
-  call('HSET', key, unpack(fields))
-  reindex(id, held)
-  for w = 1, written do announce(w, id, argv[at + 1], held) end
-  answers[n + 1] = APPLIED
-  for i = 1, first do answers[n + 1 + i] = held[i] end
-  for i = 1, returned do answers[n + 1 + first + i] = after[shown[i]] end
   n = n + width
 end
-
-for at = cursor + 1, #argv, 2 + changes do update(at) end
 return answers
