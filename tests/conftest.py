@@ -21,10 +21,16 @@ from mediator.stores.port import SystemConfig
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 
 
+def _variable(kind: str) -> str:
+    return f"PORTOLAN_TEST_{kind.upper()}_URL"
+
+
 @pytest.fixture(scope="session")
 def server_urls() -> Iterator[Mapping[str, str]]:
     """URLs of one running server of each kind."""
-    given: dict[str, str] = {kind: os.environ.get(f"PORTOLAN_TEST_{kind.upper()}_URL", "") for kind in KINDS}
+    given: dict[str, str] = {
+        kind: os.environ.get(f"PORTOLAN_TEST_{kind.upper()}_URL", "") for kind in KINDS
+    }
     if all(given.values()):
         yield given
         return
