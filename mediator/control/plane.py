@@ -106,6 +106,10 @@ class Control:
 
     async def advise(self, document: Any) -> dict[str, Any]:
         """Answer advice; without "systems", for the registered ones."""
+        # A schema at the limits takes seconds: the other requests must not wait for it.
+        return await asyncio.to_thread(self._advise, document)
+
+    def _advise(self, document: Any) -> dict[str, Any]:
         if isinstance(document, dict) and set(document) == {"schema"}:
             schema = parse_schema("advice", document["schema"])
             return advice_for(schema, self._registry.candidates())

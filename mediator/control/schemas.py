@@ -46,14 +46,16 @@ from mediator.errors import (
     Conflict,
     MediatorError,
     NotFound,
+    Place,
     PreconditionFailed,
+    SchemaInvalid,
     Unavailable,
 )
 from mediator.observation import Observer, PlacementDecided
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.placement.advice import notes_on, placements_of
-from mediator.placement.decide import NO_PINS, Decision, decide, pins_of
+from mediator.placement.decide import NO_PINS, Decision, decide, pins_of, primary_mistake
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.planes import SchemaChange
 from mediator.schema.parse import parse_schema
@@ -137,7 +139,9 @@ class Schemas:
         self, name: str, document: Any, *, dry_run: bool, version: int | None
     ) -> SchemaChange:
         """Set a schema; see `ControlPlane.set_schema`."""
-        schema = parse_schema(name, document)
+        schema = await asyncio.to_thread(parse_schema, name, document)
+        if mistake := primary_mistake(schema, self._registry.candidates()):
+            raise SchemaInvalid(mistake, places=[Place("/primary/system", mistake)])
         async with self._changing:
             snapshot = await self._catalogue.snapshot()
             stored = snapshot.databases.get(name)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mediator.errors import Invalid, Place, SchemaInvalid
 from mediator.placement.ballot import node_ballot
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import Decision, decide
+from mediator.placement.decide import Decision, decide, primary_mistake
 from mediator.placement.explain import sentence
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.mistakes import invalid
@@ -44,8 +44,8 @@ def advise(document: Any) -> dict[str, Any]:
     node = Node(document, "", mistakes).shape(required=("schema", "systems"))
     candidates = _candidates(node["systems"])
     schema = _schema(node["schema"])
-    if schema is not None:
-        _check_primary(schema, candidates, node["schema"]["primary"]["system"])
+    if schema is not None and (mistake := primary_mistake(schema, candidates)):
+        node["schema"]["primary"]["system"].wrong(mistake)
     if mistakes:
         in_schema = any(place.pointer.startswith("/schema") for place in mistakes)
         raise invalid(mistakes, SchemaInvalid if in_schema else Invalid)
@@ -123,12 +123,6 @@ def _schema(node: Node) -> Schema | None:
         for place in wrong.places:
             Node(None, node.pointer + place.pointer, node.mistakes).wrong(place.detail)
         return None
-
-
-def _check_primary(schema: Schema, candidates: Sequence[Candidate], node: Node) -> None:
-    primary = schema.primary.system
-    if primary is not None and primary not in {candidate.name for candidate in candidates}:
-        node.wrong(f"there is no system {primary}")
 
 
 def _candidates(node: Node) -> list[Candidate]:

@@ -26,6 +26,7 @@ __all__ = [
     "build_routes",
     "decide",
     "pins_of",
+    "primary_mistake",
     "primary_system",
 ]
 
@@ -179,6 +180,20 @@ def primary_system(schema: Schema, decision: Decision) -> str | None:
     ]
     scores = decision.ranking.scores
     return max(usable, key=lambda name: scores.get(name, -1.0), default=None)
+
+
+def primary_mistake(schema: Schema, candidates: Sequence[Candidate]) -> str | None:
+    """Say why the primary that a schema names cannot be one; None if it can, or none is named."""
+    named = schema.primary.system
+    if named is None:
+        return None
+    primary = next((candidate for candidate in candidates if candidate.name == named), None)
+    if primary is None:
+        return f"there is no system {named}"
+    lacking = primary.lacking(_PRIMARY_NEEDS)
+    if schema.mode is Mode.MICROBATCHED and lacking:
+        return f"{named} is not proven for {', '.join(lacking)}, which whole objects are read by"
+    return None
 
 
 def pins_of(route: DatabaseRoute, class_names: Sequence[str]) -> Pins:
