@@ -11,7 +11,6 @@ import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import cycle
 from statistics import median
 from time import perf_counter
 from typing import Final
@@ -108,10 +107,9 @@ async def _pipelines(url: str, at_once: int, seconds: float) -> float:
 
 
 async def _pipeline(client: redis.asyncio.Redis, end: float, first: int) -> int:
-    batches = cycle(range(first, _OBJECTS // BATCH))
     done = 0
     while perf_counter() < end:
-        start = next(batches) * BATCH
+        start = (first * BATCH + done) % _OBJECTS
         pipeline = client.pipeline(transaction=False)
         for number in range(start, start + BATCH):
             pipeline.hincrby(f"direct:a{number}", "hits", 1)

@@ -114,10 +114,14 @@ def _members(body: Any) -> dict[str, Any]:
     if not members.keys() <= _MEMBERS:
         name = next(name for name in members if name not in _MEMBERS)
         raise _refuse(f"/{name}", "there is no such member")
-    for name in _TEXTS:
-        if not isinstance(members.get(name), str):
-            raise _refuse(f"/{name}", "a string is expected")
-    op = members["op"]
+    op = members.get("op")
+    if not (
+        isinstance(op, str)
+        and isinstance(members.get("class"), str)
+        and isinstance(members.get("id"), str)
+    ):
+        name = next(name for name in _TEXTS if not isinstance(members.get(name), str))
+        raise _refuse(f"/{name}", "a string is expected")
     if op != "get" and op not in _BUILDERS:
         raise _refuse("/op", "one of get, put, patch, update, delete is expected")
     if ("body" in members) is (op in _BODILESS):

@@ -55,7 +55,7 @@ def systems_table(systems: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def placements_table(explained: Iterable[Mapping[str, Any]]) -> Table:
-    """Show where each field is, and why; fields of a class that share a place share a row."""
+    """Show where each field is, and why; fields that share a place share a row, unless scored."""
     table = Table(title="Placements of the newspaper")
     table.add_column("nodes")
     table.add_column("system", no_wrap=True)
@@ -97,17 +97,18 @@ def throughput_table(measured: Sequence[Comparison], servers: Sequence[str]) -> 
 def _by_place(
     explained: Iterable[Mapping[str, Any]],
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Name the fields of each class and system, with the explanation of one that was scored."""
-    rows: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    """Name the fields that share a class and a system; one that was scored stands alone."""
+    rows: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for node in explained:
         class_name = node["node"].partition(".")[0]
-        rows.setdefault((class_name, node["system"]), []).append(node)
+        scored = node["node"] if node["score"] is not None else ""
+        rows.setdefault((class_name, node["system"], scored), []).append(node)
     return [
         (
             f"{class_name}: {', '.join(node['node'].partition('.')[2] for node in nodes)}",
-            next((node for node in nodes if node["score"] is not None), nodes[0]),
+            nodes[0],
         )
-        for (class_name, _), nodes in rows.items()
+        for (class_name, _, _), nodes in rows.items()
     ]
 
 

@@ -84,10 +84,11 @@ def merge_results(
     Versions are those of the groups that took part. Values are what the client sent together with
     what the stores computed.
     """
-    versions: dict[str, int | None] = {}
-    values: Values | None = None if isinstance(operation, Delete) else {}
-    writes = steps.all
-    for write, result in zip(writes, results, strict=True):
+    deleted = isinstance(operation, Delete)
+    first = results[0]
+    values: Values | None = None if deleted else {**steps.first.values, **first.values}
+    versions: dict[str, int | None] = {**first.versions}
+    for write, result in zip(steps.rest, results[1:], strict=True):
         versions.update(result.versions)
         if values is not None:
             values.update(write.values)
@@ -96,10 +97,10 @@ def merge_results(
         id=operation.id,
         values=values,
         versions=dict(sorted(versions.items())) if len(versions) > 1 else versions,
-        created=results[0].created,
-        replayed=results[0].status is Status.REPLAYED,
+        created=first.created,
+        replayed=first.status is Status.REPLAYED,
         schema_version=route.schema_version,
-        systems=tuple([write.fragment.system for write in writes]),
+        systems=tuple([write.fragment.system for write in steps.all]),
     )
 
 

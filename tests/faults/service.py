@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
 from tests.faults.wire import Connection
 
 __all__ = ["Service"]
@@ -102,6 +104,7 @@ class Service:
         """State metrics so that `tests.process.service.field_on` decides where a field goes."""
         async with Connection(self.admin) as admin:
             for name, metric in _FAVOURED.items():
+                await eventually(partial(_serves, admin, name))
                 body = {"metrics": {**_WORST, metric: _BEST[metric]}}
                 answer = await admin.request("PATCH", f"/admin/v1/systems/{name}", body)
                 assert answer.status == 200, answer
@@ -153,6 +156,12 @@ class Service:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             self.output.append(line.decode(errors="replace"))
+
+
+async def _serves(admin: Connection, name: str) -> bool:
+    """Whether a system has been examined: on a busy machine that may take a second attempt."""
+    answer = await admin.request("GET", f"/admin/v1/systems/{name}")
+    return bool(answer.status == 200 and answer.json()["state"] == "serving")
 
 
 def _port(address: str) -> str:

@@ -109,14 +109,14 @@ class _Client:
         self._chance = chance
         self._http = Connection(service.data)
         self._operations: dict[Callable[[int], Awaitable[None]], int] = {
-            self._increment: 40,
-            self._increment_pair: 8,
-            self._increment_pair_once: 8,
-            self._create_once: 8,
-            self._put: 16,
-            self._delete: 10,
+            self._increment: 60,
+            self._increment_pair: 4,
+            self._increment_pair_once: 5,
+            self._create_once: 5,
+            self._put: 10,
+            self._delete: 7,
             self._batch: 5,
-            self._batch_once: 5,
+            self._batch_once: 4,
         }
 
     async def run(self, tickets: count[int], marks: dict[int, asyncio.Event]) -> None:

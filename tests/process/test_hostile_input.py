@@ -380,6 +380,11 @@ RAW: dict[str, bytes] = {
     "key with newline": f"{HEAD}Idempotency-Key: a\r\n b\r\nContent-Length: 2\r\n\r\n{{}}".encode(),
     "bare newline": f"{HEAD}Idempotency-Key: a\nX: b\r\nContent-Length: 2\r\n\r\n{{}}".encode(),
     "raw bytes in path": b"PUT /v1/news/articles/\xc0\xae\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+    "upgrade": (
+        b"GET /v1/news/articles/none HTTP/1.1\r\nHost: x\r\n"
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    ),
+    "tunnel": b"CONNECT localhost:1 HTTP/1.1\r\nHost: x\r\n\r\n",
     "NUL in path": b"PUT /v1/news/articles/a\x00b HTTP/1.1\r\nHost: x\r\n\r\n",
     "too large by its word": f"{HEAD}Content-Length: {TEN_MB}\r\n\r\n{{".encode(),
 }

@@ -26,7 +26,8 @@ def error_of_reply(text: str) -> StoreError:
 
 def error_of(error: Exception, system: str) -> StoreError:
     """Return the error of one raised while connecting."""
-    if isinstance(error, AuthenticationError):
+    # The driver wraps what it did not expect while connecting.
+    if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
         return StoreRefused(f"{system} refuses the credentials")
     if isinstance(error, ResponseError):
         # Its text may quote what was sent, the password included.
