@@ -74,6 +74,7 @@ def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) 
                 "kind": kind,
                 "url": endpoint.url,
                 "durability": settings.durability,
+                "partitions": 1,  # one server of our own is never a cluster
             }
         )
         for kind, endpoint in endpoints.items()

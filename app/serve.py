@@ -145,6 +145,7 @@ def _server(app: object) -> _Server:
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,
         http=Protocol,
         ws="none",
         timeout_graceful_shutdown=DRAIN_S,

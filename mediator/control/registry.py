@@ -322,12 +322,16 @@ def _known(system: StoredSystem) -> KnownSystem:
 
 
 def _configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:
-    """Let the settings say how to reach a system, and keep what the operator said of it since."""
+    """Let the settings say how to reach a system, and keep what the operator said of it since.
+
+    Where its objects are spread cannot change: with other partitions none would be found again.
+    """
     if known is None:
         return KnownSystem(registration)
+    partitions = known.registration.config.partitions
     kept = replace(
         known.registration,
-        config=registration.config,
+        config=replace(registration.config, partitions=partitions),
         declared=registration.declared or known.registration.declared,
         metrics=registration.metrics or known.registration.metrics,
     )

@@ -181,9 +181,9 @@ def _decisive(fragment: Fragment, operation: Create | Put, values: Values) -> Wr
 def _update(route: ClassRoute, operation: Update) -> list[Write]:
     changed = _changed(route, operation.touched)
     if len(changed) == 1:
-        [(fragment, groups)] = changed
-        parts = (operation.values, operation.unset, operation.operators)
-        return [_update_of(fragment, groups, operation, *parts)]
+        fragment, groups = changed[0]
+        values, unset, operators = operation.values, operation.unset, operation.operators
+        return [_update_of(fragment, groups, operation, values, unset, operators)]
     writes = [_part_of_update(fragment, groups, operation) for fragment, groups in changed]
     # What a store may refuse comes first, while nothing has happened yet.
     return sorted(writes, key=lambda write: not write.operators)
@@ -206,14 +206,14 @@ def _update_of(
     operators: tuple[OperatorCall, ...],
 ) -> Write:
     return Write(
-        fragment=fragment,
-        id=operation.id,
-        kind=WriteKind.UPDATE,
-        operation=operation.operation,
-        groups=groups,
-        values=values,
-        unset=unset,
-        operators=operators,
+        fragment,
+        operation.id,
+        WriteKind.UPDATE,
+        operation.operation,
+        groups,
+        values,
+        unset,
+        operators,
         remember=operation.fingerprint,
         returning=_returning(operation, values, operators),
     )

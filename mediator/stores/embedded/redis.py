@@ -87,6 +87,7 @@ class EmbeddedRedis(OwnedServer):
     def _ask(self, command: Command) -> Endpoint | None:
         try:
             with redis.Redis.from_url(self._url(command), socket_timeout=5) as client:
+                client.ping()  # refused while it still loads its data, which INFO is not
                 facts: dict[str, Any] = client.info("server")
                 served: dict[str, str] = client.config_get("dir")
         except redis.RedisError:
