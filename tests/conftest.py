@@ -13,10 +13,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import Kind
 from mediator.stores.port import SystemConfig
+
+# How long an example takes depends on the machine: no test asserts a time.
+settings.register_profile("portolan", deadline=None)
+settings.load_profile("portolan")
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 
