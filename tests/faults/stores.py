@@ -37,6 +37,13 @@ class Stores:
         _, alive = psutil.wait_procs(processes, GONE_WITHIN_S)
         assert not alive
 
+    def end(self) -> None:
+        """Kill what a service that failed to start again has left."""
+        for system, kind in KINDS.items():
+            if list((self._data_dir / kind).rglob("server.pid")):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    self.kill(system)
+
     @contextlib.contextmanager
     def silent(self, system: str) -> Iterator[None]:
         """Stop a store, so that it accepts connections and answers nothing, and let it go on."""

@@ -20,6 +20,7 @@ from mediator.stores.embedded.postgresql import EmbeddedPostgres
 from tests.faults.conditions import eventually
 from tests.faults.ledger import Figure, Ledger
 from tests.faults.service import Service
+from tests.faults.stores import Stores
 from tests.faults.wire import Answer, Connection, Unanswered, Unreachable
 from tests.process.service import field_on
 
@@ -61,6 +62,7 @@ SIDES = ("left", "middle", "right")
 def data_dir() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="portolan-kill-"))
     yield directory
+    Stores(directory).end()
     shutil.rmtree(directory)
 
 

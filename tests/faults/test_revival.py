@@ -38,6 +38,7 @@ async def test_dead_stores_are_started_again() -> None:
         async with Service.embedded(data_dir).running() as service:
             await _survive(service, Stores(data_dir))
     finally:
+        Stores(data_dir).end()
         shutil.rmtree(data_dir)
 
 
