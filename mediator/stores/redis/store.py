@@ -26,6 +26,7 @@ from mediator.stores.port import (
 from mediator.stores.redis.answers import recalled
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.facts import DURABILITY, facts_of, refuse_unfit, settings_of
+from mediator.stores.redis.gathering import Gathering
 from mediator.stores.redis.keeping import drop_class, fill_indexes
 from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import ALL
@@ -52,6 +53,8 @@ class RedisStore:
         self._line = Line(config, clock)
         self._bulk_line = Line(config, clock) if config.pool_size > 1 else self._line
         self._plans = Plans(config)
+        self._under_way = 0
+        self._gathering = Gathering(self._plans, self._line, config.name)
 
     async def open(self) -> None:
         """Connect, check that the server is fit, and ask it for the durability wanted."""
@@ -99,9 +102,24 @@ class RedisStore:
         ]
 
     async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
-        """Apply writes in one round trip; a script does those of one form and partition."""
+        """Apply writes in one round trip; a script does those of one form and partition.
+
+        A single write goes at once while nothing else is under way; otherwise it is gathered with
+        the others of its turn of the event loop.
+        """
         if not calls:
             return []
+        if len(calls) == 1 and self._under_way:
+            with _packing:
+                result = self._gathering.join(calls[0])
+            return [await result]
+        self._under_way += 1
+        try:
+            return await self._write(calls)
+        finally:
+            self._under_way -= 1
+
+    async def _write(self, calls: Sequence[Write]) -> list[WriteResult]:
         with _packing:
             runs = runs_of(self._plans, calls)
             commands = [run.command() for run in runs]
