@@ -19,8 +19,10 @@ from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import Kind
 from mediator.stores.port import SystemConfig
 
-# How long an example takes depends on the machine: no test asserts a time.
-settings.register_profile("portolan", deadline=None)
+# How long an example takes depends on the machine: no test asserts a time. And a run that failed
+# must fail again: examples are the same every time, unless `--hypothesis-profile explore` asks.
+settings.register_profile("explore", deadline=None)
+settings.register_profile("portolan", deadline=None, derandomize=True)
 settings.load_profile("portolan")
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-import orjson
 import pytest
 import requests
 import schemathesis
@@ -87,7 +87,7 @@ Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
 @schemathesis.serializer("application/x-ndjson")
 def ndjson(_: schemathesis.SerializationContext, value: Any) -> bytes:
     """Send what is generated for a stream of lines as it is."""
-    return value.encode() if isinstance(value, str) else orjson.dumps(value)
+    return (value if isinstance(value, str) else json.dumps(value)).encode(errors="surrogatepass")
 
 
 @pytest.fixture(scope="module")
