@@ -11,19 +11,31 @@ call is atomic by itself; calls on the same record take effect in their order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Literal, Protocol, runtime_checkable
+from enum import Enum, StrEnum, auto
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from mediator.changes.model import Change
 from mediator.operations.operators import Operator, OperatorCall, OperatorFailure
+from mediator.query.filters import Filter, Path
+from mediator.query.model import Computation, OrderBy, Position
 from mediator.schema.tree import Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
 
 __all__ = [
     "REMEMBER_S",
+    "Access",
+    "Aggregating",
+    "ChangeLog",
+    "Find",
+    "Found",
     "Fragment",
+    "FragmentOf",
+    "Logged",
     "Ordered",
+    "Pushdown",
+    "Queryable",
     "Read",
     "Reapable",
     "Recalled",
@@ -34,6 +46,7 @@ __all__ = [
     "StoreError",
     "StoreRefused",
     "StoreTimeout",
+    "StoreTooCostly",
     "StoreUnavailable",
     "SystemConfig",
     "Write",
@@ -56,6 +69,10 @@ class StoreTimeout(StoreError):
 
 class StoreRefused(StoreError):
     """The store answered with an error that another try will not mend (a defect, a full disk)."""
+
+
+class StoreTooCostly(StoreError):
+    """A search took longer than it was given; the store is well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -338,3 +355,148 @@ class Reapable(Protocol):
 
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` of those past their retention; return how many were removed."""
+
+
+class Access(StrEnum):
+    """How a store finds the records of a search, cheapest first."""
+
+    KEYS = "keys"
+    INDEX = "index"
+    SERVER_SCAN = "server scan"
+    CLIENT_SCAN = "client scan"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushdown:
+    """What a store would do of a search.
+
+    Attributes:
+        pushed: The part of the filter that it applies exactly; None: nothing.
+        residual: The rest, to be evaluated on the records it returns; the filter is equivalent to
+            both together.
+        access: How it finds the records. CLIENT_SCAN: it can only send them all.
+        ordered: Whether it returns them in the order asked for, so that `Find.after` may be used.
+    """
+
+    pushed: Filter | None
+    residual: Filter | None
+    access: Access
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A search among the live records of a fragment, page by page.
+
+    Attributes:
+        fragment: Where to look.
+        filter: A filter that `Queryable.pushdown` has returned as pushed; None: all records.
+        order: An order for which it has said `ordered`; empty: as the store likes.
+        limit: Records per page at most.
+        after: Return only records beyond this position of `order`; first page only.
+        resume: `Found.resume` of the page before.
+        fields: Fields to return; None: all.
+        deadline_s: Time for this page; beyond it `StoreTooCostly` is raised.
+    """
+
+    fragment: Fragment
+    filter: Filter | None
+    order: tuple[OrderBy, ...]
+    limit: int
+    after: Position | None = None
+    resume: Any = None
+    fields: tuple[str, ...] | None = None
+    deadline_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page of a search; `resume` leads to the next one and is None on the last."""
+
+    records: Sequence[Record]
+    resume: Any = None
+
+
+@runtime_checkable
+class Queryable(Protocol):
+    """A store that searches by filters. What it cannot apply exactly, it leaves to the caller."""
+
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        """Say what would be done of a search; pure, without asking the server.
+
+        The filter's and the order's paths begin with fields of the fragment, or are `ID`. An empty
+        order means the order of ids here.
+        """
+
+    async def find(self, find: Find) -> Found:
+        """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
+
+
+@runtime_checkable
+class Aggregating(Protocol):
+    """A store that groups and computes."""
+
+    def aggregates(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+    ) -> bool:
+        """Whether it applies the whole filter and computes all this exactly (floats to 1e-9)."""
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
+        """Return up to `limit` groups, in no order, each with its values and what was computed.
+
+        A sum of integers may be beyond 64 bits; an average is a float (of decimals, a Decimal).
+        Raises `StoreTooCostly` beyond the deadline.
+        """
+
+
+FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
+"""Finds the fragment of a class (database, class) on the store that asks; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """An entry of a change log: where it stands, and the change; None if its class is gone."""
+
+    position: str
+    change: Change | None
+
+
+@runtime_checkable
+class ChangeLog(Protocol):
+    """A store whose outbox is one log, or several: each in the order in which writes took effect.
+
+    Writes to one record are always in the same log. Entries stay for the relay to read again until
+    they are trimmed.
+    """
+
+    def logs(self) -> Sequence[str]:
+        """Name the logs."""
+
+    async def changes(
+        self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
+    ) -> list[Logged]:
+        """Return up to `limit` changes beyond a position (None: from the oldest), oldest first.
+
+        A change is returned only when none can still appear before it.
+        """
+
+    async def oldest(self, log: str) -> str | None:
+        """Return the position of the oldest entry that is still there, or None."""
+
+    async def trim(self, log: str, upto: str, keep_s: float) -> int:
+        """Remove entries up to a position, but none younger than `keep_s`; return how many."""

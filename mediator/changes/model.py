@@ -1,0 +1,44 @@
+"""A change: one write to one cache group, as the feed tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Change", "change_id"]
+
+
+def change_id(operation: str, group: str) -> str:
+    """Return the id of what an operation did to one cache group of its object."""
+    return f"{operation}:{group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write to one cache group.
+
+    Attributes:
+        id: Unique and stable: `change_id` of the operation and the group.
+        database: The database.
+        class_name: The class.
+        object_id: The object.
+        group: The cache group.
+        version: The version the group got by it.
+        kind: ``create``, ``replace``, ``update`` or ``delete``.
+        before: The touched fields that were there before, in their JSON form; None: the object was
+            not there.
+        after: The touched fields that are there afterwards; None: the object is not there.
+        time_us: The store's time, in microseconds since 1970.
+    """
+
+    id: str
+    database: str
+    class_name: str
+    object_id: str
+    group: str
+    version: int
+    kind: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    time_us: int

@@ -1,0 +1,128 @@
+"""Filters: conditions on one object, parsed and typed; plain immutable data.
+
+Logic is two-valued. A comparison with `lt`, `le`, `gt`, `ge`, `between`, `like` or `contains` holds
+for values only: never for a null, a missing field, or, within a document, a value of another kind.
+`eq` and `in` also find a null that is asked for; `ne` and `not` hold whenever `eq` or the negated
+filter does not. `exists` holds for every field that is not missing, null included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from mediator.schema.types import Value
+
+__all__ = [
+    "ID",
+    "And",
+    "Between",
+    "Compare",
+    "Comparison",
+    "Contains",
+    "Exists",
+    "Filter",
+    "In",
+    "Like",
+    "Not",
+    "Or",
+    "Path",
+]
+
+Path: TypeAlias = tuple[str, ...]
+"""A field, followed by keys within it if it is a document or a map: `a.b` is ``("a", "b")``.
+
+In a query with joins, the alias of a join comes first: `writer.name` is ``("writer", "name")``.
+"""
+
+ID: Path = ("id",)
+"""The path of the object's id, a string; no field has this name."""
+
+
+class Comparison(StrEnum):
+    """How a value is compared."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A value against a constant of the field's type; None (null) with EQ and NE only."""
+
+    comparison: Comparison
+    path: Path
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """``low <= value <= high``."""
+
+    path: Path
+    low: Value
+    high: Value
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """A value equal to one of some constants; they may include None."""
+
+    path: Path
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    r"""A string that matches a pattern, case-sensitively and entirely.
+
+    ``%`` stands for any characters, ``_`` for one character (a code point); ``\`` takes its meaning
+    from the character that follows.
+    """
+
+    path: Path
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """A list or set that has an element, or a string that has a part."""
+
+    path: Path
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """A field, or a key within a document, that is not missing."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of some filters; true if there are none."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any of some filters; false if there are none."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Whatever a filter does not hold for."""
+
+    part: Filter
+
+
+Filter: TypeAlias = Compare | Between | In | Like | Contains | Exists | And | Or | Not
