@@ -24,6 +24,7 @@ from mediator.guard import NullGuard, WriteGuard
 from mediator.observation import Observer, broadcast
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
+from mediator.operations.expiry import Sweep
 from mediator.operations.split import SplitWriter
 from mediator.placement.metrics import MetricsBook
 from mediator.planes import SystemRegistration
@@ -81,7 +82,8 @@ class Mediator:
         systems = Systems()
         self._systems = systems
         self._registry = Registry(systems, registrations, factory, self._book, observe, clock)
-        calls = StoreCalls(systems, options.guard)
+        calls = StoreCalls(systems, options.guard, clock)
+        self._sweep = Sweep(systems, calls.write_guarded, clock)
         split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), observe)
         self.data = Executor(calls, split, self._refresh)
         self._schemas = Schemas(
@@ -107,6 +109,7 @@ class Mediator:
                 Duty("sharing metrics", 5.0, self._share_metrics),
                 Duty("judging placements", 5.0, judgement.judge),
                 Duty("removing what is past its retention", 60.0, self._reap),
+                Duty("removing expired objects", 5.0, self._sweep_expired),
             ]
         )
 
@@ -144,6 +147,9 @@ class Mediator:
         for guarded in self._systems:
             if isinstance(guarded.store, Reapable):
                 await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))
+
+    async def _sweep_expired(self) -> None:
+        await self._sweep.run(self.data.model)
 
 
 def _exchange(url: str | None) -> MetricsExchange:

@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
+from mediator.clock import Clock
 from mediator.errors import MediatorError, Unavailable
 from mediator.guard import WriteGuard, guard_key
+from mediator.operations.expiry import ends, living
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import Fragment, Read, Record, StoreError, Write, WriteResult
 from mediator.systems import Systems, unavailable
@@ -24,11 +26,15 @@ _Result = TypeVar("_Result")
 
 
 class StoreCalls:
-    """Sends reads and writes to the systems that their fragments name."""
+    """Sends reads and writes to the systems that their fragments name.
 
-    def __init__(self, systems: Systems, guard: WriteGuard) -> None:
+    Expired objects are not there, for reads and for writes (`mediator.operations.expiry`).
+    """
+
+    def __init__(self, systems: Systems, guard: WriteGuard, clock: Clock) -> None:
         self.systems = systems
         self._guard = guard
+        self._clock = clock
         self._retired: set[Fragment] = set()
         self._busy: dict[Fragment, int] = {}
         self._left = asyncio.Event()
@@ -73,10 +79,7 @@ class StoreCalls:
         self._retired.difference_update(fragments)
 
     async def _read_system(self, store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:
-        try:
-            return await store.read(calls)
-        except StoreError as error:
-            raise unavailable(store, error, "read") from error
+        return living(calls, await _read(store, calls), self._clock.now())
 
     async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
         fragments = {call.fragment for call in calls}
@@ -85,13 +88,23 @@ class StoreCalls:
         for fragment in fragments:
             self._busy[fragment] = self._busy.get(fragment, 0) + 1
         try:
-            return await self._guarded_write(store, calls)
+            if any(fragment.ttl_s is not None for fragment in fragments):
+                await self._end_expired(store, calls)
+            return await self.write_guarded(store, calls)
         finally:
             self._leave(fragments)
 
-    async def _guarded_write(
-        self, store: GuardedStore, calls: Sequence[Write]
-    ) -> list[WriteResult]:
+    async def _end_expired(self, store: GuardedStore, calls: Sequence[Write]) -> None:
+        """Delete what is left of expired objects that are about to be written."""
+        mortal = [Read(c.fragment, c.id, ()) for c in calls if c.fragment.ttl_s is not None]
+        records = await _read(store, mortal)
+        pairs = zip((read.fragment for read in mortal), records, strict=True)
+        deletions = ends(pairs, self._clock.now())
+        if deletions:
+            await self.write_guarded(store, deletions)
+
+    async def write_guarded(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
+        """Write to one system, of one database, and tell the guard of it."""
         database = calls[0].fragment.database
         keys = [guard_key(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
         token = await self._guard.begin(database, keys)
@@ -129,6 +142,13 @@ class StoreCalls:
 
         await asyncio.gather(*(one(name, indices) for name, indices in by_system.items()))
         return [results[index] for index in range(len(calls))]
+
+
+async def _read(store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:
+    try:
+        return await store.read(calls)
+    except StoreError as error:
+        raise unavailable(store, error, "read") from error
 
 
 def _placed_anew(fragment: Fragment) -> Unavailable:

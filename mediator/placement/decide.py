@@ -253,4 +253,4 @@ def _fragment(
     here = {name: placed.fields for name, placed in groups.items() if placed.system == system}
     held = {name for names in here.values() for name in names}
     fields = {name: field for name, field in class_.fields.items() if name in held}
-    return Fragment(system, database, class_.name, fields, here, version)
+    return Fragment(system, database, class_.name, fields, here, version, class_.ttl_s)

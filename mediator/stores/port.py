@@ -87,6 +87,7 @@ class Fragment:
         groups: The cache groups placed here: group name to the names of its fields. May be a group
             without fields: the anchor group of a class whose fields all live elsewhere.
         schema_version: Version of the class's schema.
+        ttl_s: Seconds that objects of the class live from their creation; None: for ever.
     """
 
     system: str
@@ -95,6 +96,7 @@ class Fragment:
     fields: Mapping[str, Field]
     groups: Mapping[str, tuple[str, ...]]
     schema_version: int = 1
+    ttl_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

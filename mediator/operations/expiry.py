@@ -1,0 +1,135 @@
+"""Expiry: an object of a class with `ttl_s` ends that long after its creation.
+
+Its birth is the one time on which all its parts agree, whichever systems hold them, so every part
+ends by itself at the same moment. From then on
+
+- a read takes it for missing (`living`);
+- a write first deletes what is left of it (`ends`), and then finds nothing there;
+- the sweep deletes what nobody asks for any more.
+
+A deletion spares every later incarnation (`Write.birth`), so that it may come late or twice. It is
+a write like any other: the guard is told of it, and the feed tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
+from typing import Final, TypeAlias
+
+from mediator.clock import Clock
+from mediator.errors import MediatorError
+from mediator.placement.routing import RoutingModel
+from mediator.stores.guarded import GuardedStore
+from mediator.stores.port import Fragment, Read, Record, StoreError, Write, WriteKind
+from mediator.systems import Systems
+
+__all__ = ["Delete", "Sweep", "ends", "expired", "living"]
+
+PAGE: Final = 500
+"""Records looked at in one call."""
+
+PAGES: Final = 40
+"""Pages of a fragment that one run looks at, at most."""
+
+Delete: TypeAlias = Callable[[GuardedStore, Sequence[Write]], Awaitable[object]]
+"""Carries out deletions on one system."""
+
+
+def expired(fragment: Fragment, record: Record, now: float) -> bool:
+    """Whether a record has outlived its class's `ttl_s`; `now` in seconds since the epoch."""
+    return fragment.ttl_s is not None and record.birth <= (now - fragment.ttl_s) * 1_000_000
+
+
+def living(calls: Sequence[Read], records: list[Record | None], now: float) -> list[Record | None]:
+    """Return records as they were read, None for those that have expired."""
+    if all(call.fragment.ttl_s is None for call in calls):
+        return records
+    return [
+        None if record is None or expired(call.fragment, record, now) else record
+        for call, record in zip(calls, records, strict=True)
+    ]
+
+
+def ends(pairs: Iterable[tuple[Fragment, Record | None]], now: float) -> list[Write]:
+    """Return the deletions of those records that have expired, one for each."""
+    return list(
+        {
+            (fragment, record.id): _end(fragment, record)
+            for fragment, record in pairs
+            if record is not None and expired(fragment, record, now)
+        }.values()
+    )
+
+
+def _end(fragment: Fragment, record: Record) -> Write:
+    # Whoever ends a record names the operation alike: to the feed it is one.
+    whose = "\0".join((fragment.database, fragment.class_name, record.id, str(record.birth)))
+    operation = f"expiry-{blake2b(whose.encode(), digest_size=16).hexdigest()}"
+    groups = tuple(fragment.groups)
+    kind = WriteKind.DELETE
+    return Write(fragment, record.id, kind, operation, groups, birth=record.birth)
+
+
+class Sweep:
+    """Deletes expired records that nobody writes to, a part of each class at a time.
+
+    Args:
+        systems: The systems at hand.
+        delete: Carries out deletions.
+        clock: The time.
+    """
+
+    def __init__(self, systems: Systems, delete: Delete, clock: Clock) -> None:
+        self._systems = systems
+        self._delete = delete
+        self._clock = clock
+        self._reached: dict[tuple[str, str, str], str] = {}
+
+    async def run(self, model: RoutingModel) -> int:
+        """Go on where the last run stopped; return how many records were deleted.
+
+        A run ends with a page that has nothing to delete, so it costs little while nothing expires
+        and follows quickly when much does.
+        """
+        mortal = [
+            fragment
+            for database in model.databases.values()
+            for route in database.classes.values()
+            for fragment in route.fragments
+            if fragment.ttl_s is not None
+        ]
+        places = {_place(fragment) for fragment in mortal}
+        self._reached = {key: id_ for key, id_ in self._reached.items() if key in places}
+        deleted = 0
+        for fragment in mortal:
+            # Whoever watches the system tells that it is away; the others have their turn.
+            with suppress(StoreError, MediatorError):
+                deleted += await self._sweep(fragment)
+        return deleted
+
+    async def _sweep(self, fragment: Fragment) -> int:
+        deleted = 0
+        for _ in range(PAGES):
+            ended = await self._page(fragment)
+            deleted += ended
+            if not ended:
+                break
+        return deleted
+
+    async def _page(self, fragment: Fragment) -> int:
+        store = self._systems.get(fragment.system)
+        after = self._reached.pop(_place(fragment), None)
+        records = await store.guarded(partial(store.store.scan, fragment, after, PAGE, ()))
+        if len(records) == PAGE:
+            self._reached[_place(fragment)] = records[-1].id
+        deletions = ends(((fragment, record) for record in records), self._clock.now())
+        if deletions:
+            await self._delete(store, deletions)
+        return len(deletions)
+
+
+def _place(fragment: Fragment) -> tuple[str, str, str]:
+    return fragment.system, fragment.database, fragment.class_name

@@ -1,0 +1,164 @@
+"""Objects of a class with `ttl_s` over the real stores, on one system and on three."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+import pytest
+
+from mediator.clock import SystemClock
+from mediator.errors import MediatorError, NotFound
+from mediator.operations.model import Condition, Create, Delete, Get, Outcome, Put, Update
+from mediator.stores.kinds import make_store
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.process.service import Service, field_on, inc, service, unique
+
+TTL_S = 60.0
+
+LATER_S = 3600.0
+
+
+class Later(SystemClock):
+    """A clock that can be put forward."""
+
+    ahead_s = 0.0
+
+    def now(self) -> float:
+        return time.time() + self.ahead_s
+
+
+@pytest.fixture
+def clock() -> Later:
+    return Later()
+
+
+@pytest.fixture
+async def aging(
+    mediator: Service, system_configs: Sequence[SystemConfig], catalogue_url: str, clock: Later
+) -> AsyncIterator[Service]:
+    """A further replica, whose clock can be put forward."""
+    assert mediator.configs
+    async with service(system_configs, catalogue_url, clock=clock) as replica:
+        yield replica
+
+
+@pytest.fixture(params=["redis", "postgres", "mongo", "spread"])
+async def database(request: pytest.FixtureRequest, aging: Service) -> str:
+    """A database whose class `articles` lives on one system, or on three."""
+    names = {"title": "postgres", "body": "mongo", "hits": "redis"}
+    homes = {
+        field: home if request.param == "spread" else request.param for field, home in names.items()
+    }
+    fields = {
+        "title": field_on(homes["title"]),
+        "body": field_on(homes["body"], "document", group="body"),
+        "hits": field_on(homes["hits"], "integer", group="hits", index=True),
+    }
+    return await aging.put_schema({"articles": {"ttl_s": TTL_S, "fields": fields}})
+
+
+@pytest.fixture
+async def expired(aging: Service, database: str, clock: Later) -> str:
+    """The database, with an object `a` that has outlived its time."""
+    await aging.create(database, "articles", "a", title="old", hits=7, body={"k": 1})
+    assert await aging.values(database, "articles", "a")
+    clock.ahead_s = LATER_S
+    return database
+
+
+async def test_an_expired_object_is_not_there_for_any_read(aging: Service, expired: str) -> None:
+    for fields in (None, ("title",), ("hits",), ("body",), ("body", "hits")):
+        with pytest.raises(NotFound):
+            await aging.get(expired, "articles", "a", fields)
+    [answer] = await aging.mediator.data.batch([Get(expired, "articles", "a")])
+    assert isinstance(answer, NotFound)
+
+
+async def test_an_object_is_there_as_long_as_it_lives(
+    aging: Service, database: str, clock: Later
+) -> None:
+    await aging.create(database, "articles", "young", title="t", hits=1)
+    clock.ahead_s = TTL_S - 5
+    assert await aging.values(database, "articles", "young") == {"title": "t", "hits": 1}
+    await aging.mediator.data.write(inc(database, "articles", "young"))
+    clock.ahead_s = TTL_S + 5
+    with pytest.raises(NotFound):  # a write does not prolong a life
+        await aging.get(database, "articles", "young")
+
+
+async def test_an_expired_object_cannot_be_changed_or_deleted(
+    aging: Service, expired: str, clock: Later
+) -> None:
+    data = aging.mediator.data
+    for operation in (
+        inc(expired, "articles", "a"),
+        Update(expired, "articles", "a", unique(), values={"title": "x", "body": {}}),
+        Delete(expired, "articles", "a", unique()),
+    ):
+        with pytest.raises(NotFound):
+            await data.write(operation)
+    [answer] = await data.batch([inc(expired, "articles", "a")])
+    assert isinstance(answer, NotFound)
+    clock.ahead_s = 0.0  # it was deleted, and does not come back with the clock
+    with pytest.raises(NotFound):
+        await aging.get(expired, "articles", "a")
+
+
+@pytest.mark.parametrize("way", ["create", "put", "put absent", "batch"])
+async def test_its_id_can_be_used_again_at_once(
+    aging: Service, expired: str, clock: Later, way: str
+) -> None:
+    data, values = aging.mediator.data, {"title": "new", "hits": 1}
+    operation = {
+        "create": Create(expired, "articles", "a", unique(), values=values),
+        "put": Put(expired, "articles", "a", unique(), values=values),
+        "put absent": Put(
+            expired, "articles", "a", unique(), Condition(present=False), values=values
+        ),
+        "batch": Put(expired, "articles", "a", unique(), values=values),
+    }[way]
+    answer: Outcome | MediatorError
+    if way == "batch":
+        [answer] = await data.batch([operation])
+    else:
+        answer = await data.write(operation)
+    assert isinstance(answer, Outcome)
+    assert answer.created
+    clock.ahead_s = 0.0  # the stores' clocks were not put forward
+    assert await aging.values(expired, "articles", "a") == values
+
+
+async def test_the_sweep_deletes_what_nobody_asks_for(
+    aging: Service, database: str, clock: Later
+) -> None:
+    for number in range(3):
+        await aging.create(database, "articles", f"a{number}", title="t", hits=1, body={})
+    assert await _held(aging, database) == 3
+    clock.ahead_s = LATER_S
+    await eventually(partial(_is_empty, aging, database))
+    clock.ahead_s = 0.0
+    await aging.create(database, "articles", "young", title="t", hits=1, body={})
+    route = aging.mediator.data.model
+    assert await aging.mediator._sweep.run(route) == 0
+    assert await aging.values(database, "articles", "young")
+
+
+async def _is_empty(aging: Service, database: str) -> bool:
+    return await _held(aging, database) == 0
+
+
+async def _held(aging: Service, database: str) -> int:
+    """Count the records that the most laden system of the class holds."""
+    route = aging.mediator.data.model.databases[database].classes["articles"]
+    counts = []
+    for fragment in route.fragments:
+        store = make_store(aging.configs[fragment.system])
+        await store.open()
+        try:
+            counts.append(await store.count(fragment))
+        finally:
+            await store.close()
+    return max(counts)
