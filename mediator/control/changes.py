@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mediator.catalogue.schemas import StoredDatabase
-from mediator.control.layout import fragments_of, layout_of, same_place
+from mediator.control.layout import fragments_of, layout_of, primary_of, same_place
 from mediator.errors import DataWouldMove, Unplaceable
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import Decision, decide, pins_of
+from mediator.placement.decide import Decision, decide, pins_of, primary_system
 from mediator.placement.routing import DatabaseRoute
 from mediator.schema.render import schema_document
 from mediator.schema.tree import Mode, Schema
@@ -32,7 +32,9 @@ def stored_form(
     """Return the form of a schema and its placements that the catalogue keeps."""
     document = schema_document(schema)
     versions = {c: _class_version(c, document, stored) for c in schema.classes}
-    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions)
+    mirrored = schema.mode is Mode.MICROBATCHED
+    primary = primary_system(schema, decision, primary_of(stored)) if mirrored else None
+    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions, primary)
     version = stored.version + 1 if stored else 1
     return StoredDatabase(schema.database, version, document, layout)
 

@@ -11,14 +11,17 @@ from mediator.placement.routing import DatabaseRoute
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import Fragment
 
-__all__ = ["fragments_of", "layout_of", "route_of", "same_place"]
+__all__ = ["copies_of", "fragments_of", "layout_of", "primary_of", "route_of", "same_place"]
 
 
-def layout_of(decision: Decision, versions: Mapping[str, int]) -> dict[str, Any]:
-    """Return the layout of a decision, with the schema version of each class."""
+def layout_of(
+    decision: Decision, versions: Mapping[str, int], primary: str | None
+) -> dict[str, Any]:
+    """Return the layout of a decision, with the schema version of each class, and the primary."""
     return {
         class_name: {
             "version": versions[class_name],
+            "primary": primary,
             "groups": {
                 group: {"system": placed.system, "fields": list(placed.fields)}
                 for group, placed in groups.items()
@@ -38,12 +41,24 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
         for class_name, layout in stored.layout.items()
     }
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}
-    return build_routes(schema, groups, versions)
+    return build_routes(schema, groups, versions, primary_of(stored))
+
+
+def primary_of(stored: StoredDatabase | None) -> str | None:
+    """Return the system that a stored database has its primary on."""
+    layouts = stored.layout.values() if stored else ()
+    return next((layout["primary"] for layout in layouts), None)
 
 
 def fragments_of(route: DatabaseRoute | None) -> list[Fragment]:
     """Return all fragments of a database."""
     return [f for r in route.classes.values() for f in r.fragments] if route else []
+
+
+def copies_of(route: DatabaseRoute | None) -> list[Fragment]:
+    """Return what the primary holds of a database."""
+    copies = [r.copy for r in route.classes.values()] if route else []
+    return [copy for copy in copies if copy is not None]
 
 
 def same_place(route: DatabaseRoute | None, fragment: Fragment) -> Fragment | None:

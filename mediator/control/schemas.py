@@ -40,7 +40,7 @@ from mediator.control.changes import (
     unused,
     would_move,
 )
-from mediator.control.layout import fragments_of, route_of, same_place
+from mediator.control.layout import copies_of, fragments_of, route_of, same_place
 from mediator.control.registry import Registry
 from mediator.errors import (
     Conflict,
@@ -219,7 +219,7 @@ class Schemas:
     async def _drop(self, name: str, route: DatabaseRoute) -> None:
         fragments = fragments_of(route)
         async with self._held(fragments):
-            for fragment in fragments:
+            for fragment in (*fragments, *copies_of(route)):
                 await self._on(fragment, "write", _dropping(fragment))
             epoch = await self._catalogue.remove(name)
         self._routes.pop(name, None)
@@ -269,9 +269,11 @@ class Schemas:
             for fragment in fragments_of(route):
                 previous = same_place(present, fragment)
                 await self._on(fragment, "write", _preparing(fragment, previous))
+            for copy in copies_of(route):
+                await self._on(copy, "write", _preparing(copy, None))
             epoch = await self._catalogue.put(new)
         self._follow(epoch, {**self._executor.model.databases, new.name: self._route(new)})
-        for fragment in unused(present, route):
+        for fragment in (*unused(present, route), *_outdated(present, route)):
             with suppress(Unavailable):  # the change is in force; an empty table may stay behind
                 await self._on(fragment, "write", _dropping(fragment))
         return epoch
@@ -304,6 +306,12 @@ class Schemas:
             return await guarded.guarded(lambda: call(guarded.store))
         except StoreError as error:
             raise unavailable(guarded, error, operation) from error
+
+
+def _outdated(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
+    """Return the copies that the primary need not hold any more."""
+    kept = {(copy.class_name, copy.system) for copy in copies_of(new)}
+    return [c for c in copies_of(present) if (c.class_name, c.system) not in kept]
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

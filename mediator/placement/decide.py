@@ -165,11 +165,12 @@ def _group(class_: ClassSchema, plan: GroupPlan) -> GroupPlacement:
     return GroupPlacement(plan.choice.system, fields)
 
 
-def primary_system(schema: Schema, decision: Decision) -> str | None:
+def primary_system(schema: Schema, decision: Decision, present: str | None = None) -> str | None:
     """Return the primary: the one the schema names, else the best-ranked one proven for it.
 
     Proven means scans, sorting and range queries (DESIGN, section 6). Where the database has no
-    scores the first registered one counts as the best. None if no system is proven for it.
+    scores the first registered one counts as the best. None if no system is proven for it. The
+    present primary stays as long as it is: another one would have to be built from the fragments.
     """
     if schema.primary.system is not None:
         return schema.primary.system
@@ -178,6 +179,8 @@ def primary_system(schema: Schema, decision: Decision) -> str | None:
         for c in decision.candidates
         if c.suspended is None and c.capabilities >= _PRIMARY_NEEDS
     ]
+    if present in usable:
+        return present
     scores = decision.ranking.scores
     return max(usable, key=lambda name: scores.get(name, -1.0), default=None)
 
@@ -217,6 +220,7 @@ def build_routes(
     schema: Schema,
     groups: Mapping[str, Mapping[str, GroupPlacement]],
     versions: Mapping[str, int],
+    primary: str | None = None,
 ) -> DatabaseRoute:
     """Build the routes of a database; one in advisory mode has none.
 
@@ -224,23 +228,42 @@ def build_routes(
         schema: The schema.
         groups: The cache groups of each class, the main group first (`Decision.groups`).
         versions: The schema version of each class.
+        primary: The system that gets copies of whole objects.
     """
     if schema.mode is Mode.ADVISORY:
         return DatabaseRoute(schema, {})
     routes = {
-        name: _class_route(schema.database, class_, groups[name], versions[name])
+        name: _class_route(schema.database, class_, groups[name], versions[name], primary)
         for name, class_ in schema.classes.items()
     }
     return DatabaseRoute(schema, routes)
 
 
 def _class_route(
-    database: str, class_: ClassSchema, groups: Mapping[str, GroupPlacement], version: int
+    database: str,
+    class_: ClassSchema,
+    groups: Mapping[str, GroupPlacement],
+    version: int,
+    primary: str | None,
 ) -> ClassRoute:
     # The main group comes first in `groups`, so that its system, the anchor, does so here.
     systems = dict.fromkeys(placed.system for placed in groups.values())
     fragments = tuple(_fragment(database, class_, groups, s, version) for s in systems)
-    return ClassRoute(class_, version, fragments)
+    copy = _copy(database, class_, groups, primary, version) if primary else None
+    return ClassRoute(class_, version, fragments, copy)
+
+
+def _copy(
+    database: str,
+    class_: ClassSchema,
+    groups: Mapping[str, GroupPlacement],
+    system: str,
+    version: int,
+) -> Fragment:
+    # Another version of the class is another copy, built from the fragments: no two forms mix.
+    name = f"{class_.name}@primary.{version}"
+    here = {group: placed.fields for group, placed in groups.items()}
+    return Fragment(system, database, name, class_.fields, here, version, class_.ttl_s)
 
 
 def _fragment(

@@ -21,16 +21,25 @@ class ClassRoute:
         schema: The class.
         schema_version: Its version.
         fragments: One for each system that holds a part; the one of the anchor group comes first.
+        copy: What the primary holds of the class: a copy of whole objects, kept up by the
+            materialiser; None if the database has no primary.
     """
 
     schema: ClassSchema
     schema_version: int
     fragments: tuple[Fragment, ...]
+    copy: Fragment | None = None
 
     @property
     def anchor(self) -> Fragment:
         """The fragment that decides whether an object exists."""
         return self.fragments[0]
+
+    @cached_property
+    def primary(self) -> ClassRoute | None:
+        """The route of reads that the primary may answer, if there is one."""
+        copy = self.copy
+        return None if copy is None else ClassRoute(self.schema, self.schema_version, (copy,))
 
     @cached_property
     def codec(self) -> Codec:

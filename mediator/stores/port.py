@@ -33,6 +33,7 @@ __all__ = [
     "Fragment",
     "FragmentOf",
     "Logged",
+    "Mirror",
     "Ordered",
     "Pushdown",
     "Queryable",
@@ -502,3 +503,27 @@ class ChangeLog(Protocol):
 
     async def trim(self, log: str, upto: str, keep_s: float) -> int:
         """Remove entries up to a position, but none younger than `keep_s`; return how many."""
+
+
+@runtime_checkable
+class Mirror(Protocol):
+    """A store that can hold copies of records that live elsewhere, with the versions they have.
+
+    Copies are no writes: they get no versions of this store, and nothing is said in its outbox. A
+    copy only ever becomes newer: of one incarnation (birth) in every group, or a later incarnation.
+    """
+
+    async def absorb(self, fragment: Fragment, records: Sequence[Record]) -> list[bool]:
+        """Make copies what the records say, as whole records, each atomically.
+
+        A record without a group of the fragment leaves it absent. Returns for each record whether
+        the copy is now at least as new in every group (or of a later incarnation, or forgotten
+        later). False: the copy is newer in one group and older in another; the caller reads again.
+        """
+
+    async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
+        """Remove the copies of objects, given by id and the highest version of their tombstone.
+
+        Copies born later stay. What was forgotten is remembered for `REMEMBER_S` at least, so that
+        a copy of the dead incarnation that comes late is not taken in.
+        """
