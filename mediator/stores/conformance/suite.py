@@ -11,6 +11,7 @@ from mediator.stores.conformance import (
     hostile,
     idempotency,
     lifecycle,
+    mirror,
     missing,
     operators,
     ordering,
@@ -35,6 +36,7 @@ _MODULES = (
     bulk,
     scanning,
     ordering,
+    mirror,
     concurrency,
     hostile,
 )

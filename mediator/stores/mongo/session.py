@@ -135,7 +135,7 @@ class Session:
         try:
             done = await self.collection(layout).bulk_write(requests, ordered=False)
         except BulkWriteError as error:
-            self._check(error.details)
+            self.check(error.details)
             return False
         return done.inserted_count + done.matched_count == len(requests)
 
@@ -143,10 +143,11 @@ class Session:
         if self._write_concern:
             command["writeConcern"] = self._write_concern
         reply: Mapping[str, Any] = await self.database(layout.fragment.database).command(command)
-        self._check(reply)
+        self.check(reply)
         return reply
 
-    def _check(self, reply: Mapping[str, Any]) -> None:
+    def check(self, reply: Mapping[str, Any]) -> None:
+        """Raise if a reply says that a write may not last."""
         if reply.get("writeConcernError") or reply.get("writeConcernErrors"):
             raise StoreTimeout(f"{self._config.name} did not confirm that the write will last")
 

@@ -1,0 +1,90 @@
+"""Copies of records that live elsewhere: taken in when they are newer, as whole documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from bson.int64 import Int64
+from pymongo import ReplaceOne, UpdateOne
+from pymongo.errors import BulkWriteError
+
+from mediator.stores.mirrored import is_surpassed
+from mediator.stores.mongo.layout import LIVE, Document, Layout, layout_of
+from mediator.stores.mongo.reading import Reader
+from mediator.stores.mongo.session import Session
+from mediator.stores.port import Fragment, Read, Record, StoreRefused
+
+__all__ = ["absorb", "forget"]
+
+_DUPLICATE_KEY: Final = 11000
+
+
+async def absorb(
+    session: Session, reader: Reader, fragment: Fragment, records: Sequence[Record]
+) -> list[bool]:
+    """Make copies what the records say; see `Mirror.absorb`."""
+    layout = layout_of(fragment)
+    requests = [ReplaceOne(_older(layout, r), _document(layout, r), upsert=True) for r in records]
+    refused = await _bulk(session, layout, requests)
+    left = [records[place] for place in refused]
+    held = await reader.read([Read(fragment, record.id, ()) for record in left]) if left else []
+    surpassed = {
+        place: is_surpassed(record, now)
+        for place, record, now in zip(refused, left, held, strict=True)
+    }
+    return [surpassed.get(place, True) for place in range(len(records))]
+
+
+async def forget(
+    session: Session, fragment: Fragment, dead: Sequence[tuple[str, int]], now_us: int
+) -> None:
+    """Leave tombstones in the place of copies; see `Mirror.forget`."""
+    layout = layout_of(fragment)
+    requests = [
+        UpdateOne(
+            layout.key(id_) | {"birth": {"$lte": Int64(birth)}},
+            {
+                "$set": {"birth": Int64(birth), "tombstone": Int64(now_us)},
+                "$unset": {"values": "", "versions": ""},
+            },
+            upsert=True,
+        )
+        for id_, birth in dead
+    ]
+    await _bulk(session, layout, requests)
+
+
+def _older(layout: Layout, record: Record) -> Document:
+    """Select the copy if it is older. If there is another, the upsert meets its key, and fails."""
+    birth = Int64(record.birth)
+    same: Document = LIVE | {"birth": birth}
+    for group, path in layout.version_paths.items():
+        # A group that is absent here is older than any version.
+        same[path] = {"$not": {"$gt": Int64(record.versions.get(group, 0))}}
+    return layout.key(record.id) | {"$or": [{"birth": {"$lt": birth}}, same]}
+
+
+def _document(layout: Layout, record: Record) -> Document:
+    versions = {group: Int64(version) for group, version in record.versions.items()}
+    return {
+        **layout.key(record.id),
+        "values": layout.encode_all(record.values),
+        "versions": layout.encode_versions(versions),
+        "birth": Int64(record.birth),
+    }
+
+
+async def _bulk(session: Session, layout: Layout, requests: Sequence[Any]) -> list[int]:
+    """Do upserts; return the places of those whose record was there and did not match."""
+    if not requests:
+        return []
+    try:
+        await session.collection(layout).bulk_write(requests, ordered=False)
+    except BulkWriteError as error:
+        session.check(error.details)
+        errors = error.details["writeErrors"]
+        if any(one["code"] != _DUPLICATE_KEY for one in errors):
+            raise StoreRefused("the copies were refused") from None
+        return sorted(one["index"] for one in errors)
+    return []
