@@ -513,8 +513,13 @@ class Mirror(Protocol):
     copy only ever becomes newer: of one incarnation (birth) in every group, or a later incarnation.
     """
 
-    async def absorb(self, fragment: Fragment, records: Sequence[Record]) -> list[bool]:
+    async def absorb(
+        self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
+    ) -> list[bool]:
         """Make copies what the records say, as whole records, each atomically.
+
+        `force` takes them in whatever is held: to make good a copy that is ahead of its original,
+        because the original's store has lost writes.
 
         A record without a group of the fragment leaves it absent. Returns for each record whether
         the copy is now at least as new in every group (or of a later incarnation, or forgotten

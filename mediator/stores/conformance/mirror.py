@@ -122,6 +122,16 @@ async def the_next_incarnation_replaces_the_former(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
+async def force_takes_in_what_is_older(scratch: Scratch) -> None:
+    """A copy that is ahead of its original, whose store has lost writes, can be made good."""
+    subject, mirror = await _two_groups(scratch)
+    await _absorb(subject, _copy(_BIRTH + 5, _BIRTH + 1))
+    older = _copy(_BIRTH + 1, _BIRTH + 1)
+    same(await mirror.absorb(subject.fragment, [older], force=True), [True], "absorbing by force")
+    await _holds(subject, older, "after absorbing by force")
+
+
+@THEME.proves("contract")
 async def copies_at_once_end_with_the_newest(scratch: Scratch) -> None:
     """Whatever order copies of many records arrive in, side by side, each ends with its newest."""
     subject, _ = await _two_groups(scratch)

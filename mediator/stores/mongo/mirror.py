@@ -21,11 +21,23 @@ _DUPLICATE_KEY: Final = 11000
 
 
 async def absorb(
-    session: Session, reader: Reader, fragment: Fragment, records: Sequence[Record]
+    session: Session,
+    reader: Reader,
+    fragment: Fragment,
+    records: Sequence[Record],
+    *,
+    force: bool,
 ) -> list[bool]:
     """Make copies what the records say; see `Mirror.absorb`."""
     layout = layout_of(fragment)
-    requests = [ReplaceOne(_older(layout, r), _document(layout, r), upsert=True) for r in records]
+    requests = [
+        ReplaceOne(
+            layout.key(record.id) if force else _older(layout, record),
+            _document(layout, record),
+            upsert=True,
+        )
+        for record in records
+    ]
     refused = await _bulk(session, layout, requests)
     left = [records[place] for place in refused]
     held = await reader.read([Read(fragment, record.id, ()) for record in left]) if left else []

@@ -33,10 +33,12 @@ class Copies:
         self._absorbing = lru_cache(maxsize=256)(_absorb_statement)
         self._forgetting = lru_cache(maxsize=256)(_forget_statement)
 
-    async def absorb(self, fragment: Fragment, records: Sequence[Record]) -> list[bool]:
+    async def absorb(
+        self, fragment: Fragment, records: Sequence[Record], *, force: bool
+    ) -> list[bool]:
         """Make copies what the records say."""
         table = self._plans.records(fragment)
-        statement = self._absorbing(table)
+        statement = self._absorbing(table, force)
         # Rows are locked in one order, so that two transactions cannot wait for each other.
         rows = [_row(table, record) for record in sorted(records, key=lambda r: r.id)]
         done = {row[0] for row in await self._send(statement, rows)}
@@ -67,7 +69,7 @@ class Copies:
         return {row[0]: record(table, (), row) for row in rows}
 
 
-def _absorb_statement(records: RecordTable) -> Statement:
+def _absorb_statement(records: RecordTable, force: bool) -> Statement:
     """Build the upsert of one copy."""
     table = records.table
     row: dict[str, Any] = {
@@ -85,17 +87,14 @@ def _absorb_statement(records: RecordTable) -> Statement:
     }
     statement = insert(table).values(row)
     new = statement.excluded
-    newer = [table.c[v.name] <= new[v.name] for v in records.versions.values()]
-    return Statement(
-        statement.on_conflict_do_update(
-            index_elements=["id"],
-            set_={**{name: new[name] for name in row if name != "id"}, "_deleted": sa.null()},
-            where=sa.or_(
-                table.c["_birth"] < new["_birth"],
-                sa.and_(table.c["_birth"] == new["_birth"], records.live, *newer),
-            ),
-        ).returning(table.c["id"])
+    same = [table.c[v.name] <= new[v.name] for v in records.versions.values()]
+    same += [table.c["_birth"] == new["_birth"], records.live]
+    older = sa.or_(table.c["_birth"] < new["_birth"], sa.and_(*same))
+    changes = {**{name: new[name] for name in row if name != "id"}, "_deleted": sa.null()}
+    upsert = statement.on_conflict_do_update(
+        index_elements=["id"], set_=changes, where=None if force else older
     )
+    return Statement(upsert.returning(table.c["id"]))
 
 
 def _forget_statement(records: RecordTable) -> Statement:

@@ -1,0 +1,1 @@
+"""Primary copies of whole objects, within a bound of their originals."""
