@@ -21,6 +21,7 @@ from mediator.control.schemas import Schemas
 from mediator.control.watch import Duty, Watch
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.guard import NullGuard, WriteGuard
+from mediator.materialise.watermarks import Watermarks
 from mediator.observation import Observer, broadcast
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
@@ -85,7 +86,8 @@ class Mediator:
         calls = StoreCalls(systems, options.guard, clock)
         self._sweep = Sweep(systems, calls.write_guarded, clock)
         split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), observe)
-        self.data = Executor(calls, split, self._refresh)
+        self._watermarks = Watermarks(clock)
+        self.data = Executor(calls, split, self._watermarks, self._refresh)
         self._schemas = Schemas(
             CatalogueSchemas(self._catalogue), self._registry, systems, self.data, calls, observe
         )

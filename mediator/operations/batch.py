@@ -18,7 +18,7 @@ from mediator.errors import MediatorError, NotFound
 from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import outcome_of
 from mediator.operations.merge import merge_records
-from mediator.operations.model import Get, Operation, Outcome, Revise, WriteOperation
+from mediator.operations.model import Delete, Get, Operation, Outcome, Revise, WriteOperation
 from mediator.operations.parts import lacks_part
 from mediator.operations.plan import Steps, plan_read
 from mediator.placement.routing import ClassRoute
@@ -114,10 +114,17 @@ async def run_batch(
 def _plan(plane: Single, route: ClassRoute, index: int, operation: Operation) -> _Planned:
     if isinstance(operation, Get):
         return _Planned(index, operation, route, reads=plan_read(route, operation))
-    steps = None if isinstance(operation, Revise) else plane.plan_simply(route, operation)
+    steps = None if _takes_more(route, operation) else plane.plan_simply(route, operation)
     if steps is not None and steps.rest:
         steps = None
     return _Planned(index, operation, route, steps=steps)
+
+
+def _takes_more(route: ClassRoute, operation: WriteOperation) -> bool:
+    """Whether a write takes more than its steps: a look at the object, or at its copy."""
+    return isinstance(operation, Revise) or (
+        isinstance(operation, Delete) and route.copy is not None
+    )
 
 
 def _next_wave(queues: dict[tuple[str, str], deque[_Planned]]) -> _Wave:

@@ -10,8 +10,13 @@ from mediator.errors import (
     AdvisoryOnly,
     MediatorError,
     NotFound,
+    OutcomeUnknown,
     PreconditionFailed,
+    Unavailable,
 )
+from mediator.materialise.copier import Copier
+from mediator.materialise.freshness import ANY, Staleness, Wish
+from mediator.materialise.reads import PrimaryReads
 from mediator.operations.batch import run_batch
 from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import asked_for, check_if_match, outcome_of
@@ -19,6 +24,7 @@ from mediator.operations.listing import Position, list_class, read_objects
 from mediator.operations.merge import merge_records
 from mediator.operations.model import (
     Condition,
+    Delete,
     Get,
     Operation,
     Outcome,
@@ -45,13 +51,20 @@ class Executor:
     Args:
         calls: Sends store calls.
         split: Carries out writes over several systems.
+        staleness: Knows how old the primary's copies may be.
         refresh: Looks for a newer routing model; called before a class is said not to exist.
     """
 
     def __init__(
-        self, calls: StoreCalls, split: SplitWriter, refresh: Callable[[], Awaitable[None]]
+        self,
+        calls: StoreCalls,
+        split: SplitWriter,
+        staleness: Staleness,
+        refresh: Callable[[], Awaitable[None]],
     ) -> None:
         self._calls = calls
+        self._primary = PrimaryReads(calls, staleness)
+        self._copier = Copier(calls)
         self._split = split
         self._refresh = refresh
         self._model = EMPTY
@@ -74,9 +87,18 @@ class Executor:
             route = self._find(database, class_name)
         return route or self._unknown(database, class_name)
 
-    async def read(self, operation: Get) -> Outcome:
+    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
         """Read one object; see `DataPlane.read`."""
         route = await self._route_of(operation)
+        if route.copy is not None:
+            bound_s = self._model.databases[operation.database].schema.primary.staleness_s
+            copied = await self._primary.read(route, operation, bound_s, wish)
+            if copied is not None:
+                return copied
+        return await self._read(route, operation)
+
+    async def _read(self, route: ClassRoute, operation: Get) -> Outcome:
+        """Read one object as the systems hold it now."""
         records = await self._calls.read(plan_read(route, operation))
         outcome = merge_records(route, operation, records)
         if outcome is not None and outcome.partial:
@@ -104,10 +126,10 @@ class Executor:
             operation = Revise(*operation.head)
         if isinstance(operation, Revise):
             check_if_match(route, operation)
-            return await revise(route, operation, self.read, self.apply)
+            return await revise(route, operation, partial(self._read, route), self.apply)
         steps = self.plan_simply(route, operation)
         if steps is None:
-            expect = await self._expected(operation)
+            expect = await self._expected(route, operation)
             steps = plan_write(route, asked_for(route, operation), expect)
         return await self._carry_out(route, operation, steps)
 
@@ -184,7 +206,18 @@ class Executor:
         results = await self._send(route, operation, steps)
         if await self._supplied(route, steps, results):
             results = await self._send(route, operation, steps)
-        return outcome_of(route, operation, steps, results)
+        outcome = outcome_of(route, operation, steps, results)
+        if isinstance(operation, Delete) and route.copy is not None:
+            await self._remove_copy(route, operation, results[0].birth)
+        return outcome
+
+    async def _remove_copy(self, route: ClassRoute, operation: Delete, died: int) -> None:
+        """Remove the primary's copy before a deletion is acknowledged."""
+        try:
+            await self._copier.forget(route, {operation.id: died})
+        except Unavailable as error:
+            detail = "The object is deleted; its copy in the primary goes once that answers."
+            raise OutcomeUnknown(detail, system=error.system) from error
 
     async def _send(
         self, route: ClassRoute, operation: WriteOperation, steps: Steps
@@ -201,11 +234,11 @@ class Executor:
             self._calls, route, steps.first
         )
 
-    async def _expected(self, operation: WriteOperation) -> Mapping[str, int]:
+    async def _expected(self, route: ClassRoute, operation: WriteOperation) -> Mapping[str, int]:
         """Read the object to find which alternative of If-Match holds."""
         whole = Get(operation.database, operation.class_name, operation.id)
         try:
-            current = await self.read(whole)
+            current = await self._read(route, whole)
         except NotFound as error:
             raise PreconditionFailed(error.detail) from error
         for alternative in operation.condition.versions:

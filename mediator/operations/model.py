@@ -14,6 +14,7 @@ __all__ = [
     "Condition",
     "Create",
     "Delete",
+    "Freshness",
     "Get",
     "Operation",
     "Outcome",
@@ -133,6 +134,14 @@ Operation: TypeAlias = Get | WriteOperation
 
 
 @dataclass(frozen=True, slots=True)
+class Freshness:
+    """How old an answer of the primary may be: the bound it kept to, and the age measured (s)."""
+
+    bound_s: float
+    measured_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of an operation that succeeded; failures are raised as `MediatorError`.
 
@@ -146,6 +155,7 @@ class Outcome:
         partial: Groups whose part of a write over several systems is still to be rolled forward.
         schema_version: Version of the class's schema that the values belong to.
         systems: Systems that took part, in order.
+        freshness: Set if the primary answered.
     """
 
     id: str
@@ -156,3 +166,4 @@ class Outcome:
     partial: tuple[str, ...] = ()
     schema_version: int = 1
     systems: tuple[str, ...] = ()
+    freshness: Freshness | None = None

@@ -1,0 +1,65 @@
+"""Reads of single objects from the primary, where it is fresh enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mediator.errors import Unavailable
+from mediator.materialise.freshness import (
+    Staleness,
+    Wish,
+    bound_of,
+    has_seen,
+    is_for_primary,
+)
+from mediator.operations.calls import StoreCalls
+from mediator.operations.merge import merge_records
+from mediator.operations.model import Freshness, Get, Outcome
+from mediator.operations.plan import plan_read
+from mediator.placement.routing import ClassRoute
+
+__all__ = ["PrimaryReads"]
+
+
+class PrimaryReads:
+    """Tries reads at the primary.
+
+    Args:
+        calls: Sends store calls.
+        staleness: Knows how old the copies may be.
+    """
+
+    def __init__(self, calls: StoreCalls, staleness: Staleness) -> None:
+        self._calls = calls
+        self._staleness = staleness
+
+    def fresh(
+        self, route: ClassRoute, staleness_s: float, wish: Wish, id_: str | None = None
+    ) -> Freshness | None:
+        """Say how fresh the copies of a class, or of one object, are; None: not fresh enough."""
+        bound = bound_of(staleness_s, wish)
+        measured = self._staleness.measured_s(route, id_)
+        return Freshness(bound, measured) if measured is not None and measured <= bound else None
+
+    async def read(
+        self, route: ClassRoute, operation: Get, staleness_s: float, wish: Wish
+    ) -> Outcome | None:
+        """Read an object's copy; None if its systems have to be asked.
+
+        A copy that is not there says nothing: the object may be younger than the bound.
+        """
+        primary = route.primary
+        if primary is None or not is_for_primary(route, operation.fields, wish):
+            return None
+        # The age is taken first: while the copy is read it can only become fresher.
+        freshness = self.fresh(route, staleness_s, wish, operation.id)
+        if freshness is None:
+            return None
+        try:
+            records = await self._calls.read(plan_read(primary, operation))
+        except Unavailable:
+            return None
+        outcome = merge_records(primary, operation, records)
+        if outcome is None or not has_seen(outcome, wish, operation.class_name):
+            return None
+        return replace(outcome, freshness=freshness)
