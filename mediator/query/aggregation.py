@@ -1,0 +1,234 @@
+"""Groups of objects, and what is computed over each; nulls and missing values do not take part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, Inexact
+from typing import Any, Final, TypeAlias
+
+from mediator.errors import Invalid, Place
+from mediator.query.evaluate import Lookup, compile_filter, kind_of
+from mediator.query.filters import Path
+from mediator.query.model import Aggregate, Computation, Function
+from mediator.query.ordering import rank
+from mediator.schema.limits import DECIMAL_DIGITS
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import Value
+
+__all__ = ["Groups", "Row", "average", "lookup_of_row"]
+
+_Key: TypeAlias = tuple[Any, ...]
+
+_NUMBERS: Final = 2
+_EXACT: Final = Context(prec=10_000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
+_ROUNDED: Final = Context(prec=DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One group: what its objects have in common, and what was computed over them."""
+
+    group: tuple[Value | MissingType, ...]
+    computed: Mapping[str, Value]
+
+
+def lookup_of_row(aggregate: Aggregate, row: Row) -> Lookup:
+    """Return the lookup by which results are filtered and ordered."""
+    found: dict[Path, Value | MissingType] = dict(zip(aggregate.group, row.group, strict=True))
+    found |= {(name,): value for name, value in row.computed.items()}
+    return lambda path: found.get(path, MISSING)
+
+
+def average(total: Any, count: int) -> Value:
+    """Divide a sum by its count: a float, correctly rounded; of decimals a decimal."""
+    if not count:
+        return None
+    if isinstance(total, Decimal):
+        return _ROUNDED.divide(total, Decimal(count))
+    return float(total / count)
+
+
+class _Count:
+    """Counts values."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, value: Any) -> None:  # noqa: ARG002 - every value counts alike
+        self.count += 1
+
+    def result(self) -> Value:
+        return self.count
+
+
+class _Sum:
+    """Adds numbers, exactly: floats as fractions of two, decimals without rounding."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._exact: Any = 0
+        self._floats: list[float] = []
+
+    def add(self, value: Any) -> None:
+        if kind_of(value) != _NUMBERS:
+            return
+        self.count += 1
+        if isinstance(value, float):
+            self._floats.append(value)
+            if len(self._floats) > 1_000:  # noqa: PLR2004 - folded now and then, to bound memory
+                self._floats = _parts(self._floats)
+        elif isinstance(value, Decimal):
+            self._exact = _EXACT.add(self._exact, value)
+        else:
+            self._exact += value
+
+    def total(self) -> Any:
+        """Return the sum; 0 of nothing."""
+        if not self._floats:
+            return self._exact
+        try:
+            total = math.fsum([*self._floats, self._exact])
+        except OverflowError:
+            total = math.inf
+        if math.isinf(total):
+            raise _beyond("a sum of floats is beyond their range")
+        return total
+
+    def result(self) -> Value:
+        if not self.count:
+            return None
+        total: Value = self.total()
+        if isinstance(total, Decimal) and len(total.normalize(_EXACT).as_tuple().digits) > (
+            DECIMAL_DIGITS
+        ):
+            raise _beyond(f"a sum of decimals takes more than {DECIMAL_DIGITS} digits")
+        return total
+
+
+class _Average(_Sum):
+    def result(self) -> Value:
+        return average(self.total(), self.count)
+
+
+class _Extreme:
+    """Keeps the least or the greatest value."""
+
+    def __init__(self, better: Callable[[Any, Any], bool]) -> None:
+        self._better = better
+        self._best: Value | MissingType = MISSING
+
+    def add(self, value: Value) -> None:
+        if self._best is MISSING or self._better(rank(value), rank(self._best)):
+            self._best = value
+
+    def result(self) -> Value:
+        return None if isinstance(self._best, MissingType) else self._best
+
+
+def _parts(floats: Sequence[float]) -> list[float]:
+    """Reduce floats to few with exactly the same sum (Shewchuk 1997, as `math.fsum` does)."""
+    partials: list[float] = []
+    for given in floats:
+        x, kept = given, 0
+        for part in partials:
+            y = part
+            if abs(x) < abs(y):
+                x, y = y, x
+            high = x + y
+            low = y - (high - x)
+            if low:
+                partials[kept] = low
+                kept += 1
+            x = high
+        partials[kept:] = [x]
+    return partials
+
+
+_STATES: Final[Mapping[Function, Callable[[], Any]]] = {
+    Function.COUNT: _Count,
+    Function.SUM: _Sum,
+    Function.AVG: _Average,
+    Function.MIN: lambda: _Extreme(lambda one, best: one < best),
+    Function.MAX: lambda: _Extreme(lambda one, best: one > best),
+}
+
+
+@dataclass(slots=True)
+class _Group:
+    values: tuple[Value | MissingType, ...]
+    states: list[Any] = field(default_factory=list)
+
+
+class Groups:
+    """Takes objects one after the other, and answers their groups.
+
+    Args:
+        aggregate: What is computed.
+        most: Groups at most.
+    """
+
+    def __init__(self, aggregate: Aggregate, most: int) -> None:
+        self._aggregate = aggregate
+        self._most = most
+        self._compute = list(aggregate.compute.values())
+        self._groups: dict[_Key, _Group] = {}
+        if not aggregate.group:
+            self._groups[()] = self._new(())
+
+    def add(self, lookup: Lookup) -> None:
+        """Take one object.
+
+        Raises:
+            Invalid: There are too many groups.
+        """
+        values = tuple([lookup(path) for path in self._aggregate.group])
+        key = tuple([_hashable(value) for value in values])
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= self._most:
+                raise _beyond(f"there are more than {self._most} groups")
+            group = self._groups[key] = self._new(values)
+        for state, computation in zip(group.states, self._compute, strict=True):
+            _take(state, computation, lookup)
+
+    def rows(self) -> list[Row]:
+        """Return the groups, in the order in which they appeared, the filter on them applied."""
+        names = list(self._aggregate.compute)
+        rows = (
+            Row(
+                group.values,
+                {n: s.result() for n, s in zip(names, group.states, strict=True)},
+            )
+            for group in self._groups.values()
+        )
+        return filtered(self._aggregate, rows)
+
+    def _new(self, values: tuple[Value | MissingType, ...]) -> _Group:
+        return _Group(values, [_STATES[c.function]() for c in self._compute])
+
+
+def filtered(aggregate: Aggregate, rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that the filter on groups holds for."""
+    if aggregate.having is None:
+        return list(rows)
+    test = compile_filter(aggregate.having)
+    return [row for row in rows if test(lookup_of_row(aggregate, row))]
+
+
+def _take(state: Any, computation: Computation, lookup: Lookup) -> None:
+    value = None if computation.path is None else lookup(computation.path)
+    if computation.path is None or not (value is None or value is MISSING):
+        state.add(value)
+
+
+def _hashable(value: Value | MissingType) -> Any:
+    # 1 and 1.0 are one group, 1 and true are two.
+    return repr(value) if isinstance(value, list | dict) else (kind_of(value), value)
+
+
+def _beyond(detail: str) -> Invalid:
+    return Invalid(
+        f"The aggregate cannot be computed: {detail}.", places=[Place("/aggregate", detail)]
+    )

@@ -1,0 +1,143 @@
+"""Reading filters: each is an object with one member, the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from mediator.query.filters import (
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Contains,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+)
+from mediator.query.patterns import tokens
+from mediator.query.targets import Scope, Target, only_member, target_at
+from mediator.schema.mistakes import Misfit, places_below
+from mediator.schema.reading import Node
+from mediator.schema.types import FieldType
+
+__all__ = ["MOST_NODES", "OPERATORS", "FilterReader"]
+
+MOST_NODES: Final = 1_000
+MOST_DEPTH: Final = 32
+MOST_VALUES: Final = 1_000
+
+_NOTHING: Final = And(())
+_TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE, None})
+
+
+class FilterReader:
+    """Reads one filter; what is returned after a mistake is thrown away."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._nodes = 0
+
+    def read(self, node: Node) -> Filter | None:
+        """Read a filter; None if it is left out."""
+        return self._filter(node, 1) if node.given else None
+
+    def _filter(self, node: Node, depth: int) -> Filter:
+        self._nodes += 1
+        if depth > MOST_DEPTH or self._nodes > MOST_NODES:
+            node.wrong(f"goes beyond {MOST_DEPTH} levels or {MOST_NODES} conditions")
+            return _NOTHING
+        operator = only_member(node, OPERATORS, "operator")
+        if operator is None:
+            return _NOTHING
+        operand = node[operator]
+        if operator in {"and", "or"}:
+            parts = tuple(self._filter(part, depth + 1) for part in operand.elements(MOST_NODES))
+            return And(parts) if operator == "and" else Or(parts)
+        if operator == "not":
+            return Not(self._filter(operand, depth + 1))
+        if operator == "exists":
+            target = target_at(operand, self._scope)
+            return Exists(target.path) if target else _NOTHING
+        return self._condition(operator, operand)
+
+    def _condition(self, operator: str, operand: Node) -> Filter:
+        count = OPERATORS[operator]
+        parts = operand.elements(count, count)
+        target = target_at(parts[0], self._scope) if parts else None
+        if target is None:
+            return _NOTHING
+        return _READERS[operator](target, *parts[1:])
+
+
+def _constant(node: Node, decode: Callable[[Any], Any], *, nullable: bool = False) -> Any:
+    if node.value is None:
+        if not nullable:
+            node.wrong("cannot be null here")
+        return None
+    try:
+        return decode(node.value)
+    except Misfit as misfit:
+        for place in places_below(node.pointer, misfit):
+            node.mistakes.append(place)
+        return None
+
+
+def _compare(comparison: Comparison, target: Target, constant: Node) -> Filter:
+    equality = comparison in {Comparison.EQ, Comparison.NE}
+    if not (equality or target.is_scalar):
+        constant.wrong(f"values of type {target.type} have no order")
+    value = _constant(constant, target.decode, nullable=equality)
+    return Compare(comparison, target.path, value)
+
+
+def _between(target: Target, low: Node, high: Node) -> Filter:
+    if not target.is_scalar:
+        low.wrong(f"values of type {target.type} have no order")
+    return Between(target.path, _constant(low, target.decode), _constant(high, target.decode))
+
+
+def _in(target: Target, values: Node) -> Filter:
+    constants = values.elements(MOST_VALUES)
+    return In(target.path, tuple(_constant(c, target.decode, nullable=True) for c in constants))
+
+
+def _like(target: Target, pattern: Node) -> Filter:
+    if target.type not in _TEXTS:
+        pattern.wrong(f"values of type {target.type} are no texts")
+    if not isinstance(pattern.value, str):
+        pattern.wrong("must be a string")
+        return _NOTHING
+    try:
+        tokens(pattern.value)
+    except ValueError as error:
+        pattern.wrong(str(error))
+    return Like(target.path, pattern.value)
+
+
+def _contains(target: Target, part: Node) -> Filter:
+    if target.item is None:
+        part.wrong(f"values of type {target.type} contain nothing")
+        return _NOTHING
+    return Contains(target.path, _constant(part, target.item))
+
+
+_READERS: Final[Mapping[str, Callable[..., Filter]]] = {
+    **{comparison.value: partial(_compare, comparison) for comparison in Comparison},
+    "between": _between,
+    "in": _in,
+    "like": _like,
+    "contains": _contains,
+}
+
+OPERATORS: Final[Mapping[str, int]] = {
+    **{comparison.value: 2 for comparison in Comparison},
+    "between": 3,
+    **dict.fromkeys(("in", "like", "contains"), 2),
+    **dict.fromkeys(("and", "or", "not", "exists"), 0),
+}
+"""All operators, with the length of the array that follows; 0 where something else does."""
