@@ -1,0 +1,170 @@
+"""Queries as readable parameters: ``country=DE&year.ge=1970&order=-hits``.
+
+They become the JSON form of the query, so that there is one way to read it. Every condition has to
+hold. A parameter is a path, with ``.operator`` behind it where that is not equality. Elements of
+``in`` and ``between`` are separated by commas; one that holds a comma is percent-encoded once more.
+Constants are written as the type of the field is written in JSON, without quotation marks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import unquote
+
+import orjson
+
+from mediator.errors import Invalid, Place
+from mediator.query.conditions import OPERATORS
+from mediator.query.reading import ReadQuery, read_query
+from mediator.query.targets import Scope
+from mediator.schema.mistakes import Misfit
+from mediator.schema.tree import Schema
+from mediator.schema.types import FieldType
+
+__all__ = ["RESERVED", "read_parameters"]
+
+RESERVED: Final = frozenset(
+    {"filter", "order", "limit", "after", "fields", "allow_scan", "explain"}
+)
+"""Parameters that are no conditions; a field of such a name is written with ``.eq``."""
+
+_LISTS: Final = frozenset({"in", "between"})
+_TESTS: Final = frozenset(name for name, length in OPERATORS.items() if length) | {"exists"}
+_WORDS: Final = {"true": True, "false": False}
+_NUMBER: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?", re.ASCII)
+_CONDITION: Final = re.compile(r"/filter/and/([0-9]+)")
+
+
+def read_parameters(
+    pairs: Sequence[tuple[str, str]], schema: Schema, class_name: str, *, most: int
+) -> ReadQuery:
+    """Read a query from the parameters of an address, decoded, in their order.
+
+    Raises:
+        Invalid: With the parameters that are wrong.
+    """
+    document: dict[str, Any] = {}
+    scope = Scope(schema.classes[class_name])
+    names: list[str] = []
+    conditions: list[Any] = []
+    for name, text in pairs:
+        if name not in RESERVED:
+            conditions.append(_condition(scope, name, text))
+            names.append(name)
+        elif name in document or name in names:
+            raise _wrong(name, "is given more than once")
+        elif name == "filter":
+            conditions.append(_json(name, text))
+            names.append(name)
+        else:
+            document[name] = _SETTINGS[name](name, text)
+    if conditions:
+        document["filter"] = {"and": conditions}
+    try:
+        return read_query(document, schema, class_name, most=most)
+    except Invalid as error:
+        places = [_named(place, names) for place in error.places]
+        raise Invalid(f"{places[0].pointer} {places[0].detail}", places=places) from None
+
+
+def _condition(scope: Scope, name: str, text: str) -> dict[str, Any]:
+    path, operator = _split(name)
+    if operator == "exists":
+        wanted = _WORDS.get(text)
+        if wanted is None:
+            raise _wrong(name, "must be true or false")
+        return {"exists": path} if wanted else {"not": {"exists": path}}
+    convert = _converter(scope, path, operator)
+    if operator not in _LISTS:
+        return {operator: [path, convert(text)]}
+    elements = [convert(unquote(part) if "%" in part else part) for part in text.split(",")]
+    return {operator: [path, *elements] if operator == "between" else [path, elements]}
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Tell the operator from the path: the last part, if it is one and there is a path before."""
+    path, _, last = name.rpartition(".")
+    return (path, last) if path and last in _TESTS else (name, "eq")
+
+
+def _converter(scope: Scope, path: str, operator: str) -> Callable[[str], Any]:
+    """Return what makes a JSON constant of a text; the reader judges what comes of it."""
+    try:
+        target = scope.find(path)
+    except Misfit:
+        return str
+    type_ = target.type
+    if operator == "contains" and type_ is not None and target.path[0] in scope.schema.fields:
+        type_ = scope.schema.fields[target.path[0]].items or type_
+    if operator == "like" or type_ is None:
+        return str if operator == "like" else _guess
+    return _CONVERTERS.get(type_, str)
+
+
+def _number(text: str) -> Any:
+    with suppress(orjson.JSONDecodeError):  # 007 is none in JSON
+        return orjson.loads(text) if _NUMBER.fullmatch(text) else text
+    return text
+
+
+def _boolean(text: str) -> Any:
+    return _WORDS.get(text, text)
+
+
+def _guess(text: str) -> Any:
+    """Read what stands within a document: a number or a truth value if it looks like one."""
+    return _WORDS[text] if text in _WORDS else _number(text)
+
+
+_CONVERTERS: Final = {
+    FieldType.INTEGER: _number,
+    FieldType.FLOAT: _number,
+    FieldType.BOOLEAN: _boolean,
+}
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise _wrong(name, "must be JSON") from None
+
+
+def _levels(_: str, text: str) -> list[list[str]]:
+    return [
+        [level.removeprefix("-"), "desc" if level.startswith("-") else "asc"]
+        for level in text.split(",")
+    ]
+
+
+def _truth(name: str, text: str) -> bool:
+    if text not in _WORDS:
+        raise _wrong(name, "must be true or false")
+    return _WORDS[text]
+
+
+_SETTINGS: Final[dict[str, Callable[[str, str], Any]]] = {
+    "order": _levels,
+    "limit": lambda _, text: _number(text),
+    "after": lambda _, text: text,
+    "fields": lambda _, text: text.split(","),
+    "allow_scan": _truth,
+    "explain": _truth,
+}
+
+
+def _named(place: Place, names: Sequence[str]) -> Place:
+    """Name the parameter instead of the place in the JSON form."""
+    found = _CONDITION.match(place.pointer)
+    if found is not None and int(found[1]) < len(names):
+        name = names[int(found[1])]
+        rest = place.pointer[found.end() :] if name == "filter" else ""
+        return Place(name + rest, place.detail)
+    return Place(place.pointer.split("/")[1] if place.pointer else "query", place.detail)
+
+
+def _wrong(name: str, detail: str) -> Invalid:
+    return Invalid(f"{name} {detail}", places=[Place(name, detail)])
