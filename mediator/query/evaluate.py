@@ -160,7 +160,7 @@ def _among(path: Path, values: Sequence[Value]) -> _Test:
 
 
 def _comparable(value: Value | MissingType, kind: int) -> bool:
-    return kind_of(value) == kind <= COMPARABLE
+    return 0 < kind <= COMPARABLE and kind_of(value) == kind
 
 
 def _between(path: Path, low: Value, high: Value) -> _Test:

@@ -66,10 +66,11 @@ def read_query(
         *("filter", "order", "limit", "after", "fields", "aggregate", "join"),
         *("allow_scan", "explain"),
     )
-    read = _Reader(node, schema, class_name).read(most)
+    query, levels = _Reader(node, schema, class_name).read(most)
+    after, explain = _text(node["after"]), node["explain"].boolean()
     if node.mistakes:
         raise invalid(node.mistakes)
-    return read
+    return ReadQuery(query, levels, after, explain, _identity(document))
 
 
 class _Reader:
@@ -80,7 +81,7 @@ class _Reader:
         self._schema = schema
         self._class = schema.classes[class_name]
 
-    def read(self, most: int) -> ReadQuery:
+    def read(self, most: int) -> tuple[Query, tuple[Target, ...]]:
         node = self._node
         joins, scope = self._joins()
         filter_ = FilterReader(scope).read(node["filter"])
@@ -101,15 +102,7 @@ class _Reader:
             aggregate=aggregate,
             allow_scan=node["allow_scan"].boolean(),
         )
-        targets = tuple(target for _, target in levels)
-        return ReadQuery(
-            query, targets, _text(node["after"]), node["explain"].boolean(), self._identity()
-        )
-
-    def _identity(self) -> str:
-        document = self._node.value if isinstance(self._node.value, dict) else {}
-        kept = {name: value for name, value in document.items() if name not in _SETTINGS}
-        return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
+        return query, tuple(target for _, target in levels)
 
     def _joins(self) -> tuple[tuple[Join, ...], Scope]:
         node = self._node["join"]
@@ -149,6 +142,11 @@ class _Reader:
             elif target is not None:
                 levels.append((OrderBy(target.path, descending), target))
         return levels
+
+
+def _identity(document: dict[str, Any]) -> str:
+    kept = {name: value for name, value in document.items() if name not in _SETTINGS}
+    return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _level(node: Node) -> tuple[Node, bool]:

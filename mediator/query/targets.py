@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mediator.query.filters import ID, Path
+from mediator.schema.documents import document
 from mediator.schema.mistakes import Misfit
 from mediator.schema.reading import Node
 from mediator.schema.scalars import string_decoder
@@ -57,7 +58,10 @@ def JSON_SCALAR(raw: Any) -> Any:  # noqa: N802 - it stands among the decoders, 
     """Decode a constant that is compared with something within a document."""
     if isinstance(raw, list | dict):
         raise Misfit("must be a string, a number, true or false")
-    return raw
+    try:
+        return document({"constant": raw})["constant"]
+    except Misfit as misfit:
+        raise Misfit(misfit.places[0].detail) from None
 
 
 _TEXT: Final = string_decoder(_ANY_LENGTH)

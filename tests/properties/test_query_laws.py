@@ -1,0 +1,241 @@
+"""Laws of the query language: patterns, filters, orders, aggregates, and their reading."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.errors import Invalid
+from mediator.query.aggregation import Groups
+from mediator.query.evaluate import holds, lookup_of
+from mediator.query.filters import And, Between, Compare, Comparison, Filter, In, Not, Or
+from mediator.query.model import Aggregate, Computation, Function, OrderBy
+from mediator.query.ordering import Top, beyond, position_of, rank, sort_key
+from mediator.query.parameters import read_parameters
+from mediator.query.patterns import matcher
+from mediator.query.positions import read_position, write_position
+from mediator.query.reading import read_query
+from mediator.query.targets import Scope
+from mediator.schema.parse import parse_schema
+from mediator.schema.tree import MISSING
+from mediator.schema.types import Values
+
+SCHEMA = parse_schema(
+    "society",
+    {
+        "classes": {
+            "people": {
+                "fields": {
+                    "name": {"type": "string"},
+                    "year": {"type": "integer"},
+                    "score": {"type": "float"},
+                    "money": {"type": "decimal"},
+                    "born": {"type": "timestamp"},
+                    "login": {"type": "document"},
+                    "tags": {"type": "set", "items": "string"},
+                    "marks": {"type": "map", "items": "integer"},
+                    "boss": {"type": "reference", "to": "people"},
+                }
+            }
+        }
+    },
+)
+
+ANYTHING = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from([0.5, -0.0, 1.0, 2.0**53])
+    | st.text("ab%é\U0001f600", max_size=2)
+    | st.lists(st.integers(0, 1), max_size=1)
+)
+OBJECTS: st.SearchStrategy[Values] = st.dictionaries(st.sampled_from("xyz"), ANYTHING)
+PATHS = st.sampled_from([("x",), ("y",), ("z",), ("x", "k")])
+LEAVES: st.SearchStrategy[Filter] = (
+    st.builds(Compare, st.sampled_from(Comparison), PATHS, ANYTHING)
+    | st.builds(Between, PATHS, ANYTHING, ANYTHING)
+    | st.builds(In, PATHS, st.lists(ANYTHING, max_size=3).map(tuple))
+)
+FILTERS: st.SearchStrategy[Filter] = st.recursive(
+    LEAVES,
+    lambda parts: (
+        st.builds(And, st.lists(parts, max_size=3).map(tuple))
+        | st.builds(Or, st.lists(parts, max_size=3).map(tuple))
+        | st.builds(Not, parts)
+    ),
+    max_leaves=6,
+)
+ORDERS = st.lists(st.builds(OrderBy, PATHS, st.booleans()), max_size=3).map(tuple)
+
+
+def _as_regex(pattern: str) -> str:
+    wild = {"%": ".*", "_": "."}
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    return "".join(wild.get(p) or re.escape(p.removeprefix("\\") or "\\") for p in parts)
+
+
+@given(st.text("ab%_\n.", max_size=8), st.text("ab\n.", max_size=10))
+def test_a_pattern_matches_what_its_regular_expression_matches(pattern: str, text: str) -> None:
+    expected = re.fullmatch(_as_regex(pattern), text, re.DOTALL)
+    assert matcher(pattern)(text) is (expected is not None)
+
+
+@given(st.text("ab%_\\", max_size=8))
+def test_an_escaped_text_matches_only_itself(text: str) -> None:
+    pattern = re.sub(r"([%_\\])", r"\\\1", text)
+    assert matcher(pattern)(text)
+    assert not matcher(pattern)(text + "a")
+
+
+@given(FILTERS, FILTERS, OBJECTS)
+def test_logic_is_two_valued(one: Filter, other: Filter, values: Values) -> None:
+    lookup = lookup_of("id", values)
+    assert holds(Not(one), lookup) is not holds(one, lookup)
+    both = And((Not(one), Not(other)))
+    assert holds(Not(Or((one, other))), lookup) is holds(both, lookup)
+
+
+@given(PATHS, ANYTHING, OBJECTS)
+def test_comparisons_of_one_value_agree(
+    path: tuple[str, ...], constant: Any, values: Values
+) -> None:
+    lookup = lookup_of("id", values)
+    is_ = {c: holds(Compare(c, path, constant), lookup) for c in Comparison}
+    assert is_[Comparison.EQ] is not is_[Comparison.NE]
+    assert not (is_[Comparison.LT] and is_[Comparison.GE])
+    assert is_[Comparison.EQ] is holds(In(path, (constant,)), lookup)
+    if is_[Comparison.LE] and is_[Comparison.GE]:
+        assert is_[Comparison.EQ]
+
+
+@given(ORDERS, st.lists(OBJECTS, max_size=8), st.integers(1, 4))
+def test_pages_of_an_order_make_up_the_order(
+    order: tuple[OrderBy, ...], objects: list[Values], size: int
+) -> None:
+    key = sort_key(order)
+    things = [(f"id{n}", lookup_of(f"id{n}", values)) for n, values in enumerate(objects)]
+    whole = [id_ for id_, _ in sorted(things, key=lambda thing: key(thing[1], thing[0]))]
+    paged: list[str] = []
+    follows = None
+    while True:
+        top = Top[tuple[str, Any]](size)
+        for id_, lookup in things:
+            if follows is None or follows(lookup, id_):
+                top.add(key(lookup, id_), (id_, lookup))
+        page = top.items()
+        if not page:
+            break
+        paged += [id_ for id_, _ in page]
+        follows = beyond(order, position_of(order, page[-1][1], page[-1][0]))
+    assert paged == whole
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), max_size=20))
+def test_integers_are_added_exactly(numbers: list[int | None]) -> None:
+    compute = {f.value: Computation(f, ("x",)) for f in Function}
+    groups = Groups(Aggregate((), compute), 1)
+    for number in numbers:
+        groups.add(lookup_of("id", {"x": number}))
+    [row] = groups.rows()
+    there = [number for number in numbers if number is not None]
+    mean = float(Fraction(sum(there), len(there))) if there else None
+    assert row.computed == {
+        "count": len(there),
+        "sum": sum(there) if there else None,
+        "avg": mean,
+        "min": min(there, default=None),
+        "max": max(there, default=None),
+    }
+
+
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=3000))
+def test_floats_are_added_as_if_exactly(numbers: list[float]) -> None:
+    groups = Groups(Aggregate((), {"sum": Computation(Function.SUM, ("x",))}), 1)
+    for number in numbers:
+        groups.add(lookup_of("id", {"x": number}))
+    assert groups.rows()[0].computed["sum"] == float(sum(map(Fraction, numbers)))
+
+
+@given(st.lists(OBJECTS, max_size=12))
+def test_every_object_is_in_one_group(objects: list[Values]) -> None:
+    groups = Groups(Aggregate((("x",),), {"n": Computation(Function.COUNT)}), 100)
+    for values in objects:
+        groups.add(lookup_of("id", values))
+    rows = groups.rows()
+    assert sum(int(str(row.computed["n"])) for row in rows) == len(objects)
+    assert len({repr(rank(row.group[0])) for row in rows}) <= len(rows)
+
+
+KEYS = (
+    *("filter", "order", "limit", "after", "fields", "aggregate", "join", "as", "reference"),
+    *("group", "compute", "eq", "lt", "and", "or", "not", "in", "between", "like", "contains"),
+    *("exists", "count", "sum", "n"),
+)
+WORDS = ("name", "year", "login.a.b", "tags", "marks.k", "boss", "lead.name", "n", "*", "id", "asc")
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=3)
+    | st.sampled_from(WORDS),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=2), inner, max_size=3)
+    ),
+    max_leaves=25,
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4) | JSON)
+def test_whatever_is_sent_is_a_query_or_told_to_be_wrong(document: Any) -> None:
+    try:
+        read = read_query(document, SCHEMA, "people")
+    except Invalid as error:
+        told = error.places
+    else:
+        told = [read.query.limit]
+    assert told
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([*WORDS, "year.ge", "name.like", "year.between", "filter", "order"])
+            | st.text(max_size=5),
+            st.text(max_size=6) | st.sampled_from(["1,2", "007", "true", "{}", "-year", "9" * 500]),
+        ),
+        max_size=4,
+    )
+)
+def test_whatever_parameters_are_sent(pairs: list[tuple[str, str]]) -> None:
+    told: Any = None
+    try:
+        read_parameters(pairs, SCHEMA, "people", most=1000)
+    except Invalid as error:
+        told = error.places
+    assert told is None or told
+
+
+@pytest.mark.parametrize("path", ["name", "year", "score", "money", "born", "login.a", "marks.k"])
+@given(data=st.data())
+def test_positions_survive_their_journey(path: str, data: st.DataObject) -> None:
+    target = Scope(SCHEMA.classes["people"]).find(path)
+    constants = {
+        "name": st.text("aé\U0001f600 ", max_size=3),
+        "year": st.integers(-(2**63), 2**63 - 1),
+        "score": st.floats(allow_nan=False, allow_infinity=False),
+        "money": st.sampled_from(["0.10", "9" * 34]),
+        "born": st.sampled_from(["2026-11-21T05:00:00.000001Z", "0001-01-01T00:00:00Z"]),
+        "login.a": st.text("aé ", max_size=3) | st.booleans(),
+        "marks.k": st.integers(0, 3),
+    }[path]
+    values = {} if data.draw(st.booleans()) else {path: target.from_json(data.draw(constants))}
+    order = (OrderBy(target.path),)
+    position = position_of(order, lambda _: values.get(path, MISSING), "id")
+    assert read_position([target], write_position([target], position)) == position
