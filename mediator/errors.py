@@ -4,6 +4,8 @@ MediatorError
 ├── Invalid           the request names or says something that cannot be (with places)
 │   ├── SchemaInvalid     the schema itself is wrong
 │   └── OperatorRefused   the operator cannot be applied to the value that is there
+├── NeedsScan         a query for which a store would have to send all of its records
+├── TooCostly         a query that goes beyond its limits of rows or time
 ├── NotFound          database, class, object or system is not there
 ├── Conflict          the state forbids it
 │   ├── AlreadyExists     create of an object that is there
@@ -33,6 +35,7 @@ __all__ = [
     "IdempotencyReused",
     "Invalid",
     "MediatorError",
+    "NeedsScan",
     "NotFound",
     "OperatorRefused",
     "OutcomeUnknown",
@@ -40,6 +43,7 @@ __all__ = [
     "PreconditionFailed",
     "PreconditionRequired",
     "SchemaInvalid",
+    "TooCostly",
     "Unavailable",
     "Unplaceable",
 ]
@@ -91,6 +95,14 @@ class AlreadyExists(Conflict):
 
 class DataWouldMove(Conflict):
     """A schema change would move or reinterpret existing data; `extra["plan"]` tells which."""
+
+
+class NeedsScan(MediatorError):
+    """A store could carry out the query only by sending all of its records."""
+
+
+class TooCostly(MediatorError):
+    """The query examines more rows, or takes more time, than it may."""
 
 
 class AdvisoryOnly(Conflict):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from mediator.immutable import immutable
+
 __all__ = [
     "CallOutcome",
     "CircuitChanged",
@@ -24,7 +26,7 @@ __all__ = [
 CallOutcome: TypeAlias = Literal["ok", "unavailable", "timeout", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StoreCallFinished:
     """One round trip to a store, of `count` calls of one class; `seconds` is the store's time."""
 
@@ -99,7 +101,7 @@ class RedoRecovered:
     outcome: Literal["applied", "dropped"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RequestFinished:
     """One HTTP request was answered."""
 

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from mediator.errors import MediatorError
+from mediator.materialise.freshness import ANY, Wish
 from mediator.operations.model import Get, Operation, Outcome, WriteOperation
 from mediator.placement.routing import ClassRoute, RoutingModel
-from mediator.schema.tree import MissingType
-from mediator.schema.types import Value
+from mediator.query.execution import Answer
+from mediator.query.model import Query
 from mediator.stores.port import SystemConfig
 
-__all__ = ["ControlPlane", "DataPlane", "Page", "SchemaChange", "SystemRegistration"]
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a listing, and whether more follows."""
-
-    items: tuple[Outcome, ...]
-    more: bool
+__all__ = ["ControlPlane", "DataPlane", "SchemaChange", "SystemRegistration"]
 
 
 class DataPlane(Protocol):
@@ -39,7 +32,7 @@ class DataPlane(Protocol):
             AdvisoryOnly: The database holds no data.
         """
 
-    async def read(self, operation: Get) -> Outcome:
+    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
         """Read one object; `NotFound` if it is not there."""
 
     async def write(self, operation: WriteOperation) -> Outcome:
@@ -51,20 +44,13 @@ class DataPlane(Protocol):
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return the answer remembered for an operation id; `IdempotencyReused` if it differs."""
 
-    async def listing(
-        self,
-        database: str,
-        class_name: str,
-        *,
-        order: tuple[str, Literal["asc", "desc"]] | None = None,
-        after: tuple[Value | MissingType, str] | None = None,
-        limit: int = 100,
-        fields: tuple[str, ...] | None = None,
-    ) -> Page:
-        """List a class by id, or by an indexed field; `after` is the last (value, id) seen.
+    async def query(self, query: Query, wish: Wish = ANY) -> Answer:
+        """Answer a query; the same wherever the data lives.
 
         Raises:
-            Invalid: The field is not indexed, or its store cannot order it.
+            NeedsScan: A store could only send all of its records, and that is not allowed.
+            TooCostly: It goes beyond the limits of rows or time.
+            Invalid: An aggregate cannot be computed.
         """
 
 

@@ -29,6 +29,7 @@ from mediator.operations.expiry import Sweep
 from mediator.operations.split import SplitWriter
 from mediator.placement.metrics import MetricsBook
 from mediator.planes import SystemRegistration
+from mediator.query.budget import Limits
 from mediator.stores.port import Reapable
 from mediator.systems import StoreFactory, Systems
 
@@ -47,6 +48,7 @@ class MediatorOptions:
         systems: Systems registered at the start.
         proposal_margin: By what ratio another system must score higher to be proposed.
         proposal_dwell_s: For how many seconds it must do so.
+        query_limits: What a query may cost.
         guard: Told of every write.
         clock: The time, for everything but the stores.
     """
@@ -56,6 +58,7 @@ class MediatorOptions:
     systems: Sequence[SystemRegistration] = ()
     proposal_margin: float = 0.2
     proposal_dwell_s: float = 60.0
+    query_limits: Limits = field(default_factory=Limits)
     guard: WriteGuard = field(default_factory=NullGuard)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -87,7 +90,9 @@ class Mediator:
         self._sweep = Sweep(systems, calls.write_guarded, clock)
         split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), observe)
         self._watermarks = Watermarks(clock)
-        self.data = Executor(calls, split, self._watermarks, self._refresh)
+        self.data = Executor(
+            calls, split, self._watermarks, self._refresh, options.query_limits, clock
+        )
         self._schemas = Schemas(
             CatalogueSchemas(self._catalogue), self._registry, systems, self.data, calls, observe
         )

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from typing import Any, Final
 from urllib.parse import quote
 
 import orjson
 
 from app.api.calls import Call
+from app.api.positions import position_of
 from app.api.resources import Selection
 from app.api.writes import Planned
 from app.http.etags import format_tag
 from app.http.message import Headers, Response
 from app.http.negotiation import JSON
 from app.http.prefer import Preferences
-from mediator.operations.model import Create, Delete, Get, Outcome, Put
+from mediator.operations.model import Create, Delete, Freshness, Get, Outcome, Put
 
 __all__ = [
     "JSON_TYPE",
     "NO_STORE",
     "REVALIDATE",
+    "add_freshness",
     "add_wishes",
     "answer_read",
     "answer_write",
     "location_of",
-    "position_of",
     "represent",
     "result_of",
     "tag_of",
@@ -35,7 +35,8 @@ JSON_TYPE: Final = (b"content-type", JSON.encode())
 REVALIDATE: Final = (b"cache-control", b"no-cache")
 NO_STORE: Final = (b"cache-control", b"no-store")
 _REPLAYED: Final = (b"idempotency-replayed", b"true")
-_SPELLINGS: Final = {"import": "%69mport", "export": "%65xport"}
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_SPELLINGS: Final = {"query": "%71uery", "import": "%69mport", "export": "%65xport"}
 
 
 def tag_of(selection: Selection, outcome: Outcome) -> str | None:
@@ -45,14 +46,6 @@ def tag_of(selection: Selection, outcome: Outcome) -> str | None:
         if group not in versions:
             return None
     return format_tag(selection.schema_version, selection.groups, versions)
-
-
-def position_of(planned: Planned, outcome: Outcome) -> str:
-    """Name the versions that a write made, for ``Prefer: at-least``."""
-    resource = planned.resource
-    versions = ",".join([f"{group}:{v}" for group, v in outcome.versions.items()])
-    text = f"{resource.database}/{resource.name}/{outcome.id}#{versions}"
-    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
 def location_of(planned: Planned) -> str:
@@ -77,10 +70,10 @@ def answer_read(call: Call, planned: Planned, outcome: Outcome) -> Response:
     """Answer a GET or HEAD: 200, or 304 with the fields that RFC 9110 (15.4.5) asks for."""
     selection = planned.selection
     tag = format_tag(selection.schema_version, selection.groups, outcome.versions)
-    headers = [
-        (b"etag", tag.encode()),
-        REVALIDATE if selection.canonical else NO_STORE,
-    ]
+    # What the primary answers is not to be kept: it is as old as it is already (COHERENCE.md).
+    kept = selection.canonical and outcome.freshness is None
+    headers = [(b"etag", tag.encode()), REVALIDATE if kept else NO_STORE]
+    add_freshness(headers, outcome.freshness)
     if call.preconditions().not_modified(tag):
         return Response(304, headers)
     headers.append(JSON_TYPE)
@@ -133,6 +126,13 @@ def _status(planned: Planned, outcome: Outcome, *, minimal: bool) -> int:
     if outcome.created:
         return 201
     return 204 if minimal or isinstance(planned.operation, Delete) else 200
+
+
+def add_freshness(headers: Headers, freshness: Freshness | None) -> None:
+    """Tell how old an answer of the primary may be: the bound kept, and what was measured (s)."""
+    if freshness is not None:
+        told = f"bound={freshness.bound_s:g}, measured={freshness.measured_s:.3f}"
+        headers.append((b"portolan-staleness", told.encode()))
 
 
 def add_wishes(headers: Headers, preferences: Preferences, partial: tuple[str, ...]) -> None:

@@ -16,9 +16,9 @@ from app.api.calls import Call
 from app.api.creation import Creation
 from app.api.exports import Exports
 from app.api.imports import Imports
-from app.api.listings import Listings
 from app.api.objects import PATCH_TYPES, Objects
 from app.api.options import DataOptions
+from app.api.queries import Queries
 from app.api.resources import Directory
 from app.api.routes import Address, Route, Table
 from app.http.cors import CrossOrigin
@@ -57,7 +57,7 @@ _METHODS: Final = frozenset({"GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "O
 def _table(plane: DataPlane, directory: Directory, options: DataOptions) -> Table:
     ids = OperationIds()
     objects = Objects(plane, options, ids)
-    listings = Listings(plane, options)
+    queries = Queries(plane, options)
     exports = Exports(plane, options)
     return Table(
         object=Route(
@@ -74,8 +74,8 @@ def _table(plane: DataPlane, directory: Directory, options: DataOptions) -> Tabl
         collection=Route(
             "/v1/{database}/{class}",
             {
-                "GET": listings.get,
-                "HEAD": listings.get,
+                "GET": queries.get,
+                "HEAD": queries.get,
                 "POST": Creation(plane, options, ids).post,
             },
         ),
@@ -84,6 +84,7 @@ def _table(plane: DataPlane, directory: Directory, options: DataOptions) -> Tabl
             {"POST": Batches(plane, directory, options, ids).post},
             of_class=False,
         ),
+        queries=Route("/v1/{database}/{class}/query", {"POST": queries.post}),
         imports=Route("/v1/{database}/{class}/import", {"POST": Imports(plane, options, ids).post}),
         exports=Route(
             "/v1/{database}/{class}/export",
@@ -198,9 +199,11 @@ def _refuse(request: Request, error: Exception) -> Response:
 async def _send(request: Request, response: Response, send: Send) -> None:
     headers = response.headers
     request.phases.end("respond")
-    headers.append(_VARY)
-    headers.append((b"server-timing", request.phases.text[:-2].encode()))
-    headers.append((b"x-request-id", request.id.encode()))
+    headers += (
+        _VARY,
+        (b"server-timing", request.phases.text),
+        (b"x-request-id", request.id.encode()),
+    )
     body = response.body
     if response.chunks is None and response.status not in _BODILESS:
         headers.append((b"content-length", b"%d" % len(body)))

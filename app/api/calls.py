@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.api.positions import seen_at
 from app.api.resources import ClassResource, Selection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
 from app.http.message import Request
@@ -12,6 +13,7 @@ from app.http.paths import parse_query
 from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
 from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
+from mediator.materialise.freshness import ANY, Wish
 
 __all__ = ["FIELDS", "Call"]
 
@@ -37,6 +39,14 @@ class Call:
         self.id = id_
         prefer = request.headers.get(b"prefer")
         self.preferences = NO_PREFERENCES if prefer is None else parse_prefer(prefer)
+
+    def wish(self) -> Wish:
+        """Return what is asked of the freshness of a read."""
+        wishes = self.preferences
+        if wishes.consistency is None and wishes.max_staleness_s is None and not wishes.at_least:
+            return ANY
+        seen = seen_at(wishes.at_least, self.database) if wishes.at_least else None
+        return Wish(wishes.consistency, wishes.max_staleness_s, seen)
 
     def selection(self) -> Selection:
         """Return the part of the object that the query names."""

@@ -15,10 +15,12 @@ from app.api.writes import Planned
 from app.http.message import Response, forbid_body
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query
+from mediator.materialise.freshness import STRONG
 from mediator.operations.model import Get
-from mediator.planes import DataPlane, Page
+from mediator.planes import DataPlane
+from mediator.query.execution import Answer
+from mediator.query.model import Position, Query
 from mediator.schema.ids import check_id
-from mediator.schema.tree import MISSING
 
 __all__ = ["Exports"]
 
@@ -45,30 +47,33 @@ class Exports:
         headers = [(b"content-type", NDJSON.encode()), NO_STORE]
         return Response(200, headers, chunks=self._stream(call, selection, first))
 
-    async def _page(self, resource: ClassResource, selection: Selection, after: str | None) -> Page:
-        return await self._plane.listing(
+    async def _page(
+        self, resource: ClassResource, selection: Selection, after: str | None
+    ) -> Answer:
+        query = Query(
             resource.database,
             resource.name,
-            after=None if after is None else (MISSING, after),
+            after=None if after is None else Position((), after),
             limit=self._size,
             fields=selection.fields,
         )
+        return await self._plane.query(query, STRONG)
 
-    async def _stream(self, call: Call, selection: Selection, page: Page) -> AsyncIterator[bytes]:
+    async def _stream(self, call: Call, selection: Selection, page: Answer) -> AsyncIterator[bytes]:
         resource = call.resource
         while True:
             if page.items:
                 yield _lines(resource, selection, page)
-            if not (page.more and page.items):
+            if page.next is None:
                 return
-            page = await self._page(resource, selection, page.items[-1].id)
+            page = await self._page(resource, selection, page.next.id)
 
 
-def _lines(resource: ClassResource, selection: Selection, page: Page) -> bytes:
+def _lines(resource: ClassResource, selection: Selection, page: Answer) -> bytes:
     return b"".join(
         orjson.dumps(
             represent(Planned(Get(resource.database, resource.name, o.id), resource, selection), o),
             option=orjson.OPT_APPEND_NEWLINE,
         )
-        for o in page.items
+        for o in (item.outcome for item in page.items)
     )

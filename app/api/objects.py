@@ -19,7 +19,7 @@ from app.api.writes import (
     build_put,
     build_update,
 )
-from app.http.idempotency import Identity, OperationIds
+from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Response, forbid_body, read_body
 from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, UPDATE
@@ -52,7 +52,7 @@ class Objects:
         operation = Get(resource.database, resource.name, call.id, selection.fields)
         phases = call.request.phases
         phases.end("parse")
-        outcome = await self._plane.read(operation)
+        outcome = await self._plane.read(operation, call.wish())
         phases.end("store", " ".join(outcome.systems))
         return answer_read(call, Planned(operation, resource, selection), outcome)
 
@@ -76,27 +76,17 @@ class Objects:
 
     async def _write(self, call: Call, build: Builder, raw: bytes, body: Any) -> Response:
         identity = call.identity(self._ids, raw)
-        if identity.key is None:
-            return await self._carry_out(call, build, body, identity)
         with self._ids.claim(call.database, identity.key):
-            return await self._carry_out(call, build, body, identity)
-
-    async def _carry_out(
-        self, call: Call, build: Builder, body: Any, identity: Identity
-    ) -> Response:
-        target = await self._target(call, identity)
-        planned = build(target, body)
-        call.request.phases.end("parse")
-        outcome = await submit(self._plane, planned)
+            selection, resource = call.selection(), call.resource
+            condition = ANYTHING
+            wanted = call.preconditions()
+            if wanted is not NO_PRECONDITIONS:
+                condition = await condition_of(self._plane, call, selection, wanted)
+            operation = identity.operation(resource.name, call.id)
+            fingerprint = identity.fingerprint
+            target = Target(resource, selection, call.id, operation, condition, fingerprint)
+            planned = build(target, body)
+            call.request.phases.end("parse")
+            outcome = await submit(self._plane, planned)
         call.request.phases.end("store", " ".join(outcome.systems))
         return answer_write(call, planned, outcome)
-
-    async def _target(self, call: Call, identity: Identity) -> Target:
-        selection, resource = call.selection(), call.resource
-        wanted = call.preconditions()
-        if wanted is NO_PRECONDITIONS:
-            condition = ANYTHING
-        else:
-            condition = await condition_of(self._plane, call, selection, wanted)
-        operation = identity.operation(resource.name, call.id)
-        return Target(resource, selection, call.id, operation, condition, identity.fingerprint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from app.api.calls import Call
@@ -20,6 +21,9 @@ Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
 _VERSION: Final = b"v1"
 _CLASS_SEGMENTS: Final = 4
 _OBJECT_SEGMENTS: Final = 5
+
+# Few names of databases and classes are asked for again and again.
+_decode_name = lru_cache(maxsize=1024)(decode_segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +67,15 @@ class Table:
     object: Route
     collection: Route
     batch: Route
+    queries: Route
     imports: Route
     exports: Route
 
     def find(self, path: bytes) -> Address:
         """Find the route of a raw path.
 
-        ``import`` and ``export`` are routes only when they are spelled plainly: an object of such
-        an id is reached by escaping a letter.
+        ``query``, ``import`` and ``export`` are routes only when they are spelled plainly: an
+        object of such an id is reached by escaping a letter.
 
         Raises:
             HttpError: There is none.
@@ -82,17 +87,19 @@ class Table:
             raise _not_found()
         if not all(parts[2:]):
             raise _not_found()
-        database = decode_segment(parts[2], "database")
+        database = _decode_name(parts[2], "database")
         if count == _CLASS_SEGMENTS:
             return self._below_database(database, parts[3])
-        return self._below_class(database, decode_segment(parts[3], "class"), parts[4])
+        return self._below_class(database, _decode_name(parts[3], "class"), parts[4])
 
     def _below_database(self, database: str, segment: bytes) -> Address:
         if segment == b"batch":
             return Address(self.batch, database)
-        return Address(self.collection, database, decode_segment(segment, "class"))
+        return Address(self.collection, database, _decode_name(segment, "class"))
 
     def _below_class(self, database: str, class_name: str, segment: bytes) -> Address:
+        if segment == b"query":
+            return Address(self.queries, database, class_name)
         if segment == b"import":
             return Address(self.imports, database, class_name)
         if segment == b"export":

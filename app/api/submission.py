@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeAlias
 
 from app.api.answers import result_of
 from app.api.writes import Planned
 from app.http.problems import HttpError, problem_of
 from mediator.errors import MediatorError
-from mediator.operations.model import Get, Outcome
+from mediator.operations.model import Get, Outcome, WriteOperation
 from mediator.planes import DataPlane
 
 __all__ = ["Item", "render_items", "submit", "submit_all"]
@@ -18,15 +18,17 @@ Item: TypeAlias = Planned | MediatorError | HttpError
 """One of many operations, or why it cannot be one."""
 
 
-async def submit(plane: DataPlane, planned: Planned) -> Outcome:
+def submit(plane: DataPlane, planned: Planned) -> Awaitable[Outcome]:
     """Carry out a write; one that came before, under a key, gets its first answer again."""
     operation = planned.operation
     assert not isinstance(operation, Get)
-    if operation.fingerprint is not None:
-        remembered = await plane.recall(operation)
-        if remembered is not None:
-            return remembered
-    return await plane.write(operation)
+    if operation.fingerprint is None:
+        return plane.write(operation)
+    return _submit_once(plane, operation)
+
+
+async def _submit_once(plane: DataPlane, operation: WriteOperation) -> Outcome:
+    return await plane.recall(operation) or await plane.write(operation)
 
 
 async def submit_all(

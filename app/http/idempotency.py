@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
 
 from app.http.problems import IDEMPOTENCY_KEY_IN_USE, INVALID, HttpError
@@ -16,6 +16,7 @@ __all__ = ["Identity", "OperationIds", "fingerprint_of", "parse_key"]
 
 _BARE = re.compile(r"[\x21\x23-\x7e][\x21-\x7e]{0,254}", re.ASCII)
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"', re.ASCII)
+_NOTHING_HELD = nullcontext()
 _RETRY = (("Retry-After", "1"),)
 
 
@@ -60,17 +61,16 @@ class OperationIds:
         """Return an id that no other write has."""
         return f"{self._prefix}-{next(self._numbers):x}"
 
-    @contextmanager
-    def claim(self, database: str, key: str | None) -> Iterator[None]:
-        """Hold a key while its request runs.
+    def claim(self, database: str, key: str | None) -> AbstractContextManager[None]:
+        """Hold a key, if there is one, while its request runs.
 
         Raises:
-            HttpError: Another request holds it.
+            HttpError: On entry, if another request holds it.
         """
-        if key is None:
-            yield
-            return
-        claimed = (database, key)
+        return _NOTHING_HELD if key is None else self._hold((database, key))
+
+    @contextmanager
+    def _hold(self, claimed: tuple[str, str]) -> Iterator[None]:
         if claimed in self._running:
             detail = "The first request with this Idempotency-Key has not been answered yet."
             raise HttpError(IDEMPOTENCY_KEY_IN_USE, detail, headers=_RETRY)

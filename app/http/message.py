@@ -59,18 +59,25 @@ class ClientGone(Exception):
 class Phases:
     """How long the stages of a request took, for Server-Timing (W3C)."""
 
-    __slots__ = ("_at", "started", "text")
+    __slots__ = ("_ends", "started")
 
     def __init__(self) -> None:
-        self.started = self._at = perf_counter()
-        self.text = ""
+        self.started = perf_counter()
+        self._ends: list[tuple[str, float]] = []
 
     def end(self, name: str, description: str = "") -> None:
         """Note that the stage `name` ended now; it began where the one before ended."""
-        now = perf_counter()
-        self.text += f"{name};dur={(now - self._at) * 1000:.3f}"
-        self.text += f';desc="{description}", ' if description else ", "
-        self._at = now
+        told = f'{name};desc="{description}"' if description else name
+        self._ends.append((told, perf_counter()))
+
+    @property
+    def text(self) -> bytes:
+        """The value of the field, durations in milliseconds."""
+        parts, before = [], self.started
+        for told, at in self._ends:
+            parts.append(f"{told};dur={(at - before) * 1000:.3f}")
+            before = at
+        return ", ".join(parts).encode()
 
 
 class Request:

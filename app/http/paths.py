@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 from app.http.problems import INVALID, HttpError
 from mediator.errors import Place
 
-__all__ = ["decode_segment", "decode_text", "parse_query", "whole_number"]
+__all__ = ["decode_segment", "decode_text", "parse_pairs", "parse_query", "whole_number"]
 
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _LONGEST_QUERY = 65_536
@@ -50,18 +50,25 @@ def parse_query(raw: bytes, allowed: frozenset[str]) -> dict[str, str]:
     Raises:
         HttpError: A parameter is unknown or given twice.
     """
+    parameters: dict[str, str] = {}
+    for name, value in parse_pairs(raw):
+        if name not in allowed or name in parameters:
+            raise _refuse_parameter(name, allowed)
+        parameters[name] = value
+    return parameters
+
+
+def parse_pairs(raw: bytes) -> list[tuple[str, str]]:
+    """Read ``name=value`` pairs in their order, in which ``+`` stands for a space."""
     if not raw:
-        return {}
+        return []
     if len(raw) > _LONGEST_QUERY:
         raise HttpError(INVALID, f"A query may have {_LONGEST_QUERY} bytes.")
     pairs = [pair.partition(b"=") for pair in raw.replace(b"+", b"%20").split(b"&") if pair]
-    parameters: dict[str, str] = {}
-    for raw_name, _, value in pairs:
-        name = decode_text(raw_name, "query")
-        if name not in allowed or name in parameters:
-            raise _refuse_parameter(name, allowed)
-        parameters[name] = decode_text(value, name)
-    return parameters
+    return [
+        ((name := decode_text(raw_name, "query")), decode_text(value, name))
+        for raw_name, _, value in pairs
+    ]
 
 
 def whole_number(text: str, name: str, *, least: int, most: int = _LARGEST) -> int:

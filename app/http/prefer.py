@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final, Literal
 
 from app.http.problems import INVALID, HttpError
 from mediator.errors import Place
@@ -19,10 +20,15 @@ _ITEM = re.compile(
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
 _POSITION = re.compile(r"[A-Za-z0-9_-]{1,2048}", re.ASCII)
 
+_CONSISTENCIES: Final[dict[str, Literal["strong", "primary"]]] = {
+    "strong": "strong",
+    "primary": "primary",
+}
+
 _KNOWN: dict[str, Callable[[str], object]] = {
     "return": {"minimal", "representation"}.__contains__,
     "handling": {"strict", "lenient"}.__contains__,
-    "consistency": {"strong", "primary"}.__contains__,
+    "consistency": _CONSISTENCIES.__contains__,
     "max-staleness": _SECONDS.fullmatch,
     "at-least": _POSITION.fullmatch,
 }
@@ -34,10 +40,16 @@ class Preferences:
 
     Attributes:
         minimal: No representation after a write.
+        consistency: As the systems hold it now, or from the primary.
+        max_staleness_s: How old an answer may be, in seconds.
+        at_least: A position that the answer must have reached.
         applied: The value of Preference-Applied; empty if nothing was.
     """
 
     minimal: bool = False
+    consistency: Literal["strong", "primary"] | None = None
+    max_staleness_s: float | None = None
+    at_least: str | None = None
     applied: str = ""
 
 
@@ -48,7 +60,8 @@ NO_PREFERENCES = Preferences()
 def parse_prefer(value: str) -> Preferences:
     """Read Prefer; unknown preferences are ignored, as section 2 demands.
 
-    Every read is linearizable, so all that is asked of its freshness holds already.
+    What is asked of freshness always holds: a read that the primary is not fresh enough for is
+    answered by the systems themselves.
 
     Raises:
         HttpError: ``handling=strict`` and a known preference has a value that it cannot have.
@@ -61,7 +74,14 @@ def parse_prefer(value: str) -> Preferences:
         places = [Place("Prefer", f"{name} cannot have this value") for name in wrong]
         raise HttpError(INVALID, "A preference has a value that it cannot have.", places=places)
     applied = ", ".join([f"{name}={wish}" for name, wish in good.items()])
-    return Preferences(minimal=good.get("return") == "minimal", applied=applied)
+    staleness = good.get("max-staleness")
+    return Preferences(
+        minimal=good.get("return") == "minimal",
+        consistency=_CONSISTENCIES.get(good.get("consistency", "")),
+        max_staleness_s=None if staleness is None else float(staleness),
+        at_least=good.get("at-least"),
+        applied=applied,
+    )
 
 
 def _wishes(value: str) -> dict[str, str]:

@@ -78,6 +78,8 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
         "idempotency-key-reused", 422, "The key was used with another request"
     ),
     errors.Unplaceable: ProblemType("unplaceable", 422, "No system can serve it"),
+    errors.NeedsScan: ProblemType("needs-scan", 422, "The query has no index to go by"),
+    errors.TooCostly: ProblemType("too-costly", 422, "The query costs too much"),
     errors.Unavailable: ProblemType("unavailable", 503, "A system does not answer"),
     errors.OutcomeUnknown: ProblemType("outcome-unknown", 503, "The outcome is unknown"),
 }

@@ -14,7 +14,7 @@ from mediator.operations.model import Outcome
 from mediator.operations.plan import resource_of
 from mediator.placement.routing import ClassRoute
 
-__all__ = ["ANY", "Staleness", "Wish", "bound_of", "has_seen", "is_for_primary"]
+__all__ = ["ANY", "STRONG", "Staleness", "Wish", "bound_of", "has_seen", "is_for_primary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Wish:
 
 
 ANY = Wish()
+STRONG = Wish("strong")
 
 
 class Staleness(Protocol):

@@ -15,6 +15,7 @@ from mediator.materialise.freshness import (
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
 from mediator.operations.model import Freshness, Get, Outcome
+from mediator.operations.objects import read_objects
 from mediator.operations.plan import plan_read
 from mediator.placement.routing import ClassRoute
 
@@ -40,6 +41,19 @@ class PrimaryReads:
         bound = bound_of(staleness_s, wish)
         measured = self._staleness.measured_s(route, id_)
         return Freshness(bound, measured) if measured is not None and measured <= bound else None
+
+    async def fresh_for_all(
+        self, route: ClassRoute, staleness_s: float, wish: Wish
+    ) -> Freshness | None:
+        """Say how fresh the copies of a class are; None if they lack what the reader has seen."""
+        freshness = self.fresh(route, staleness_s, wish)
+        seen = [id_ for name, id_ in wish.at_least or () if name == route.schema.name]
+        if freshness is None or route.primary is None or not seen:
+            return freshness
+        resource = Get(route.anchor.database, route.schema.name, "")
+        copies = await read_objects(self._calls, route.primary, resource, seen)
+        current = all(copy and has_seen(copy, wish, route.schema.name) for copy in copies)
+        return freshness if current else None
 
     async def read(
         self, route: ClassRoute, operation: Get, staleness_s: float, wish: Wish

@@ -100,7 +100,10 @@ async def run_batch(
             answers[index] = error
         else:
             key = (operation.class_name, operation.id)
-            queues.setdefault(key, deque()).append(planned)
+            if key in queues:
+                queues[key].append(planned)
+            else:
+                queues[key] = deque((planned,))
     while queues:
         wave = _next_wave(queues)
         await asyncio.gather(
@@ -129,11 +132,10 @@ def _takes_more(route: ClassRoute, operation: WriteOperation) -> bool:
 
 def _next_wave(queues: dict[tuple[str, str], deque[_Planned]]) -> _Wave:
     wave = _Wave()
-    for key in list(queues):
-        queue = queues[key]
-        lane = queue[0].lane
-        wave.add(queue.popleft())
-        while queue and lane != "alone" and queue[0].lane is lane:
+    for key, queue in list(queues.items()):
+        planned = queue.popleft()
+        wave.add(planned)
+        while queue and planned.lane != "alone" and queue[0].lane is planned.lane:
             wave.add(queue.popleft())
         if not queue:
             del queues[key]

@@ -55,6 +55,8 @@ class StoreCalls:
 
     async def write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         """Write records; the calls to a system that does not answer get the error as result."""
+        if not self._retired:
+            return await self._send(calls, self._write_system)
         barred = [call.fragment in self._retired for call in calls]
         allowed = [call for call, out in zip(calls, barred, strict=True) if not out]
         sent: list[WriteResult | MediatorError] = await self._send(allowed, self._write_system)
@@ -129,7 +131,11 @@ class StoreCalls:
     ) -> list[_Result | MediatorError]:
         by_system: dict[str, list[int]] = {}
         for index, call in enumerate(calls):
-            by_system.setdefault(call.fragment.system, []).append(index)
+            system = call.fragment.system
+            if system in by_system:
+                by_system[system].append(index)
+            else:
+                by_system[system] = [index]
         results: dict[int, _Result | MediatorError] = {}
 
         async def one(name: str, indices: list[int]) -> None:

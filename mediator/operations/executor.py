@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Literal
 
+from mediator.clock import Clock
 from mediator.errors import (
     AdvisoryOnly,
     MediatorError,
@@ -20,11 +22,11 @@ from mediator.materialise.reads import PrimaryReads
 from mediator.operations.batch import run_batch
 from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import asked_for, check_if_match, outcome_of
-from mediator.operations.listing import Position, list_class, read_objects
 from mediator.operations.merge import merge_records
 from mediator.operations.model import (
     Condition,
     Delete,
+    Freshness,
     Get,
     Operation,
     Outcome,
@@ -32,13 +34,18 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
+from mediator.operations.objects import read_objects
 from mediator.operations.parts import lacks_part, look_again, supply_part
 from mediator.operations.plan import Steps, plan_read, plan_write
 from mediator.operations.recall import recall
 from mediator.operations.revise import matches, revise
 from mediator.operations.split import SplitWriter
 from mediator.placement.routing import EMPTY, ClassRoute, RoutingModel
-from mediator.planes import Page
+from mediator.query.budget import Budget, Limits
+from mediator.query.execution import Answer, Execution
+from mediator.query.joins import Joiner
+from mediator.query.model import Query
+from mediator.query.planner import make_plan
 from mediator.schema.tree import Mode
 from mediator.stores.port import WriteResult
 
@@ -53,6 +60,8 @@ class Executor:
         split: Carries out writes over several systems.
         staleness: Knows how old the primary's copies may be.
         refresh: Looks for a newer routing model; called before a class is said not to exist.
+        limits: What a query may cost.
+        clock: The time, for queries.
     """
 
     def __init__(
@@ -61,7 +70,11 @@ class Executor:
         split: SplitWriter,
         staleness: Staleness,
         refresh: Callable[[], Awaitable[None]],
+        limits: Limits,
+        clock: Clock,
     ) -> None:
+        self._limits = limits
+        self._clock = clock
         self._calls = calls
         self._primary = PrimaryReads(calls, staleness)
         self._copier = Copier(calls)
@@ -169,28 +182,30 @@ class Executor:
             await self._split.resume(self._model, operation.operation)
         return await recall(self._calls.systems, route, operation)
 
-    async def listing(
-        self,
-        database: str,
-        class_name: str,
-        *,
-        order: tuple[str, Literal["asc", "desc"]] | None = None,
-        after: Position | None = None,
-        limit: int = 100,
-        fields: tuple[str, ...] | None = None,
-    ) -> Page:
-        """List a class; see `DataPlane.listing`."""
-        route = await self.route(database, class_name)
-        resource = Get(database, class_name, "", fields)
-        return await list_class(
-            self._calls,
-            route,
-            resource,
-            partial(self.look_again, route, resource),
-            order=order,
-            after=after,
-            limit=limit,
-        )
+    async def query(self, query: Query, wish: Wish = ANY) -> Answer:
+        """Answer a query; see `DataPlane.query`."""
+        route = await self.route(query.database, query.class_name)
+        freshness = await self._fresh_copies(route, query, wish)
+        if freshness is not None and route.primary is not None:
+            with suppress(Unavailable):
+                answer = await self._execute(query, route.primary)
+                return replace(answer, freshness=freshness)
+        return await self._execute(query, route)
+
+    async def _execute(self, query: Query, route: ClassRoute) -> Answer:
+        plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store)
+        budget = Budget(self._limits, self._clock)
+        beside = partial(self.route, query.database)
+        look_again = self.look_again
+        joiner = Joiner(self._calls, budget, beside, look_again)
+        return await Execution(plan, self._calls, self._clock, budget, joiner, look_again).run()
+
+    async def _fresh_copies(self, route: ClassRoute, query: Query, wish: Wish) -> Freshness | None:
+        """Say how fresh the primary is, if it may answer a query."""
+        if route.copy is None or wish.consistency == "strong":
+            return None
+        bound_s = self._model.databases[query.database].schema.primary.staleness_s
+        return await self._primary.fresh_for_all(route, bound_s, wish)
 
     async def recover(self) -> int:
         """Roll forward the writes over several systems whose writers have gone."""

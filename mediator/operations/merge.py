@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mediator.errors import (
     AlreadyExists,
@@ -84,23 +84,23 @@ def merge_results(
     Versions are those of the groups that took part. Values are what the client sent together with
     what the stores computed.
     """
-    deleted = isinstance(operation, Delete)
     first = results[0]
-    values: Values | None = None if deleted else {**steps.first.values, **first.values}
-    versions: dict[str, int | None] = {**first.versions}
+    values: Values = {**steps.first.values, **first.values}
+    versions: Mapping[str, int | None] = first.versions
+    systems: tuple[str, ...] = (steps.first.fragment.system,)
     for write, result in zip(steps.rest, results[1:], strict=True):
-        versions.update(result.versions)
-        if values is not None:
-            values.update(write.values)
-            values.update(result.values)
+        versions = {**versions, **result.versions}
+        values.update(write.values)
+        values.update(result.values)
+        systems += (write.fragment.system,)
     return Outcome(
-        id=operation.id,
-        values=values,
-        versions=dict(sorted(versions.items())) if len(versions) > 1 else versions,
-        created=first.created,
-        replayed=first.status is Status.REPLAYED,
+        operation.id,
+        None if isinstance(operation, Delete) else values,
+        dict(sorted(versions.items())) if len(versions) > 1 else versions,
+        first.created,
+        first.status is Status.REPLAYED,
         schema_version=route.schema_version,
-        systems=tuple([write.fragment.system for write in steps.all]),
+        systems=systems,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from mediator.immutable import immutable
 from mediator.operations.operators import OperatorCall
 from mediator.schema.types import Values
 
@@ -43,7 +44,7 @@ class Condition:
 ANYTHING = Condition()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Get:
     """Read an object, or some of its fields (sorted, without duplicates)."""
 
@@ -53,7 +54,7 @@ class Get:
     fields: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Write:
     """What all writes have.
 
@@ -81,21 +82,21 @@ class _Write:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Create(_Write):
     """Create an object that must not be there."""
 
     values: Values = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Put(_Write):
     """Make an object exactly `values`, there before or not."""
 
     values: Values = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Update(_Write):
     """Set, remove and operate on fields of an object that is there."""
 
@@ -114,7 +115,7 @@ class Update(_Write):
         return (*self.values, *self.unset, *[call.field for call in self.operators])
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Revise(_Write):
     """Compute an object's new form from its present one; retried when somebody else was faster.
 
@@ -124,7 +125,7 @@ class Revise(_Write):
     compute: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Delete(_Write):
     """Delete an object."""
 
@@ -141,7 +142,7 @@ class Freshness:
     measured_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Outcome:
     """What came of an operation that succeeded; failures are raised as `MediatorError`.
 

@@ -19,6 +19,9 @@ from mediator.schema.annotations import Metric
 
 __all__ = ["HISTORY_CALLS", "History", "MetricsBook"]
 
+MOST_WAITING: Final = 128
+"""Store calls that wait to be taken up, at most."""
+
 HISTORY_CALLS: Final = 200
 """History weighs like this many calls: its share is 200 / (200 + calls seen)."""
 
@@ -74,6 +77,8 @@ class MetricsBook:
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._history: dict[str, History] = {}
         self._peers: tuple[Mapping[str, Any], ...] = ()
+        # Taking up many calls at once costs a fraction: the code and its data are warm then.
+        self._waiting: list[tuple[float, StoreCallFinished]] = []
 
     def observe(self, observation: Observation) -> None:
         """Take up one observation; those that say nothing of a store's performance are ignored."""
@@ -81,14 +86,9 @@ class MetricsBook:
             if isinstance(observation, CircuitChanged):
                 self._circuit(observation)
             return
-        call: StoreCallFinished = observation
-        now = self._monotonic()
-        key = (call.system, call.database, call.class_name, call.operation)
-        series, lane = self._series.get(key) or self._opened(key, now)
-        ok = call.outcome == "ok"
-        lane.add(now, call.count, ok)
-        if ok:  # a call that failed tells nothing of how fast the store serves
-            series.add(now, call.seconds)
+        self._waiting.append((self._monotonic(), observation))
+        if len(self._waiting) >= MOST_WAITING:
+            self._take_up()
 
     __call__ = observe
 
@@ -98,6 +98,7 @@ class MetricsBook:
 
     def forget(self, system: str) -> None:
         """Drop everything about a system."""
+        self._take_up()
         self._history.pop(system, None)
         self._series = {key: kept for key, kept in self._series.items() if key[0] != system}
         self._lanes = {key: lane for key, lane in self._lanes.items() if key[0] != system}
@@ -157,12 +158,23 @@ class MetricsBook:
         for (system, operation), rate in self.offered().items():
             self._lanes.setdefault((system, operation), Lane(now)).raise_peak(rate)
 
+    def _take_up(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for now, call in waiting:
+            key = (call.system, call.database, call.class_name, call.operation)
+            series, lane = self._series.get(key) or self._opened(key, now)
+            ok = call.outcome == "ok"
+            lane.add(now, call.count, ok)
+            if ok:  # a call that failed tells nothing of how fast the store serves
+                series.add(now, call.seconds)
+
     def _opened(self, key: tuple[str, str, str, str], now: float) -> tuple[Series, Lane]:
         lane = self._lanes.setdefault((key[0], key[3]), Lane(now))
         opened = self._series[key] = (Series(now), lane)
         return opened
 
     def _circuit(self, change: CircuitChanged) -> None:
+        self._take_up()
         now = self._monotonic()
         for (system, _), lane in self._lanes.items():
             if system == change.system:
@@ -175,6 +187,7 @@ class MetricsBook:
         return [row for row in rows if all(row[name] == value for name, value in where.items())]
 
     def _own_series(self) -> Iterator[dict[str, Any]]:
+        self._take_up()
         now = self._monotonic()
         for (system, database, class_name, operation), (series, _) in self._series.items():
             series.roll(now)
@@ -191,6 +204,7 @@ class MetricsBook:
             }
 
     def _own_lanes(self) -> Iterator[dict[str, Any]]:
+        self._take_up()
         now = self._monotonic()
         for (system, operation), lane in self._lanes.items():
             lane.roll(now)

@@ -17,7 +17,15 @@ from mediator.schema.limits import DECIMAL_DIGITS
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
-__all__ = ["Groups", "Row", "average", "lookup_of_row"]
+__all__ = [
+    "Groups",
+    "Row",
+    "average",
+    "checked",
+    "filtered",
+    "lookup_of_row",
+    "too_many_groups",
+]
 
 _Key: TypeAlias = tuple[Any, ...]
 
@@ -89,27 +97,40 @@ class _Sum:
         if not self._floats:
             return self._exact
         try:
-            total = math.fsum([*self._floats, self._exact])
+            return math.fsum([*self._floats, self._exact])
         except OverflowError:
-            total = math.inf
-        if math.isinf(total):
-            raise _beyond("a sum of floats is beyond their range")
-        return total
+            return math.inf
 
     def result(self) -> Value:
         if not self.count:
             return None
         total: Value = self.total()
-        if isinstance(total, Decimal) and len(total.normalize(_EXACT).as_tuple().digits) > (
-            DECIMAL_DIGITS
-        ):
+        return _fitting(total)
+
+
+def _fitting(value: Value) -> Value:
+    """Return a sum as it is; one of decimals is not rounded, and must have its digits."""
+    if isinstance(value, float) and math.isinf(value):
+        raise _beyond("a sum of floats is beyond their range")
+    if isinstance(value, Decimal):
+        digits = len(value.normalize(_EXACT).as_tuple().digits)
+        if digits > DECIMAL_DIGITS:
             raise _beyond(f"a sum of decimals takes more than {DECIMAL_DIGITS} digits")
-        return total
+    return value
+
+
+def checked(row: Row) -> Row:
+    """Return a row that a store has computed; raises `Invalid` for a sum with too many digits."""
+    for value in row.computed.values():
+        _fitting(value)
+    return row
 
 
 class _Average(_Sum):
+    """Divides a sum by its count."""
+
     def result(self) -> Value:
-        return average(self.total(), self.count)
+        return _fitting(average(self.total(), self.count))
 
 
 class _Extreme:
@@ -188,7 +209,7 @@ class Groups:
         group = self._groups.get(key)
         if group is None:
             if len(self._groups) >= self._most:
-                raise _beyond(f"there are more than {self._most} groups")
+                raise too_many_groups(self._most)
             group = self._groups[key] = self._new(values)
         for state, computation in zip(group.states, self._compute, strict=True):
             _take(state, computation, lookup)
@@ -226,6 +247,11 @@ def _take(state: Any, computation: Computation, lookup: Lookup) -> None:
 def _hashable(value: Value | MissingType) -> Any:
     # 1 and 1.0 are one group, 1 and true are two.
     return repr(value) if isinstance(value, list | dict) else (kind_of(value), value)
+
+
+def too_many_groups(most: int) -> Invalid:
+    """Return the error of an aggregate with too many groups."""
+    return _beyond(f"there are more than {most} groups")
 
 
 def _beyond(detail: str) -> Invalid:

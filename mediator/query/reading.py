@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -38,6 +38,7 @@ class ReadQuery:
         after: The cursor, sealed as it is.
         explain: Whether to tell how the query is carried out.
         identity: The query as one text, alike for alike queries.
+        results: What an aggregate answers, in order: what it groups by, and what it computes.
     """
 
     query: Query
@@ -45,6 +46,7 @@ class ReadQuery:
     after: str | None
     explain: bool
     identity: str
+    results: dict[str, Target] = field(default_factory=dict)
 
 
 def read_query(
@@ -66,11 +68,11 @@ def read_query(
         *("filter", "order", "limit", "after", "fields", "aggregate", "join"),
         *("allow_scan", "explain"),
     )
-    query, levels = _Reader(node, schema, class_name).read(most)
+    query, levels, results = _Reader(node, schema, class_name).read(most)
     after, explain = _text(node["after"]), node["explain"].boolean()
     if node.mistakes:
         raise invalid(node.mistakes)
-    return ReadQuery(query, levels, after, explain, _identity(document))
+    return ReadQuery(query, levels, after, explain, _identity(document), results)
 
 
 class _Reader:
@@ -81,7 +83,7 @@ class _Reader:
         self._schema = schema
         self._class = schema.classes[class_name]
 
-    def read(self, most: int) -> tuple[Query, tuple[Target, ...]]:
+    def read(self, most: int) -> tuple[Query, tuple[Target, ...], dict[str, Target]]:
         node = self._node
         joins, scope = self._joins()
         filter_ = FilterReader(scope).read(node["filter"])
@@ -102,7 +104,8 @@ class _Reader:
             aggregate=aggregate,
             allow_scan=node["allow_scan"].boolean(),
         )
-        return query, tuple(target for _, target in levels)
+        answered = {**results.groups, **(results.computed or {})} if results else {}
+        return query, tuple(target for _, target in levels), answered
 
     def _joins(self) -> tuple[tuple[Join, ...], Scope]:
         node = self._node["join"]

@@ -19,9 +19,11 @@ from mediator.stores.port import (
     Recalled,
     Record,
     Store,
+    StoreBusy,
     StoreError,
     StoreRefused,
     StoreTimeout,
+    StoreTooCostly,
     StoreUnavailable,
     Write,
     WriteResult,
@@ -163,7 +165,7 @@ class GuardedStore:
             self._tell(operation, calls, seconds, _outcome_of(error))
 
     def _note(self, error: BaseException) -> None:
-        if isinstance(error, StoreRefused):
+        if isinstance(error, StoreRefused | StoreBusy | StoreTooCostly):
             self.breaker.succeeded()  # a refusal is an answer: the server is there
         elif isinstance(error, StoreError):
             self.breaker.failed(error)
@@ -173,10 +175,11 @@ class GuardedStore:
     def _tell(
         self, operation: _Direction, calls: _Calls, seconds: float, outcome: CallOutcome
     ) -> None:
-        if len(calls) == 1:
-            fragment = calls[0].fragment
-            key = (fragment.database, fragment.class_name)
-            counts: Mapping[tuple[str, str], int] = {key: 1}
+        fragments = {call.fragment for call in calls}
+        if len(fragments) == 1:
+            [fragment] = fragments
+            place = (fragment.database, fragment.class_name)
+            counts: Mapping[tuple[str, str], int] = {place: len(calls)}
         else:
             counts = Counter((c.fragment.database, c.fragment.class_name) for c in calls)
         for (database, class_name), count in counts.items():

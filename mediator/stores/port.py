@@ -35,6 +35,7 @@ __all__ = [
     "Logged",
     "Mirror",
     "Ordered",
+    "PendingChanges",
     "Pushdown",
     "Queryable",
     "Read",
@@ -44,12 +45,14 @@ __all__ = [
     "ServerFacts",
     "Status",
     "Store",
+    "StoreBusy",
     "StoreError",
     "StoreRefused",
     "StoreTimeout",
     "StoreTooCostly",
     "StoreUnavailable",
     "SystemConfig",
+    "Unsettled",
     "Write",
     "WriteKind",
     "WriteResult",
@@ -62,6 +65,10 @@ class StoreError(Exception):
 
 class StoreUnavailable(StoreError):
     """The store could not be reached, so nothing was done, or the connection broke meanwhile."""
+
+
+class StoreBusy(StoreUnavailable):
+    """The record takes no writes for the moment, so nothing was done; the store is well."""
 
 
 class StoreTimeout(StoreError):
@@ -503,6 +510,59 @@ class ChangeLog(Protocol):
 
     async def trim(self, log: str, upto: str, keep_s: float) -> int:
         """Remove entries up to a position, but none younger than `keep_s`; return how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """Changes of one record that its store keeps until the feed has them.
+
+    Attributes:
+        fragment: The fragment.
+        id: The object's id.
+        changes: The changes in their order, those of one group with rising versions. The feed may
+            have the first of them already, if a relay died before it could settle them.
+        agrees: Whether the changes lead to the values that are there. If not, the last one was
+            made to, and something is wrong with the record or with us.
+        receipt: What `PendingChanges.settle` needs.
+    """
+
+    fragment: Fragment
+    id: str
+    changes: Sequence[Change]
+    agrees: bool
+    receipt: Any = field(repr=False, compare=False)
+
+
+@runtime_checkable
+class PendingChanges(Protocol):
+    """A store whose outboxes are in the records themselves.
+
+    It drops no change: a record that has too many takes no more writes (`StoreBusy`). Changes leave
+    a record from the front only, so what is read of it is all that the feed may lack, in order.
+    """
+
+    @property
+    def sweep_every_s(self) -> float:
+        """How often `sweep` is worth its price, in seconds."""
+
+    def written(self, limit: int) -> list[tuple[str, str, str]]:
+        """Take (database, class, id) of up to `limit` records that this process has written.
+
+        Each is told once for all that was written to it so far. It is a hint only: what another
+        process has written, or this one before it died, is found by `sweep`.
+        """
+
+    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[Unsettled]:
+        """Read the changes that wait in some records; records without any are left out.
+
+        Of a record with very many, the first are returned, and `written` tells it again.
+        """
+
+    async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
+        """Find up to `limit` records in which changes wait, in the order of their ids."""
+
+    async def settle(self, done: Sequence[Unsettled]) -> None:
+        """Remove changes that the feed has, unless somebody else has done so."""
 
 
 @runtime_checkable

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
 
+from mediator.clock import SystemClock
 from mediator.errors import (
     AdvisoryOnly,
     AlreadyExists,
@@ -19,6 +19,7 @@ from mediator.errors import (
     PreconditionFailed,
     PreconditionRequired,
 )
+from mediator.materialise.freshness import ANY, Wish
 from mediator.operations.apply import Refused, apply_operator
 from mediator.operations.if_match import asked_for, check_if_match
 from mediator.operations.model import (
@@ -34,10 +35,15 @@ from mediator.operations.model import (
 )
 from mediator.operations.plan import resource_groups
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.planes import Page
+from mediator.query.budget import Budget, Limits
+from mediator.query.evaluate import compile_filter, lookup_of
+from mediator.query.execution import Answer, Item
+from mediator.query.model import Query
+from mediator.query.ordering import Top, beyond, position_of, sort_key
+from mediator.query.planner import Plan
 from mediator.schema.tree import MAIN_GROUP, MISSING, ClassSchema, MissingType, Schema
-from mediator.schema.types import Value, Values
-from mediator.stores.port import Fragment
+from mediator.schema.types import Values
+from mediator.stores.port import Access, Fragment, Pushdown
 
 
 @dataclass
@@ -88,7 +94,7 @@ class MemoryPlane:
             raise AdvisoryOnly("The database only gives advice.")
         return found.classes[class_name]
 
-    async def read(self, operation: Get) -> Outcome:
+    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
         self._fail()
         route = self.model.databases[operation.database].classes[operation.class_name]
         stored = self._of(operation).get(operation.id)
@@ -118,39 +124,39 @@ class MemoryPlane:
             raise IdempotencyReused("The Idempotency-Key was used with another request before.")
         return replace(outcome, replayed=True)
 
-    async def listing(
-        self,
-        database: str,
-        class_name: str,
-        *,
-        order: tuple[str, Literal["asc", "desc"]] | None = None,
-        after: tuple[Value | MissingType, str] | None = None,
-        limit: int = 100,
-        fields: tuple[str, ...] | None = None,
-    ) -> Page:
+    async def query(self, query: Query, wish: Wish = ANY) -> Answer:
         self._fail()
-        route = self.model.databases[database].classes[class_name]
-        objects = self.objects.get((database, class_name), {})
-
-        def key(pair: tuple[Value | MissingType, str]) -> tuple[Any, ...]:
-            value, id_ = pair
-            rank = 0 if value is MISSING else 1 if value is None else 2
-            return rank, value if rank == 2 else 0, id_
-
-        def pair_of(id_: str) -> tuple[Value | MissingType, str]:
-            return (objects[id_].values.get(order[0], MISSING) if order else MISSING), id_
-
-        descending = order is not None and order[1] == "desc"
-        ids = sorted(objects, key=lambda id_: key(pair_of(id_)), reverse=descending)
-        if after is not None:
-            bound = key(after)
-            ids = [
-                i
-                for i in ids
-                if (key(pair_of(i)) < bound if descending else key(pair_of(i)) > bound)
-            ]
-        page = [self._outcome(route, id_, fields, objects[id_]) for id_ in ids[:limit]]
-        return Page(tuple(page), len(ids) > limit)
+        route = self.model.databases[query.database].classes[query.class_name]
+        objects = self.objects.get((query.database, query.class_name), {})
+        test = compile_filter(query.filter) if query.filter else None
+        follows = beyond(query.order, query.after) if query.after else None
+        key = sort_key(query.order)
+        top = Top[str](query.limit + 1)
+        for id_, stored in objects.items():
+            lookup = lookup_of(id_, stored.values)
+            if (test is None or test(lookup)) and (follows is None or follows(lookup, id_)):
+                top.add(key(lookup, id_), id_)
+        ids = top.items()
+        shown = ids[: query.limit]
+        items = [Item(self._outcome(route, id_, query.fields, objects[id_])) for id_ in shown]
+        pushdown = Pushdown(query.filter, None, Access.KEYS, ordered=True)
+        plan = Plan(
+            query,
+            route,
+            route.anchor,
+            pushdown,
+            query.filter,
+            None,
+            None,
+            True,
+            False,
+            query.fields,
+        )
+        following = None
+        if len(ids) > query.limit:
+            lookup = lookup_of(shown[-1], objects[shown[-1]].values)
+            following = position_of(query.order, lookup, shown[-1])
+        return Answer(tuple(items), (), following, plan, Budget(Limits(), SystemClock()))
 
     async def _one(self, operation: Operation) -> Outcome | MediatorError:
         try:

@@ -24,6 +24,7 @@ from mediator.errors import (
 from mediator.observation import ViolationDetected
 from mediator.operations.model import Create, Outcome
 from mediator.planes import SystemRegistration
+from mediator.query.model import OrderBy, Query
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, StoreUnavailable, SystemConfig
 from tests.conformance.racy import RacyStore
@@ -188,8 +189,8 @@ async def test_fields_and_indexes_are_added_to_classes_that_hold_data(
         return
     fields["size"]["index"] = True
     await control.set_schema(name, {"classes": {"notes": {"fields": fields}, "more": on(system)}})
-    page = await data.listing(name, "notes", order=("size", "asc"))
-    assert [item.id for item in page.items] == ["old", "new"]
+    answer = await data.query(Query(name, "notes", order=(OrderBy(("size",)),)))
+    assert [item.outcome.id for item in answer.items] == ["old", "new"]
 
 
 async def test_placements_are_explained_at_each_level(mediator: Service) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from mediator.errors import (
     AdvisoryOnly,
     AlreadyExists,
     IdempotencyReused,
-    Invalid,
     MediatorError,
     NotFound,
     OperatorRefused,
@@ -32,6 +32,9 @@ from mediator.operations.model import (
     Update,
 )
 from mediator.operations.operators import Operator, OperatorCall
+from mediator.planes import DataPlane
+from mediator.query.execution import Item
+from mediator.query.model import OrderBy, Query
 from mediator.stores.port import StoreUnavailable
 from tests.process.service import Service, field_on, inc, unique
 
@@ -391,31 +394,29 @@ async def test_a_listing_pages_through_a_class(mediator: Service, either: str) -
     data = mediator.mediator.data
     for n in range(7):
         await mediator.create(database, "articles", f"a{n}", title=f"t{n}", hits=n % 3)
-    ids: list[str] = []
-    after: Any = None
-    while True:
-        page = await data.listing(database, "articles", limit=3, after=after)
-        ids += [item.id for item in page.items]
-        if not page.more:
-            break
-        after = (None, ids[-1])
+    everything = Query(database, "articles", limit=3)
+    ids = [item.outcome.id for item in await _pages(data, everything)]
     assert ids == [f"a{n}" for n in range(7)]
+    ranking = Query(database, "articles", order=(OrderBy(("hits",), descending=True),), limit=2)
     seen: list[tuple[Any, str]] = []
-    after = None
-    while True:
-        page = await data.listing(
-            database, "articles", order=("hits", "desc"), after=after, limit=2
-        )
-        for item in page.items:
-            assert item.values is not None
-            assert item.values["title"] == f"t{item.id[1:]}"
-            seen.append((item.values["hits"], item.id))
-        if not page.more:
-            break
-        after = seen[-1]
+    for item in await _pages(data, ranking):
+        values = item.outcome.values
+        assert values is not None
+        assert values["title"] == f"t{item.outcome.id[1:]}"
+        seen.append((values["hits"], item.outcome.id))
     assert seen == sorted(((n % 3, f"a{n}") for n in range(7)), reverse=True)
-    with pytest.raises(Invalid):
-        await data.listing(database, "articles", order=("title", "asc"))
+
+
+async def _pages(data: DataPlane, query: Query) -> list[Item]:
+    """Return what all pages of a query hold."""
+    items: list[Item] = []
+    while True:
+        answer = await data.query(query)
+        assert len(answer.items) <= query.limit
+        items += answer.items
+        if answer.next is None:
+            return items
+        query = replace(query, after=answer.next)
 
 
 async def test_an_advisory_database_holds_no_data(mediator: Service) -> None:

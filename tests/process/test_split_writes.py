@@ -14,6 +14,7 @@ from mediator.observation import RedoRecovered
 from mediator.operations.model import Create, Delete, Put, Update, WriteOperation
 from mediator.operations.operators import Operator, OperatorCall
 from mediator.operations.split import SplitWriter
+from mediator.query.model import Query
 from mediator.stores.port import StoreUnavailable
 from tests.process.service import Service, field_on, inc, unique
 
@@ -198,11 +199,8 @@ async def test_a_reader_is_told_of_the_part_that_is_missing(
         await mediator.mediator.data.write(operation)
     seen = await mediator.get(pairs, "pairs", id_)
     assert (seen.values, seen.partial) == ({"title": "new"}, ("hits",))
-    [listed] = [
-        item
-        for item in (await mediator.mediator.data.listing(pairs, "pairs", limit=1000)).items
-        if item.id == id_
-    ]
+    answer = await mediator.mediator.data.query(Query(pairs, "pairs", limit=1000))
+    [listed] = [item.outcome for item in answer.items if item.outcome.id == id_]
     assert listed.partial == ("hits",)
     await expire(mediator, split, operation.operation)
     await settled(mediator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mediator.stores.conformance import (
+    aggregating,
     bulk,
     concurrency,
     deletes,
@@ -15,6 +16,8 @@ from mediator.stores.conformance import (
     missing,
     operators,
     ordering,
+    queries,
+    query_orders,
     scanning,
     values,
     versions,
@@ -36,6 +39,9 @@ _MODULES = (
     bulk,
     scanning,
     ordering,
+    queries,
+    query_orders,
+    aggregating,
     mirror,
     concurrency,
     hostile,

@@ -15,7 +15,7 @@ from bson.int64 import Int64
 
 from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout
 from mediator.stores.mongo.native import native
-from mediator.stores.mongo.outbox import entries, pushes
+from mediator.stores.mongo.outbox import VACANCY, entries, pushes
 from mediator.stores.mongo.verdict import replacing, returned
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
@@ -59,7 +59,7 @@ def attempt(layout: Layout, write: Write, stamp: int) -> Attempt | None:
 
 def _condition(layout: Layout, write: Write, stamp: int) -> Document:
     paths = layout.version_paths
-    query = layout.key(write.id) | LIVE
+    query = layout.key(write.id) | LIVE | VACANCY
     for group in write.groups:
         query[paths[group]] = {"$lt": Int64(stamp)}
     for group, version in write.expect.items():

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final, TypeVar
 
+import orjson
 from bson.errors import BSONError
 from pymongo.errors import (
     BulkWriteError,
@@ -26,7 +27,13 @@ __all__ = ["DUPLICATE_KEY", "guarded", "translated"]
 DUPLICATE_KEY: Final = 11000
 
 _LATE: Final = (NetworkTimeout, ExecutionTimeout, WTimeoutError, TimeoutError)
-_UNSTORABLE: Final = (BSONError, UnicodeError, ArithmeticError, RecursionError)
+_UNSTORABLE: Final = (
+    BSONError,
+    UnicodeError,
+    ArithmeticError,
+    RecursionError,
+    orjson.JSONEncodeError,
+)
 
 _T = TypeVar("_T")
 

@@ -14,7 +14,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.mongo.decimals import decimal_of, sortable_decimal
 from mediator.stores.mongo.text import ordered_text, path_key, plain_key, plain_text
 
-__all__ = ["Form", "form_of", "item_form", "microseconds"]
+__all__ = ["Form", "form_of", "item_form", "microseconds", "moment"]
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -43,7 +43,8 @@ def _timestamp(moment: datetime) -> Int64:
     return Int64(microseconds(moment))
 
 
-def _moment(stored: int) -> datetime:
+def moment(stored: int) -> datetime:
+    """Return the time that is so many microseconds after the epoch."""
     return _EPOCH + timedelta(microseconds=stored)
 
 
@@ -71,7 +72,7 @@ _ITEMS: Final[Mapping[FieldType, Form]] = {
     FieldType.FLOAT: Form(float, _same),
     FieldType.DECIMAL: Form(sortable_decimal, decimal_of),
     FieldType.BOOLEAN: Form(_same, _same),
-    FieldType.TIMESTAMP: Form(_timestamp, _moment),
+    FieldType.TIMESTAMP: Form(_timestamp, moment),
     FieldType.BINARY: Form(bytes, bytes),
     FieldType.DOCUMENT: Form(_document, _json),
 }

@@ -7,7 +7,9 @@
 ``birth``       version of the object's creation, Int64
 ``tombstone``   when it was deleted (Int64, microseconds); only deleted records have it
 ``_ops``        remembered operations, the last `REMEMBERED` of them
-``_pending``    outbox: the last `OUTBOX` writes that the relay has not taken yet
+``_pending``    outbox: the writes that the relay has not taken yet, each as `Effects.text`
+``_base``       values before the first of these, as JSON text; absent if there was no record
+``_settled``    how many writes the relay has taken, and which were the last, as JSON text
 =============== ===================================================================================
 
 User names are only ever keys below ``values`` and ``versions``, and escaped there.
@@ -20,6 +22,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from mediator.schema.types import Values
+from mediator.stores.mongo.effect import Effects
 from mediator.stores.mongo.forms import form_of
 from mediator.stores.mongo.text import ordered_text, path_key, plain_text
 from mediator.stores.port import Fragment, Record
@@ -50,12 +53,14 @@ class Layout:
         fragment: The fragment.
         paths: The path of each field's value.
         version_paths: The path of each group's version.
+        effects: Writes the entries of the outbox.
     """
 
-    __slots__ = ("_fields", "_forms", "_groups", "fragment", "paths", "version_paths")
+    __slots__ = ("_fields", "_forms", "_groups", "effects", "fragment", "paths", "version_paths")
 
     def __init__(self, fragment: Fragment) -> None:
         self.fragment = fragment
+        self.effects = Effects(fragment)
         self._forms = {name: form_of(field) for name, field in fragment.fields.items()}
         self._fields = {name: path_key(name) for name in fragment.fields}
         self._groups = {name: path_key(name) for name in fragment.groups}

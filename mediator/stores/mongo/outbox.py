@@ -5,24 +5,53 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import orjson
 from bson.int64 import Int64
 
 from mediator.schema.types import Values
+from mediator.stores.mongo.effect import Effect
 from mediator.stores.mongo.layout import Document, Layout
 from mediator.stores.port import Recalled, Status, Write, WriteResult
 
-__all__ = ["OUTBOX", "REMEMBERED", "entries", "holds", "pushes", "recall", "recalled"]
+__all__ = [
+    "FULL",
+    "OUTBOX",
+    "REMEMBERED",
+    "SETTLED",
+    "VACANCY",
+    "entries",
+    "holds",
+    "pushes",
+    "recall",
+    "recalled",
+    "settled",
+    "settled_count",
+]
 
 REMEMBERED: Final = 128
 """Remembered operations that one record keeps; older ones make room."""
 
-OUTBOX: Final = 64
-"""Outbox entries that one record keeps until the relay drains them; older ones make room."""
+OUTBOX: Final = 2_500
+"""Outbox entries that one record keeps; when there are so many, writes wait for the relay.
+
+More than a request may bring (1,000), few enough to keep documents far below 16 MB.
+"""
+
+SETTLED: Final = 16
+"""Operations that one record names of those that have left its outbox."""
+
+_LAST_PLACE: Final = f"_pending.{OUTBOX - 1}"
+
+FULL: Final[Document] = {_LAST_PLACE: {"$exists": True}}
+"""The condition that a record takes no more entries."""
+
+VACANCY: Final[Document] = {_LAST_PLACE: {"$exists": False}}
+"""The condition of every write that there is room for its entry."""
 
 
 def entries(
     layout: Layout, write: Write, result: WriteResult, values: Values | None, stamp: int
-) -> dict[str, list[Document]]:
+) -> dict[str, list[Any]]:
     """Return what the lists of the record get by a write.
 
     Args:
@@ -32,27 +61,18 @@ def entries(
         values: The values it will return, or None if it returns none.
         stamp: The store's clock, microseconds.
     """
-    lists = {"_pending": [_change(layout, write, result.versions, stamp)]}
+    lists: dict[str, list[Any]] = {"_pending": [layout.effects.text(write, result.versions, stamp)]}
     if write.remember is not None:
         lists["_ops"] = [_memory(layout, write, result, values, stamp)]
     return lists
 
 
-def pushes(lists: Mapping[str, list[Document]]) -> Document:
-    """Return the `$push` that adds these entries and keeps the lists within their bounds."""
-    limits = {"_pending": OUTBOX, "_ops": REMEMBERED}
-    return {name: {"$each": items, "$slice": -limits[name]} for name, items in lists.items()}
-
-
-def _change(layout: Layout, write: Write, versions: Mapping[str, int], stamp: int) -> Document:
-    touched = [*write.values, *write.unset, *(call.field for call in write.operators)]
-    return {
-        "op": write.operation,
-        "kind": write.kind.name.lower(),
-        "time": Int64(stamp),
-        "versions": _stored(layout, {group: versions[group] for group in write.groups}),
-        "fields": touched,
-    }
+def pushes(lists: Mapping[str, list[Any]]) -> Document:
+    """Return the `$push` that adds these entries, and drops what need not be remembered longer."""
+    update: Document = {"_pending": lists["_pending"][0]}
+    if "_ops" in lists:
+        update["_ops"] = {"$each": lists["_ops"], "$slice": -REMEMBERED}
+    return update
 
 
 def _memory(
@@ -101,13 +121,35 @@ def recall(layout: Layout, document: Mapping[str, Any] | None, write: Write) -> 
     return memory.result if same else WriteResult(Status.REUSED)
 
 
-def holds(document: Mapping[str, Any] | None, operation: str, version: int) -> bool | None:
-    """Say whether a document has taken a write of this operation, at this version.
+def settled(document: Mapping[str, Any] | None, operations: list[str]) -> str:
+    """Return what a record tells of its outbox when these entries leave it."""
+    count, *names = _told(document)
+    return orjson.dumps([count + len(operations), *[*names, *operations][-SETTLED:]]).decode()
 
-    None: it cannot be known, as so many writes followed that the outbox has dropped its entry.
+
+def settled_count(document: Mapping[str, Any] | None) -> int:
+    """Return how many entries have left the outbox of a document."""
+    return int(_told(document)[0])
+
+
+def holds(document: Mapping[str, Any] | None, operation: str, count: int) -> bool | None:
+    """Say whether a document has taken a write.
+
+    Args:
+        document: The document now.
+        operation: The write's operation.
+        count: How many entries had left its outbox before the write was tried.
+
+    Returns:
+        None if it cannot be known, as so many entries have left since that not all are named.
     """
     pending = (document or {}).get("_pending", ())
-    if any(entry["op"] == operation for entry in pending):
+    total, *names = _told(document)
+    if operation in names or any(Effect.read(text).operation == operation for text in pending):
         return True
-    oldest = min((v for e in pending for v in e["versions"].values()), default=version)
-    return None if len(pending) >= OUTBOX and oldest > version else False
+    return None if total - count > SETTLED else False
+
+
+def _told(document: Mapping[str, Any] | None) -> list[Any]:
+    text = (document or {}).get("_settled")
+    return [0] if text is None else orjson.loads(text)

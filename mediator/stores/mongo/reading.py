@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mediator.stores.mongo.layout import LIVE, Document, Layout, is_live, layout_of
@@ -13,9 +14,24 @@ from mediator.stores.mongo.session import Session
 from mediator.stores.mongo.text import ordered_text
 from mediator.stores.port import Fragment, Read, Recalled, Record
 
-__all__ = ["Reader"]
+__all__ = ["ALL", "Reader", "Selection", "trimmed"]
 
-_BY_ID: Final[Mapping[str, int]] = {"_id": 1}
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a listing is among.
+
+    Attributes:
+        condition: The condition that records satisfy; None: every record does.
+        time_ms: How long the server may take; None: as long as it likes.
+    """
+
+    condition: Document | None = None
+    time_ms: int | None = None
+
+
+ALL: Final = Selection()
+"""Every record of the class."""
 
 
 class Reader:
@@ -53,11 +69,20 @@ class Reader:
         return recalled(layout, document, operation)
 
     async def scan(
-        self, fragment: Fragment, after: str | None, limit: int, fields: tuple[str, ...] | None
+        self,
+        fragment: Fragment,
+        after: str | None,
+        limit: int,
+        fields: tuple[str, ...] | None,
+        *,
+        descending: bool = False,
+        among: Selection = ALL,
     ) -> list[Record]:
         """Read records in the order of their ids."""
-        rest: Document = {} if after is None else {"_id": {"$gt": ordered_text(after)}}
-        return await self._find(layout_of(fragment), LIVE | rest, _BY_ID, limit, fields)
+        beyond, direction = ("$lt", -1) if descending else ("$gt", 1)
+        rest: Document = {} if after is None else {"_id": {beyond: ordered_text(after)}}
+        query, sort = LIVE | rest, {"_id": direction}
+        return await self._find(layout_of(fragment), query, sort, limit, fields, among)
 
     async def ordered(
         self,
@@ -68,6 +93,7 @@ class Reader:
         limit: int,
         after: Position | None,
         fields: tuple[str, ...] | None,
+        among: Selection = ALL,
     ) -> list[Record]:
         """Read records in the order of a field."""
         layout = layout_of(fragment)
@@ -78,23 +104,32 @@ class Reader:
                 break
             room = limit - len(records)
             if part.sort is None:
-                ids = await self._outliers(layout, part.query, field, after, descending)
-                some = await self.read([Read(fragment, id_, fields) for id_ in ids[:room]])
-                records += [record for record in some if record is not None]
+                some = await self._outliers(
+                    layout, part.query, field, after, descending, fields, among
+                )
+                records += some[:room]
             else:
-                records += await self._find(layout, part.query, part.sort, room, fields)
+                records += await self._find(layout, part.query, part.sort, room, fields, among)
         return records
 
     async def _outliers(
-        self, layout: Layout, query: Document, field: str, after: Position | None, descending: bool
-    ) -> list[str]:
-        """Return the ids of the doubles in a range in their order, beyond `after`."""
-        found = await self._find(layout, query, None, 0, (field,))
-        places: list[tuple[Any, str]] = [(record.values[field], record.id) for record in found]
+        self,
+        layout: Layout,
+        query: Document,
+        field: str,
+        after: Position | None,
+        descending: bool,
+        fields: tuple[str, ...] | None,
+        among: Selection,
+    ) -> list[Record]:
+        """Return the records of a range of doubles in their order, beyond `after`."""
+        needed = None if fields is None else tuple({*fields, field})
+        found = await self._find(layout, query, None, 0, needed, among)
         if after is not None and isinstance(after[0], float):
             limit = after[0]
-            places = [p for p in places if (p[0] < limit if descending else p[0] > limit)]
-        return [id_ for _, id_ in sorted(places, reverse=descending)]
+            found = [r for r in found if _follows(r.values[field], limit, descending)]
+        found.sort(key=lambda r: (r.values[field], r.id), reverse=descending)
+        return trimmed(found, fields)
 
     async def count(self, fragment: Fragment) -> int:
         """Count live records."""
@@ -107,9 +142,28 @@ class Reader:
         sort: Mapping[str, int] | None,
         limit: int,
         fields: tuple[str, ...] | None,
+        among: Selection = ALL,
     ) -> list[Record]:
         """Find records; a `limit` of 0 is none, and callers that mean nothing do not ask."""
-        options: dict[str, Any] = {"limit": limit, "sort": sort}
+        options: dict[str, Any] = {"limit": limit, "sort": sort, "max_time_ms": among.time_ms}
+        # In one batch: the driver would take 101 documents first.
+        options["batch_size"] = limit
+        if among.condition is not None:
+            query = {"$and": [query, among.condition]}
         collection = self._session.collection(layout)
         found = collection.find(query, layout.projection(fields), **options)
         return [layout.record(document) async for document in found]
+
+
+def trimmed(records: list[Record], fields: tuple[str, ...] | None) -> list[Record]:
+    """Return records with nothing but some fields; None: as they are."""
+    if fields is None:
+        return records
+    return [
+        replace(record, values={name: v for name, v in record.values.items() if name in fields})
+        for record in records
+    ]
+
+
+def _follows(value: Any, limit: float, descending: bool) -> bool:
+    return bool(value < limit if descending else value > limit)

@@ -1,9 +1,8 @@
-"""Removing what is past its retention: tombstones, remembered operations, outbox entries."""
+"""Removing what is past its retention: tombstones and remembered operations."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 from bson.int64 import Int64
 from pymongo import AsyncMongoClient, UpdateOne
@@ -16,7 +15,7 @@ __all__ = ["reap"]
 
 
 async def reap(client: AsyncMongoClient[Document], namespace: str, before: int, limit: int) -> int:
-    """Remove up to `limit` tombstones and stale lists of all classes of a namespace.
+    """Remove up to `limit` tombstones and stale memories of all classes of a namespace.
 
     Args:
         client: The driver's client.
@@ -46,7 +45,8 @@ async def _collections(
 
 
 async def _bury(collection: AsyncCollection[Document], before: Int64, limit: int) -> int:
-    old = {"tombstone": {"$lt": before}}
+    # A tombstone waits for the relay, however long that is away.
+    old = {"tombstone": {"$lt": before}, "_pending.0": {"$exists": False}}
     ids = [d["_id"] async for d in collection.find(old, {"_id": 1}, limit=limit)]
     # The condition again: a record may have been made anew since.
     removed = await collection.delete_many({"_id": {"$in": ids}, **old}) if ids else None
@@ -55,8 +55,8 @@ async def _bury(collection: AsyncCollection[Document], before: Int64, limit: int
 
 async def _trim(collection: AsyncCollection[Document], before: Int64, limit: int) -> int:
     stale: Document = {"time": {"$lt": before}}
-    query = {"$or": [{"_ops": {"$elemMatch": stale}}, {"_pending": {"$elemMatch": stale}}]}
-    pull: dict[str, Any] = {"$pull": {"_ops": stale, "_pending": stale}}
+    query: Document = {"_ops": {"$elemMatch": stale}}
+    pull: Document = {"$pull": {"_ops": stale}}
     ids = [d["_id"] async for d in collection.find(query, {"_id": 1}, limit=limit)]
     if not ids:
         return 0

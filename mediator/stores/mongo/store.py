@@ -10,26 +10,45 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from mediator.clock import Clock, SystemClock
 from mediator.operations.operators import APPLICABLE, Operator
+from mediator.query.filters import Filter
+from mediator.query.model import OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.facts import observe
 from mediator.stores.mongo.layout import layout_of
+from mediator.stores.mongo.mirror import absorb, forget
 from mediator.stores.mongo.reading import Reader
 from mediator.stores.mongo.reaping import reap
+from mediator.stores.mongo.searches import found, pushdown
 from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.settling import (
+    SCAN_EVERY_S,
+    SWEEP_EVERY_S,
+    SWEEP_WITHIN_S,
+    index_outboxes,
+    pending,
+    settle,
+    sweep,
+)
 from mediator.stores.mongo.writing import Writer
 from mediator.stores.port import (
     REMEMBER_S,
+    Find,
+    Found,
     Fragment,
+    Pushdown,
     Read,
     Recalled,
     Record,
     ServerFacts,
     StoreError,
     StoreRefused,
+    StoreTimeout,
+    StoreTooCostly,
     StoreUnavailable,
     SystemConfig,
+    Unsettled,
     Write,
     WriteResult,
 )
@@ -74,7 +93,7 @@ class MongoStore:
         try:
             await self._guarded(session.start())
         except StoreError:
-            await session.client.close()
+            await session.close()
             raise
         self._link = _Link(session, Reader(session), Writer(session, self._clock))
 
@@ -82,7 +101,7 @@ class MongoStore:
         """Release every connection."""
         link, self._link = self._link, None
         if link is not None:
-            await link.session.client.close()
+            await link.session.close()
 
     async def ping(self) -> None:
         """Return if the server answers."""
@@ -115,6 +134,8 @@ class MongoStore:
                 raise
         collection = self._open_link.session.collection(layout)
         await collection.create_index({"tombstone": 1}, sparse=True)
+        if not self._open_link.session.is_stand_in:
+            await index_outboxes(collection)
         for name, field in fragment.fields.items():
             if field.index:
                 await collection.create_index({layout.paths[name]: 1, "_id": 1})
@@ -165,12 +186,67 @@ class MongoStore:
         )
         return await self._guarded(work)
 
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        """Say what the server would do of a search.
+
+        Before the store is open, it is taken for a server with the stand-in's defects.
+        """
+        is_stand_in = self._link is None or self._link.session.is_stand_in
+        return pushdown(fragment, filter_, order, is_stand_in=is_stand_in)
+
+    async def find(self, find: Find) -> Found:
+        """Return a page of records."""
+        work = found(self._open_link.reader, find, is_stand_in=self._open_link.session.is_stand_in)
+        try:
+            return await guarded(self.config.name, find.deadline_s, work)
+        except StoreTimeout:
+            raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
+
     async def count(self, fragment: Fragment) -> int:
         """Count the objects of the class that are there."""
         return await self._guarded(self._open_link.reader.count(fragment))
 
+    async def absorb(
+        self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
+    ) -> list[bool]:
+        """Make copies what the records say; see `Mirror`."""
+        link = self._open_link
+        work = absorb(link.session, link.reader, fragment, records, force=force)
+        return await self._guarded(work)
+
+    async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
+        """Remove the copies of objects that have died; see `Mirror`."""
+        now_us = int(self._clock.now() * 1_000_000)
+        await self._guarded(forget(self._open_link.session, fragment, dead, now_us))
+
+    @property
+    def sweep_every_s(self) -> float:
+        """How often `sweep` is worth its price, in seconds."""
+        has_index = self._link is not None and not self._link.session.is_stand_in
+        return SWEEP_EVERY_S if has_index else SCAN_EVERY_S
+
+    def written(self, limit: int) -> list[tuple[str, str, str]]:
+        """Take up to `limit` records that this process has written; see `PendingChanges`."""
+        return [] if self._link is None else self._link.writer.unrelayed.take(limit)
+
+    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[Unsettled]:
+        """Read the changes that wait in some records."""
+        link = self._open_link
+        return await self._guarded(pending(link.session, link.writer.unrelayed, fragment, ids))
+
+    async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
+        """Find up to `limit` records in which changes wait, in the order of their ids."""
+        work = sweep(self._open_link.session, fragment, after, limit)
+        return await guarded(self.config.name, SWEEP_WITHIN_S, work)
+
+    async def settle(self, done: Sequence[Unsettled]) -> None:
+        """Remove changes that the feed has, unless somebody else has done so."""
+        await self._guarded(settle(self._open_link.session, done))
+
     async def reap(self, limit: int) -> int:
-        """Remove up to `limit` tombstones and stale entries past `REMEMBER_S`."""
+        """Remove up to `limit` tombstones and memories past `REMEMBER_S`."""
         before = int((self._clock.now() - REMEMBER_S) * 1_000_000)
         work = reap(self._open_link.session.client, self.config.namespace, before, limit)
         return await self._guarded(work)

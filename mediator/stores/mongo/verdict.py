@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from bson.int64 import Int64
@@ -12,13 +11,12 @@ from bson.int64 import Int64
 from mediator.operations.apply import Refused, apply_operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
+from mediator.stores.mongo.forms import moment
 from mediator.stores.mongo.layout import LIVE, Document, Layout, is_live
-from mediator.stores.mongo.outbox import entries, pushes, recall
+from mediator.stores.mongo.outbox import VACANCY, entries, pushes, recall
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
 __all__ = ["Change", "Insertion", "Verdict", "judge", "replacing", "returned"]
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ class _Revision:
 
     def _computed(self, stored: Values) -> Values:
         """Apply the operators; a field that stays missing is left out."""
-        now = _EPOCH + timedelta(microseconds=self.stamp)
+        now = moment(self.stamp)
         results: Values = {}
         for call in self.write.operators:
             field = self.layout.fragment.fields[call.field]
@@ -184,10 +182,13 @@ class _Revision:
         return replace(result, versions=self.versions, values=values or {})
 
     def _unchanged(self) -> Document:
-        """Require that no write came between: each one moves a version of the fragment."""
+        """Require that no write came between: each one moves a version of the fragment.
+
+        And that there is room in the outbox.
+        """
         assert self.document is not None
         deleted = self.document.get("tombstone")
-        query = self.layout.key(self.write.id)
+        query = self.layout.key(self.write.id) | VACANCY
         query |= LIVE if deleted is None else {"tombstone": deleted}
         for group, path in self.layout.version_paths.items():
             known = self.before.get(group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -14,11 +14,14 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 from mediator.clock import Clock
 from mediator.stores.mongo.attempt import attempt
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, layout_of
-from mediator.stores.mongo.outbox import holds
+from mediator.stores.mongo.outbox import FULL, holds, settled_count
 from mediator.stores.mongo.session import Session
 from mediator.stores.mongo.text import ordered_text
+from mediator.stores.mongo.unrelayed import Unrelayed
 from mediator.stores.mongo.verdict import Change, Insertion, Verdict, judge
 from mediator.stores.port import (
+    Status,
+    StoreBusy,
     StoreTimeout,
     StoreUnavailable,
     Write,
@@ -38,7 +41,13 @@ _WORTH_A_BULK: Final = 6
 _FOLLOWED_US: Final = 1_000_000
 """How far ahead of our clock another may be and still be followed."""
 
-_ENTIRE: Final[Document] = BOOKKEEPING | {"values": 1, "_ops": 1}
+_ENTIRE: Final[Document] = BOOKKEEPING | {"values": 1, "_ops": 1, "_settled": 1}
+
+_PATIENCE: Final = 20
+"""Tries, within about a second, before a write gives up on a full outbox."""
+
+_ID: Final[Document] = {"_id": 1}
+_OUTBOX: Final[Document] = {"_pending": 1, "_settled": 1}
 
 _UNFIT: Final = frozenset({2, 14, 28})
 """BadValue, TypeMismatch, PathNotViable: a modifier met a value that its guard let through."""
@@ -74,10 +83,14 @@ class Writer:
     """Applies writes.
 
     Writes of this process to one record take turns: they would only fail each other's conditions.
+
+    Attributes:
+        unrelayed: The records that were written.
     """
 
     def __init__(self, session: Session, clock: Clock) -> None:
         self._session = session
+        self.unrelayed = Unrelayed()
         self._stamps = Stamps(clock)
         self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
@@ -108,8 +121,15 @@ class Writer:
     async def _one(self, write: Write) -> WriteResult:
         layout = layout_of(write.fragment)
         async with self._turn(_key(write)):
-            result = await self._attempt(layout, write)
-            return result or await self._settle(layout, write)
+            try:
+                result = await self._attempt(layout, write) or await self._decide(layout, write)
+            except BaseException:
+                # It may have taken effect all the same.
+                self.unrelayed.note(write)
+                raise
+        if result.status is Status.APPLIED:
+            self.unrelayed.note(write)
+        return result
 
     def _turn(self, key: Key) -> asyncio.Lock:
         lock = self._turns.get(key)
@@ -135,13 +155,16 @@ class Writer:
             raise
         return chance.answer(document) if applied else None
 
-    async def _settle(self, layout: Layout, write: Write) -> WriteResult:
+    async def _decide(self, layout: Layout, write: Write) -> WriteResult:
         """Look at the record, decide, and write if it is still the same; again if it is not."""
         for tries in range(_TRIES):
             document = await self._session.find(layout, write.id, _ENTIRE)
-            result = await self._apply(layout, self._judge(layout, write, document))
+            verdict = self._judge(layout, write, document)
+            result = await self._apply(layout, verdict)
             if result is not None:
                 return result
+            if tries >= _PATIENCE and await self._session.find(layout, write.id, _ID, FULL):
+                raise StoreBusy("this record takes no more writes until its changes are relayed")
             await asyncio.sleep(min(_FIRST_WAIT_S * 2**tries, _LONGEST_WAIT_S))
         raise StoreUnavailable("too many others write this record")
 
@@ -173,24 +196,29 @@ class Writer:
                     results[call[0]] = verdict
                 else:
                     steps.append((call, verdict))
-            if not steps or await self._session.apply_all(layout, [step for _, step in steps]):
-                results.update((call[0], step.result) for call, step in steps)
-            else:
-                await self._sort_out(layout, steps, results)
+            try:
+                if not steps or await self._session.apply_all(layout, [step for _, step in steps]):
+                    results.update((call[0], step.result) for call, step in steps)
+                else:
+                    await self._sort_out(layout, steps, documents, results)
+            finally:
+                for (_, write), _ in steps:
+                    self.unrelayed.note(write)
 
     async def _sort_out(
         self,
         layout: Layout,
         steps: Sequence[tuple[Call, Insertion | Change]],
+        before: Mapping[str, Document],
         results: dict[int, WriteResult],
     ) -> None:
-        documents = await self._look(layout, [call for call, _ in steps], {"_pending": 1})
+        found = await self._look(layout, [call for call, _ in steps], _OUTBOX)
         for (position, write), step in steps:
-            version = min((step.result.versions[group] for group in write.groups), default=0)
-            applied = holds(documents.get(write.id), write.operation, version)
+            count = settled_count(before.get(write.id))
+            applied = holds(found.get(write.id), write.operation, count)
             if applied is None:
                 raise StoreTimeout("a write was followed by too many others to be found")
-            results[position] = step.result if applied else await self._settle(layout, write)
+            results[position] = step.result if applied else await self._decide(layout, write)
 
     async def _look(
         self, layout: Layout, calls: Iterable[Call], projection: Document

@@ -11,16 +11,21 @@ from typing import Final
 
 from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres import reads
+from mediator.stores.postgres.aggregates import Grouping, aggregate_statement
 from mediator.stores.postgres.answers import WritePlan
+from mediator.stores.postgres.searches import Search, search_statement
 from mediator.stores.postgres.shapes import Shape, check
 from mediator.stores.postgres.statements import Statement
 from mediator.stores.postgres.tables import RecordTable, fragment_table, ledgers
 from mediator.stores.postgres.writes import lock_statement, write_statement
 
-__all__ = ["STATEMENTS", "Plans"]
+__all__ = ["SEARCHES", "STATEMENTS", "Plans"]
 
 STATEMENTS: Final = 1024
 """Statements kept, of each kind; connections keep as many prepared."""
+
+SEARCHES: Final = 256
+"""Statements of searches kept: users make their shapes, so there is no end to them."""
 
 
 class Plans:
@@ -35,6 +40,8 @@ class Plans:
         self.ordered = lru_cache(maxsize=STATEMENTS)(self._ordered)
         self.count = lru_cache(maxsize=256)(self._count)
         self.lock = lru_cache(maxsize=256)(self._lock)
+        self.search = lru_cache(maxsize=SEARCHES)(self._search)
+        self.aggregate = lru_cache(maxsize=SEARCHES)(self._aggregate)
         self.recall = lru_cache(maxsize=256)(self._recall)
 
     def _known(self, fragment: Fragment, names: tuple[str, ...]) -> RecordTable:
@@ -73,6 +80,12 @@ class Plans:
 
     def _lock(self, fragment: Fragment) -> Statement:
         return lock_statement(self.records(fragment))
+
+    def _search(self, search: Search) -> Statement:
+        return search_statement(self._known(search.fragment, search.names), search)
+
+    def _aggregate(self, asked: Grouping) -> Statement:
+        return aggregate_statement(self.records(asked.fragment), asked)
 
     def _recall(self, fragment: Fragment) -> Statement:
         return reads.recall_statement(self.records(fragment), self.ledgers)

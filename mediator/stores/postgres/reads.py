@@ -22,6 +22,7 @@ __all__ = [
     "ordered_statement",
     "read_statement",
     "recall_statement",
+    "record_columns",
     "scan_statement",
 ]
 
@@ -29,8 +30,8 @@ MISSING_RANK, NULL_RANK, VALUE_RANK = range(3)
 """The order of what a field may hold; see `rank`."""
 
 
-def _record_columns(records: RecordTable, names: tuple[str, ...]) -> list[Any]:
-    """The columns that `answers.record` reads."""
+def record_columns(records: RecordTable, names: tuple[str, ...]) -> list[Any]:
+    """Return the columns that `answers.record` reads."""
     own = [records.table.c[name] for name in ("id", "_birth", "_nulls")]
     columns = [*own, *records.versions.values(), *(records.columns[name] for name in names)]
     return [column.label(f"c{i}") for i, column in enumerate(columns)]
@@ -40,12 +41,12 @@ def read_statement(records: RecordTable, names: tuple[str, ...], *, many: bool) 
     """Read the record with one id, or the records with some ids, in any order."""
     ids = parameter("ids", ARRAY(sa.Text())) if many else parameter("id", sa.Text())
     chosen = records.id == (sa.any_(ids) if many else ids)
-    return Statement(sa.select(*_record_columns(records, names)).where(chosen, records.live))
+    return Statement(sa.select(*record_columns(records, names)).where(chosen, records.live))
 
 
 def scan_statement(records: RecordTable, names: tuple[str, ...], *, after: bool) -> Statement:
     """Read records in the order of their ids."""
-    query = sa.select(*_record_columns(records, names)).where(records.live)
+    query = sa.select(*record_columns(records, names)).where(records.live)
     if after:
         query = query.where(records.id > parameter("after", sa.Text()))
     return Statement(query.order_by(records.id).limit(parameter("limit", sa.BigInteger())))
@@ -89,6 +90,7 @@ def ordered_statement(
     *,
     descending: bool,
     after: int | None,
+    condition: sa.ColumnElement[bool] | None = None,
 ) -> Statement:
     """Read records in the order (rank, value, id), each rank as a range of the index.
 
@@ -101,12 +103,15 @@ def ordered_statement(
         names: Fields to read.
         descending: Whether the order is reversed, ids included.
         after: Rank of the position beyond which to read (parameters `value`, `after`).
+        condition: What else the records must meet.
     """
     ranks = [r for r in range(3) if after is None or (r <= after if descending else r >= after)]
     parts = [
         _segment(records, field_name, names, rank_, descending=descending, beyond=rank_ == after)
         for rank_ in ranks
     ]
+    if condition is not None:
+        parts = [part.where(condition) for part in parts]
     if len(parts) == 1:
         return Statement(parts[0])
     union = sa.union_all(*(part.subquery().select() for part in parts)).subquery()
@@ -135,8 +140,10 @@ def _segment(
     prefix = sort_key(records.fragment.fields[field_name], column)
     keys = [column, records.id] if prefix is column else [prefix, column, records.id]
     whole = [ranked.label("k0"), column.label("k1"), records.id.label("k2")]
-    query = sa.select(*_record_columns(records, names), *whole)
+    query = sa.select(*record_columns(records, names), *whole)
     query = query.where(records.live, ranked == number(rank_))
+    if rank_ != VALUE_RANK:
+        query = query.where(column.is_(None))  # leads the index past the column, on to the id
     if beyond:
         query = query.where(_beyond(records, field_name, rank_, descending=descending))
     query = query.order_by(*_directed([ranked, *keys], descending))

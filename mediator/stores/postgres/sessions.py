@@ -8,22 +8,39 @@ import asyncpg
 
 from mediator.stores.port import SystemConfig
 
-__all__ = ["connect"]
+__all__ = ["connect", "connect_to_search"]
 
 _STATEMENTS: Final = 512
+_SEARCHES: Final = 64
+"""Users think of searches: there is no end to their shapes, nor much use in keeping many."""
+
 _DURABILITY: Final = {"full": "on", "second": "off"}
 
 
 async def connect(config: SystemConfig) -> Any:
     """Open a connection; raises what asyncpg raises."""
+    return await _connected(config, _STATEMENTS, _settings(config))
+
+
+async def connect_to_search(config: SystemConfig) -> Any:
+    """Open a connection that only reads, and whose statements are planned for what they find."""
+    settings = _settings(config) | {
+        "plan_cache_mode": "auto",
+        "enable_seqscan": "on",
+        "default_transaction_read_only": "on",
+    }
+    return await _connected(config, _SEARCHES, settings)
+
+
+async def _connected(config: SystemConfig, statements: int, settings: dict[str, str]) -> Any:
     return await asyncpg.connect(
         config.url,
         # The caller's deadline bounds it; asyncpg's own default is a minute.
         timeout=config.deadline_s,
-        statement_cache_size=_STATEMENTS,
+        statement_cache_size=statements,
         max_cached_statement_lifetime=0,
         max_cacheable_statement_size=0,
-        server_settings=_settings(config),
+        server_settings=settings,
     )
 
 

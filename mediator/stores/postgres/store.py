@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from mediator.clock import Clock, SystemClock
 from mediator.operations.operators import Operator
+from mediator.query.filters import Filter, Path
+from mediator.query.model import Computation, OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
+    Find,
+    Found,
     Fragment,
+    Pushdown,
     Read,
     Recalled,
     Record,
@@ -22,11 +27,15 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.postgres import ddl, facts, operators, reap
+from mediator.stores.postgres.aggregates import computes
 from mediator.stores.postgres.answers import recalled, record
 from mediator.stores.postgres.failures import FAILURES, as_store_error
+from mediator.stores.postgres.mirror import Copies
 from mediator.stores.postgres.plans import Plans
 from mediator.stores.postgres.pool import Pool, transaction
+from mediator.stores.postgres.pushdown import pushdown
 from mediator.stores.postgres.reads import keyset
+from mediator.stores.postgres.searching import Searcher
 from mediator.stores.postgres.sessions import connect
 from mediator.stores.postgres.statements import Statement
 from mediator.stores.postgres.writing import Writer
@@ -40,14 +49,16 @@ _DDL_S: Final = 300.0
 
 
 class PostgresStore:
-    """One PostgreSQL server as a store; also `Ordered` and `Reapable`."""
+    """One PostgreSQL server as a store; also `Ordered`, `Queryable`, `Aggregating`, `Reapable`."""
 
     def __init__(self, config: SystemConfig, clock: Clock | None = None) -> None:
         self.config = config
         self._clock = clock or SystemClock()
         self._plans = Plans(config.namespace)
         self._pool = Pool(self._connect, config.pool_size)
+        self._copies = Copies(self._plans, self._pool)
         self._writer = Writer(config.name, self._plans, self._pool, self._read)
+        self._searcher = Searcher(config, self._plans)
 
     async def open(self) -> None:
         """Connect, and make the namespace if it is not there.
@@ -64,6 +75,7 @@ class PostgresStore:
         with suppress(*FAILURES):
             async with asyncio.timeout(self.config.deadline_s):
                 await self._pool.close()
+                await self._searcher.close()
 
     async def ping(self) -> None:
         """Return if the server answers."""
@@ -143,6 +155,51 @@ class PostgresStore:
                 return int(await connection.fetchval(text))
 
         return await self._use(counted)
+
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        """Say what would be done of a search; see `Queryable`."""
+        return pushdown(fragment, filter_, order)
+
+    async def find(self, find: Find) -> Found:
+        """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
+        return await self._searcher.find(find)
+
+    def aggregates(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+    ) -> bool:
+        """Whether it applies the whole filter and computes all this exactly."""
+        return computes(fragment, filter_, group, compute)
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
+        """Return groups with what was computed. Raises `StoreTooCostly` beyond the deadline."""
+        return await self._searcher.aggregate(
+            fragment, filter_, group, compute, limit=limit, deadline_s=deadline_s
+        )
+
+    async def absorb(
+        self, fragment: Fragment, records: Sequence[Record], *, force: bool = False
+    ) -> list[bool]:
+        """Make copies what the records say; see `Mirror`."""
+        return await self._bounded(self._copies.absorb(fragment, records, force=force))
+
+    async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
+        """Remove the copies of objects that have died; see `Mirror`."""
+        await self._bounded(self._copies.forget(fragment, dead))
 
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` rows past their retention; return how many were removed."""

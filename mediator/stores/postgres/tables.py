@@ -21,13 +21,22 @@ from mediator.stores.postgres.codecs import Codec, field_codec
 from mediator.stores.postgres.names import column_name, index_name, table_name, version_name
 from mediator.stores.postgres.statements import constant, number
 
-__all__ = ["NULLS", "Ledgers", "RecordTable", "fragment_table", "ledgers", "rank", "sort_key"]
+__all__ = [
+    "INDEXED_CHARACTERS",
+    "NULLS",
+    "Ledgers",
+    "RecordTable",
+    "fragment_table",
+    "ledgers",
+    "rank",
+    "sort_key",
+]
 
 NULLS: Final = ARRAY(sa.Text())
 _FILL = {"fillfactor": 80}
 """Room on each page, so that most updates stay on it and touch no index (heap-only tuples)."""
 
-_INDEXED_CHARACTERS: Final = 512
+INDEXED_CHARACTERS: Final = 512
 """A B-tree entry holds 2,704 bytes at most: 512 characters are up to 2,048, an id up to 512."""
 
 
@@ -140,11 +149,11 @@ def sort_key(field: Field, column: sa.ColumnElement[Any]) -> sa.ColumnElement[An
 
     In the collation "C" and for bytea, values are ordered as their beginnings are.
     """
-    short = field.max_length is not None and field.max_length <= _INDEXED_CHARACTERS
+    short = field.max_length is not None and field.max_length <= INDEXED_CHARACTERS
     if field.type is FieldType.STRING and not short:
-        return sa.func.left(column, number(_INDEXED_CHARACTERS), type_=column.type)
+        return sa.func.left(column, number(INDEXED_CHARACTERS), type_=column.type)
     if field.type is FieldType.BINARY and not short:
-        return sa.func.substr(column, number(1), number(_INDEXED_CHARACTERS), type_=column.type)
+        return sa.func.substr(column, number(1), number(INDEXED_CHARACTERS), type_=column.type)
     return column
 
 

@@ -1,7 +1,7 @@
 """One connection shared by all calls.
 
-What is asked for in one tick of the event loop goes out in one piece, and answers are given out in
-the order of the questions.
+What is asked for in one tick of the event loop while answers are awaited goes out in one piece, and
+answers are given out in the order of the questions.
 
 The driver makes the connection (addresses, TLS, authentication) and its parser reads replies; the
 socket is then ours, because a pooled call of the driver costs many times what the server does.
@@ -83,10 +83,13 @@ class Wire(asyncio.Protocol):
             raise StoreUnavailable(f"{self._system}: the connection was lost")
         batch = _Batch(len(commands), self._loop.create_future(), started)
         batch.writes = writes
+        self._waiting.append(batch)
+        if len(self._waiting) == 1:
+            self._send(commands)  # nothing is under way, and a tick is a quarter of a short call
+            return batch.future
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.extend(commands)
-        self._waiting.append(batch)
         return batch.future
 
     def close(self) -> None:
@@ -109,10 +112,14 @@ class Wire(asyncio.Protocol):
         self._fail(StoreUnavailable(f"{self._system}: the connection was lost"))
 
     def _flush(self) -> None:
-        if self.lost:
-            return
-        self._transport.write(b"".join(self._unsent))
-        self._unsent.clear()
+        if not self.lost:
+            commands, self._unsent = self._unsent, []
+            self._send(commands)
+
+    def _send(self, commands: Sequence[bytes]) -> None:
+        if self._transport.is_closing():
+            return  # that it is lost will be told in a moment
+        self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
         self._sent = len(self._waiting)
         if self._timer is None:
             self._watch()

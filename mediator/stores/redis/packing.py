@@ -141,7 +141,7 @@ def form_of(plan: Plan, write: Write) -> Form:
 
 def _key(plan: Plan, write: Write) -> Any:
     return (
-        write.kind,
+        None if write.kind is WriteKind.UPDATE else write.kind,  # the hash of a member is slow
         write.groups,
         tuple(write.values),
         tuple([name for name in plan.collections if write.values.get(name) is not None]),

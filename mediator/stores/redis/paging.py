@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Record
-from mediator.stores.redis.codec import encode
+from mediator.stores.redis.codec import Text, encode
 from mediator.stores.redis.commands import call_of
+from mediator.stores.redis.intervals import EVERYTHING, Cut, Interval, beyond, past, position
 from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import PAGE
 from mediator.stores.redis.plan import Plan
 
-__all__ = ["After", "Listing"]
+__all__ = ["After", "Listing", "Place", "listing"]
 
-MOST_RECORDS = 500
+MOST_RECORDS: Final = 500
 """Records that one script reads at most, so that the server is not held up."""
 
-After = tuple[Value | MissingType, str]
-_Entry = tuple[bytes, Record | None]
+MOST_INTERVALS: Final = 500
+"""Intervals that one script looks into at most, for the same reason."""
+
+After: TypeAlias = tuple[Value | MissingType, str]
+Place: TypeAlias = tuple[int, bytes | None]
+"""Where a listing stands: the number of an interval, and the last member seen of it."""
+
+_End: TypeAlias = tuple[Text, Text, Text]
+_Entry: TypeAlias = tuple[int, bytes, Record | None]
+
+_EDGES: Final = (b"\x00", b"\x01", b"\x02", b"\x03")
+"""The bytes that members begin with: of missing, of null, of values, of nothing."""
+
+_EDGES_OF_IDS: Final = (b"", b"", b"", b"\xff")
+_BEHIND: Final = b"\xff"
+"""An id follows the value in a member, and UTF-8 has no such byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,55 +48,102 @@ class Listing:
     Attributes:
         plan: The fragment's.
         index: The indexed field; None: by id.
+        intervals: The parts of the index, in the order in which they are read.
         descending: In the reverse order.
         fields: Fields to read; None: all.
     """
 
     plan: Plan
     index: str | None
+    intervals: Sequence[Interval]
     descending: bool
     fields: tuple[str, ...] | None
 
-    async def read(self, line: Line, after: After | None, limit: int) -> list[Record]:
-        """Read up to `limit` records beyond `after`, a value of the index and an id."""
+    async def read(
+        self, line: Line, place: Place | None, limit: int
+    ) -> tuple[list[Record], Place | None]:
+        """Read up to `limit` records from a place on; return them and the next place, if any."""
         found: list[Record] = []
-        beginning = self._beginning(after)
-        while limit > 0:
-            wanted = min(limit, MOST_RECORDS)
-            page = await self._page(line, beginning, wanted)
-            found += (record for _, record in page if record is not None)
-            limit -= wanted
-            if len(page) < wanted:
+        while limit > 0 and self.intervals:
+            page, place = await self._page(line, place or (0, None), min(limit, MOST_RECORDS))
+            found += (record for *_, record in page if record is not None)
+            limit -= len(page)
+            if place is None:
                 break
-            beginning = ("position", page[-1][0], "")
-        return found
-
-    def _beginning(self, after: After | None) -> tuple[str, str | bytes, str]:
-        if after is None:
-            return ("start", "", "")
-        value, id_ = after
-        if self.index is None:
-            return ("position", id_, "")
-        if isinstance(value, MissingType):
-            return ("value", "missing", id_)
-        return ("value", encode(value, self.plan.fragment.fields[self.index]), id_)
+        return found, place
 
     async def _page(
-        self, line: Line, beginning: tuple[str, str | bytes, str], limit: int
-    ) -> list[_Entry]:
-        direction = "down" if self.descending else "up"
-        names = self.plan.names(self.fields)
-        arguments = (self.index or "", direction, *beginning, limit, *names)
+        self, line: Line, place: Place, limit: int
+    ) -> tuple[list[_Entry], Place | None]:
+        first, following = place[0], place[0] + MOST_INTERVALS
+        arguments = self._arguments(place, limit)
         replies = await line.ask(
             [call_of(PAGE, (prefix,), arguments) for prefix in self.plan.prefixes]
         )
         pages = [self._entries(reply) for reply in replies]
-        merged = merge(*pages, key=lambda entry: entry[0], reverse=self.descending)
-        return list(islice(merged, limit))
+        merged = merge(*pages, key=lambda entry: entry[1], reverse=self.descending)
+        page = list(islice(merged, limit))
+        if len(page) == limit:
+            number, member, _ = page[-1]
+            return page, (first + number - 1, member)
+        return page, (following, None) if following < len(self.intervals) else None
+
+    def _arguments(self, place: Place, limit: int) -> tuple[Any, ...]:
+        first, member = place
+        ends = [self._ends(low, high) for low, high in self.intervals[first:][:MOST_INTERVALS]]
+        if member is not None:
+            low, high = ends[0]
+            seen = ("bytes", member if self.descending else member + b"\0", "")
+            ends[0] = (low, seen) if self.descending else (seen, high)
+        words = (word for low, high in ends for word in (*low, *high))
+        direction = "down" if self.descending else "up"
+        names = self.plan.names(self.fields)
+        return (self.index or "", direction, limit, len(ends), *words, *names)
+
+    def _ends(self, low: Cut, high: Cut) -> tuple[_End, _End]:
+        if self.index is None:
+            return _end_of_ids(low), _end_of_ids(high)
+        return self._end(low), self._end(high)
+
+    def _end(self, cut: Cut) -> _End:
+        state, *rest = cut.key
+        if not rest:
+            return ("bytes", _EDGES[state], "")
+        assert self.index is not None
+        text = encode(cut.value, self.plan.fragment.fields[self.index])
+        _, side, *id_ = rest
+        if id_:
+            return ("member", text if state else "", id_[0])
+        return ("value", text, _BEHIND if side else "")
 
     def _entries(self, reply: list[Any]) -> list[_Entry]:
         parts = iter(reply)
         return [
-            (position, self.plan.record_of(id_.decode(), flat) if flat else None)
-            for position, id_, flat in zip(parts, parts, parts, strict=True)
+            (number, member, self.plan.record_of(id_.decode(), flat) if flat else None)
+            for number, member, id_, flat in zip(parts, parts, parts, parts, strict=True)
         ]
+
+
+def listing(
+    plan: Plan,
+    index: str | None,
+    fields: tuple[str, ...] | None,
+    *,
+    descending: bool,
+    after: After | None,
+) -> Listing:
+    """List everything beyond a record seen: its value of the index, if it is one, and its id."""
+    intervals = [EVERYTHING]
+    if after is not None:
+        seen = past(after[1], descending=descending) if index is None else position(*after)
+        intervals = beyond(intervals, seen, descending=descending)
+    return Listing(plan, index, intervals, descending, fields)
+
+
+def _end_of_ids(cut: Cut) -> _End:
+    state, *rest = cut.key
+    if not rest:
+        return ("bytes", _EDGES_OF_IDS[state], "")
+    id_, behind = rest
+    # Behind an id is where a longer one would begin.
+    return ("bytes", id_ + b"\0" if behind else id_, "")

@@ -54,11 +54,11 @@ class Plan:
 
     def partition(self, id_: str) -> int:
         """Return the partition of an object: the same in every process, for good."""
-        return crc32(id_.encode()) % self._partitions
+        return crc32(id_.encode()) % self._partitions if self._partitions > 1 else 0
 
     def prefix(self, id_: str) -> str:
         """Return what the keys of an object's partition begin with."""
-        return self.prefixes[crc32(id_.encode()) % self._partitions]
+        return self.prefixes[self.partition(id_)]
 
     def names(self, fields: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the names of the hash to read for some fields; none: all there are."""

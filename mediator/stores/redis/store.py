@@ -9,16 +9,22 @@ from types import TracebackType
 
 from mediator.clock import Clock, SystemClock
 from mediator.operations.operators import Operator
+from mediator.query.filters import Filter
+from mediator.query.model import OrderBy
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
+    Find,
+    Found,
     Fragment,
+    Pushdown,
     Read,
     Recalled,
     Record,
     ServerFacts,
     StoreRefused,
     StoreTimeout,
+    StoreTooCostly,
     SystemConfig,
     Write,
     WriteResult,
@@ -31,15 +37,16 @@ from mediator.stores.redis.keeping import drop_class, fill_indexes
 from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import ALL
 from mediator.stores.redis.packing import supports
-from mediator.stores.redis.paging import After, Listing
+from mediator.stores.redis.paging import Listing, listing
 from mediator.stores.redis.plan import Plans
 from mediator.stores.redis.runs import runs_of
+from mediator.stores.redis.searches import Search, choose
 
 __all__ = ["RedisStore"]
 
 
 class RedisStore:
-    """A Redis or Valkey server; see `Store` and `Ordered`.
+    """A Redis or Valkey server; see `Store`, `Ordered` and `Queryable`.
 
     Args:
         config: How to reach it.
@@ -113,17 +120,14 @@ class RedisStore:
             with _packing:
                 result = self._gathering.join(calls[0])
             return [await result]
-        self._under_way += 1
-        try:
-            return await self._write(calls)
-        finally:
-            self._under_way -= 1
-
-    async def _write(self, calls: Sequence[Write]) -> list[WriteResult]:
         with _packing:
             runs = runs_of(self._plans, calls)
             commands = [run.command() for run in runs]
-        replies = await self._line.ask(commands, writes=True)
+        self._under_way += 1
+        try:
+            replies = await self._line.ask(commands, writes=True)
+        finally:
+            self._under_way -= 1
         if len(runs) == 1:
             return runs[0].results(replies[0])
         results: dict[int, WriteResult] = {}
@@ -147,8 +151,9 @@ class RedisStore:
         fields: tuple[str, ...] | None = None,
     ) -> list[Record]:
         """Read records in the order of their ids."""
-        listing = Listing(self._plans.of(fragment), None, descending=False, fields=fields)
-        return await self._listed(listing, None if after is None else (MISSING, after), limit)
+        seen = None if after is None else (MISSING, after)
+        plan = self._plans.of(fragment)
+        return await self._listed(listing(plan, None, fields, descending=False, after=seen), limit)
 
     async def count(self, fragment: Fragment) -> int:
         """Count the objects of the class."""
@@ -170,14 +175,30 @@ class RedisStore:
         plan = self._plans.of(fragment)
         if field_name not in plan.indexed:
             raise StoreRefused(f"{field_name} has no index")
-        listing = Listing(plan, field_name, descending=descending, fields=fields)
-        return await self._listed(listing, after, limit)
+        wanted = listing(plan, field_name, fields, descending=descending, after=after)
+        return await self._listed(wanted, limit)
 
-    async def _listed(self, listing: Listing, after: After | None, limit: int) -> list[Record]:
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        """Say which conditions on ids or on one index a search would use."""
+        return choose(self._plans.of(fragment), filter_, order).pushdown
+
+    async def find(self, find: Find) -> Found:
+        """Return a page of records."""
+        search = Search(self._plans.of(find.fragment), find)
+        try:
+            async with asyncio.timeout(find.deadline_s):
+                with _packing:
+                    return await search.page(self._bulk_line)
+        except TimeoutError:
+            raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
+
+    async def _listed(self, wanted: Listing, limit: int) -> list[Record]:
         try:
             async with asyncio.timeout(self.config.deadline_s):
                 with _packing:
-                    return await listing.read(self._bulk_line, after, limit)
+                    return (await wanted.read(self._bulk_line, None, limit))[0]
         except TimeoutError:
             raise StoreTimeout(f"{self.config.name} did not list records in time") from None
 

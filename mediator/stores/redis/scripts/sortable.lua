@@ -59,4 +59,4 @@ local function id_of(member)
   return sub(member, -3 - length, -4)
 end
 
-return { member_of = member_of, id_of = id_of }
+return { sortable = sortable, member_of = member_of, id_of = id_of }

@@ -1,0 +1,46 @@
+"""Positions of writes: what a client has seen, to be told with later reads (``at-least``)."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from typing import Final
+
+from app.api.writes import Planned
+from app.http.problems import INVALID, HttpError
+from mediator.errors import Place
+from mediator.operations.model import Outcome
+
+__all__ = ["position_of", "seen_at"]
+
+_SEEN: Final = re.compile(
+    r"([a-z0-9_]+)/([a-z0-9_]+)/(.*)#((?:[a-zA-Z0-9_]+:\d{1,19},?)*)", re.DOTALL
+)
+
+
+def position_of(planned: Planned, outcome: Outcome) -> str:
+    """Name the versions that a write made, for ``Prefer: at-least``."""
+    resource = planned.resource
+    versions = ",".join([f"{group}:{v}" for group, v in outcome.versions.items()])
+    text = f"{resource.database}/{resource.name}/{outcome.id}#{versions}"
+    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+def seen_at(position: str, database: str) -> Mapping[tuple[str, str], Mapping[str, int]]:
+    """Return the versions that a position names, by class and id.
+
+    Raises:
+        HttpError: It is no position of this database.
+    """
+    try:
+        text = urlsafe_b64decode(position + "=" * (-len(position) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        text = ""
+    found = _SEEN.fullmatch(text)
+    if found is None or found[1] != database:
+        places = [Place("Prefer", "at-least must be a Portolan-Position of this database")]
+        raise HttpError(INVALID, "The position is none of this database.", places=places)
+    pairs = [pair.split(":") for pair in found[4].split(",") if pair]
+    return {(found[2], found[3]): {group: int(version) for group, version in pairs}}

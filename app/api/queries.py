@@ -1,0 +1,231 @@
+"""``GET /v1/{database}/{class}`` and ``POST …/query``: objects by their ids, or by a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+
+from app.api.answers import JSON_TYPE, NO_STORE, REVALIDATE, add_freshness, add_wishes, represent
+from app.api.calls import Call
+from app.api.cursors import Cursors
+from app.api.options import DataOptions
+from app.api.resources import ClassResource, Selection
+from app.api.writes import Planned
+from app.http.jsonbody import parse_json
+from app.http.message import Headers, Response, forbid_body, read_body
+from app.http.negotiation import JSON
+from app.http.paths import decode_text, parse_pairs, parse_query
+from app.http.problems import INVALID, HttpError
+from mediator.errors import Invalid, NotFound, Place
+from mediator.operations.model import Get, Outcome
+from mediator.placement.routing import RoutingModel
+from mediator.planes import DataPlane
+from mediator.query.aggregation import Row
+from mediator.query.execution import Answer, Item
+from mediator.query.model import Position
+from mediator.query.parameters import read_parameters
+from mediator.query.positions import read_position, write_position
+from mediator.query.reading import ReadQuery, read_query
+from mediator.query.rendering import explanation
+from mediator.query.targets import Target
+from mediator.schema.ids import check_id
+from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
+from mediator.schema.tree import MissingType
+from mediator.schema.values import Codec
+
+__all__ = ["Queries"]
+
+_BY_ID: Final = frozenset({"ids", "fields"})
+_REMEMBERED: Final = 256
+
+
+class Queries:
+    """Reads of a class."""
+
+    def __init__(self, plane: DataPlane, options: DataOptions) -> None:
+        self._plane = plane
+        self._options = options
+        self._cursors = Cursors(options.cursor_key)
+        self._known: dict[tuple[Any, ...], ReadQuery] = {}
+        self._known_by = plane.model
+
+    async def get(self, call: Call) -> Response:
+        """Answer ``?ids=``, or the query that the parameters make up."""
+        forbid_body(call.request)
+        if b"ids=" in call.request.query:
+            return await self._by_ids(call)
+        pairs = parse_pairs(call.request.query)
+        spelled = next((value for name, value in pairs if name == "fields"), None)
+        selection = call.resource.select(spelled)
+        read = self._read(call.resource, pairs)
+        return await self._answer(call, read, selection)
+
+    async def post(self, call: Call) -> Response:
+        """Answer the query in the body."""
+        parse_query(call.request.query, frozenset())
+        call.media_type(JSON)
+        body = parse_json(await read_body(call.request, self._options.max_body_bytes))
+        database = self._model.databases[call.resource.database]
+        most = self._options.page_limit
+        read = read_query(body, database.schema, call.resource.name, most=most)
+        selection = call.resource.whole
+        if read.query.fields is not None:
+            selection = replace(call.resource.whole, fields=read.query.fields)
+        return await self._answer(call, read, selection, cacheable=False)
+
+    @property
+    def _model(self) -> RoutingModel:
+        return self._plane.model
+
+    def _read(self, resource: ClassResource, pairs: Sequence[tuple[str, str]]) -> ReadQuery:
+        """Read a query; the same few are asked again and again, until the schema changes."""
+        if self._known_by is not self._model or len(self._known) >= _REMEMBERED:
+            self._known_by, self._known = self._model, {}
+        key = (resource.database, resource.name, *pairs)
+        read = self._known.get(key)
+        if read is None:
+            schema = self._model.databases[resource.database].schema
+            read = read_parameters(pairs, schema, resource.name, most=self._options.page_limit)
+            if read.after is None:
+                self._known[key] = read
+        return read
+
+    async def _answer(
+        self, call: Call, read: ReadQuery, selection: Selection, *, cacheable: bool = True
+    ) -> Response:
+        resource = call.resource
+        query = replace(read.query, after=self._position(resource, read))
+        call.request.phases.end("parse")
+        answer = await self._plane.query(query, call.wish())
+        call.request.phases.end("store")
+        document: dict[str, Any] = {"items": self._items(call, selection, read, answer)}
+        if query.aggregate is None:
+            document["next"] = self._next(resource, read, answer.next)
+        if read.explain:
+            returned = len(answer.items) + len(answer.rows)
+            document["explain"] = explanation(answer.plan, answer.budget, returned)
+        fresh = cacheable and selection.canonical and answer.freshness is None
+        headers: Headers = [JSON_TYPE, REVALIDATE if fresh else NO_STORE]
+        partial = {group for item in answer.items for group in item.outcome.partial}
+        add_wishes(headers, call.preferences, tuple(sorted(partial)))
+        add_freshness(headers, answer.freshness)
+        return Response(200, headers, orjson.dumps(document))
+
+    def _position(self, resource: ClassResource, read: ReadQuery) -> Position | None:
+        if read.after is None:
+            return None
+        sealed = self._cursors.open(_bound(resource, read), read.after)
+        return read_position(read.levels, sealed)
+
+    def _next(
+        self, resource: ClassResource, read: ReadQuery, position: Position | None
+    ) -> str | None:
+        if position is None:
+            return None
+        return self._cursors.seal(_bound(resource, read), write_position(read.levels, position))
+
+    def _items(
+        self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
+    ) -> list[dict[str, Any]]:
+        if read.query.aggregate is not None:
+            return [_row(read.results, row) for row in answer.rows]
+        codecs = {
+            join.alias: self._codec(call.resource.database, join.class_name)
+            for join in read.query.joins
+        }
+        shown = {join.alias: join.fields for join in read.query.joins}
+        return [_item(call.resource, selection, item, codecs, shown) for item in answer.items]
+
+    def _codec(self, database: str, class_name: str) -> Codec:
+        return self._model.databases[database].classes[class_name].codec
+
+    async def _by_ids(self, call: Call) -> Response:
+        parameters = _only_ids(call)
+        resource = call.resource
+        selection = resource.select(parameters.get("fields"))
+        ids = _ids(parameters["ids"], self._options.batch_limit)
+        gets = [Get(resource.database, resource.name, id_, selection.fields) for id_ in ids]
+        call.request.phases.end("parse")
+        outcomes = await self._plane.batch(gets)
+        call.request.phases.end("store")
+        found: list[Outcome] = []
+        missing: list[str] = []
+        for get, outcome in zip(gets, outcomes, strict=True):
+            if isinstance(outcome, Outcome):
+                found.append(outcome)
+            elif isinstance(outcome, NotFound):
+                missing.append(get.id)
+            else:
+                raise outcome
+        headers: Headers = [JSON_TYPE, REVALIDATE if selection.canonical else NO_STORE]
+        partial = {group for outcome in found for group in outcome.partial}
+        add_wishes(headers, call.preferences, tuple(sorted(partial)))
+        items = [_shown(resource, selection, outcome) for outcome in found]
+        return Response(200, headers, orjson.dumps({"items": items, "missing": missing}))
+
+
+def _bound(resource: ClassResource, read: ReadQuery) -> tuple[str, str, str]:
+    return resource.database, resource.name, read.identity
+
+
+def _shown(resource: ClassResource, selection: Selection, outcome: Outcome) -> dict[str, Any]:
+    get = Get(resource.database, resource.name, outcome.id, selection.fields)
+    return represent(Planned(get, resource, selection, selection.fields), outcome)
+
+
+def _item(
+    resource: ClassResource,
+    selection: Selection,
+    item: Item,
+    codecs: dict[str, Codec],
+    shown: dict[str, tuple[str, ...] | None],
+) -> dict[str, Any]:
+    document = _shown(resource, selection, item.outcome)
+    for alias, outcome in item.joined.items():
+        if outcome is None:
+            document[alias] = None
+            continue
+        values, names = outcome.values or {}, shown[alias]
+        wanted = values if names is None else {n: values[n] for n in names if n in values}
+        document[alias] = {"id": outcome.id, **codecs[alias].encode(wanted)}
+    return document
+
+
+def _row(results: dict[str, Target], row: Row) -> dict[str, Any]:
+    """Return a group as JSON: a group's missing value is left out, as in an object."""
+    values = [*row.group, *row.computed.values()]
+    return {
+        spelling: _number(target.to_json(value))
+        for (spelling, target), value in zip(results.items(), values, strict=True)
+        if not isinstance(value, MissingType)
+    }
+
+
+def _number(value: Any) -> Any:
+    """Let integers through that are beyond 64 bits: a sum may be."""
+    if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
+        return orjson.Fragment(str(value).encode())
+    return value
+
+
+def _only_ids(call: Call) -> dict[str, str]:
+    """Return the parameters of a read by ids."""
+    pairs = parse_pairs(call.request.query)
+    beyond = sorted({name for name, _ in pairs} - _BY_ID)
+    if beyond:
+        places = [Place(name, "does not go together with ids") for name in beyond]
+        raise Invalid("ids go together with fields only.", places=places)
+    return parse_query(call.request.query, _BY_ID)
+
+
+def _ids(text: str, most: int) -> list[str]:
+    """Split the list; each id is percent-encoded in it, so that it may hold a comma."""
+    parts = text.split(",")
+    if len(parts) > most:
+        places = [Place("ids", f"at most {most} are allowed")]
+        raise HttpError(INVALID, "There are too many ids.", places=places)
+    ids = [decode_text(part.encode(), "ids") if "%" in part else part for part in parts]
+    return [check_id(id_, "ids") for id_ in dict.fromkeys(ids)]

@@ -1,0 +1,307 @@
+"""Profiles and their walls: the data and the eleven queries by which object mappers were examined.
+
+After Störl, Hauf, Klettke, Scherzinger, "Schemaless NoSQL Data Stores - Object-NoSQL Mappers to the
+Rescue?" (BTW 2015). Each profile has a login, five entries on its wall with two comments each on
+average, and three chats with five messages each on average. Twenty-five profiles share one last
+name, whatever the size of the data, so that query 4 always has as many answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, TypeAlias
+
+__all__ = [
+    "CLASSES",
+    "QUERIED",
+    "QUERIES",
+    "ProfileQuery",
+    "Profiles",
+    "generate",
+    "placed",
+]
+
+Json: TypeAlias = dict[str, Any]
+
+RELATIVES: Final = 25
+"""Profiles that share the last name which query 4 asks for."""
+
+RELATED: Final = "Klose"
+
+CLASSES: Final[Mapping[str, Mapping[str, Json]]] = {
+    "profiles": {
+        "profileID": {"type": "integer", "index": True},
+        "firstname": {"type": "string"},
+        "lastname": {"type": "string", "index": True},
+        "yearOfBirth": {"type": "integer", "index": True},
+        "country": {"type": "string"},
+        "login": {"type": "reference", "to": "logins"},
+    },
+    "logins": {"mail": {"type": "string"}, "count": {"type": "integer"}},
+    "entries": {
+        "entry": {"type": "string"},
+        "likeCounter": {"type": "integer", "index": True},
+        "author": {"type": "reference", "to": "profiles"},
+    },
+    "comments": {
+        "comment": {"type": "string"},
+        "on": {"type": "reference", "to": "entries"},
+        "author": {"type": "reference", "to": "profiles"},
+    },
+    "chats": {"topic": {"type": "string"}, "members": {"type": "set", "items": "string"}},
+    "messages": {
+        "text": {"type": "string"},
+        "chat": {"type": "reference", "to": "chats"},
+        "author": {"type": "reference", "to": "profiles"},
+    },
+}
+"""The fields of each class, in the form of a schema."""
+
+QUERIED: Final = ("profiles", "logins", "entries", "comments")
+"""The classes that the queries are about."""
+
+_FIRST: Final = (
+    *("Miroslav", "Zoë", "Åsa", "José", "Ngọc", "Anna", "Bob", "Cid", "Dee", "Eve", "Łukasz"),
+    *("miroslav", "MIROSLAV", "Jürgen", "Ötzi", "Renée", "Siân", "Tor", "Uta", "Vera", "Wim"),
+)
+_LAST: Final = ("Kloser", "klose", "Kl%se", "Kl_se", "Ballack", "Müller", "Özil", "Lahm", "Sané")
+_COUNTRIES: Final = ("DE", "AT", "CH", "PL", "FR", "IT", "ES", "NL", "SE", "NO")
+_HOSTS: Final = ("mail.example", "post.example", "mail.example.org", "MAIL.example")
+_WORDS: Final = (
+    *("goal", "Goal", "own goal!", "match", "100%", "under_score", "back\\slash", "tor", "fußball"),
+    *("the", "a", "we", "won", "lost", "again", "semi-final", "⚽", "?", "ΠΑΟΚ", "g_al", "go%l"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """Objects by class and id, in the form of JSON, without their ids."""
+
+    objects: Mapping[str, Mapping[str, Json]]
+
+    def items(self, class_name: str) -> list[Json]:
+        """Return the objects of a class as a query answers them, in the order of their ids."""
+        of_class = self.objects[class_name]
+        return [{"id": id_, **of_class[id_]} for id_ in sorted(of_class, key=str.encode)]
+
+    def item(self, class_name: str, id_: str) -> Json | None:
+        """Return one object as a query answers it; None if it is not there."""
+        found = self.objects[class_name].get(id_)
+        return None if found is None else {"id": id_, **found}
+
+
+def generate(count: int, *, walls: int | None = None, chats: int = 0, seed: int = 4711) -> Profiles:
+    """Make data, the same for the same arguments.
+
+    Args:
+        count: Profiles; at least `RELATIVES`.
+        walls: Profiles that have something on their walls, from the first on; None: all.
+        chats: Profiles that chat, from the first on.
+        seed: Where the random numbers begin.
+    """
+    draw = Random(seed)
+    objects: dict[str, dict[str, Json]] = {name: {} for name in CLASSES}
+    relatives = set(draw.sample(range(count), RELATIVES))
+    for number in range(count):
+        objects["profiles"][f"p{number}"] = _profile(draw, number, related=number in relatives)
+        host = draw.choice(_HOSTS)
+        login = {"mail": f"{draw.choice(_FIRST)}{number}@{host}", "count": draw.randrange(1000)}
+        objects["logins"][f"l{number}"] = login
+    for number in range(count if walls is None else walls):
+        _add_wall(draw, objects, number, count)
+    for number in range(chats):
+        _add_chats(draw, objects, number, count)
+    return Profiles(objects)
+
+
+def _profile(draw: Random, number: int, *, related: bool) -> Json:
+    last = RELATED if related else draw.choice(_LAST)
+    return {
+        "profileID": number,
+        "firstname": draw.choice(_FIRST),
+        "lastname": last if related else f"{last}{draw.randrange(200)}",
+        "yearOfBirth": draw.randrange(1940, 2005),
+        "country": draw.choice(_COUNTRIES),
+        "login": f"l{number}",
+    }
+
+
+def _add_wall(draw: Random, objects: dict[str, dict[str, Json]], owner: int, count: int) -> None:
+    for which in range(5):
+        entry = f"e{owner}-{which}"
+        likes = min(999, int(draw.expovariate(1 / 60)))
+        written = {"entry": _text(draw), "likeCounter": likes, "author": f"p{owner}"}
+        objects["entries"][entry] = written
+        for number in range(draw.randrange(5)):
+            objects["comments"][f"c{owner}-{which}-{number}"] = {
+                "comment": _text(draw),
+                "on": entry,
+                "author": f"p{draw.randrange(count)}",
+            }
+
+
+def _add_chats(draw: Random, objects: dict[str, dict[str, Json]], owner: int, count: int) -> None:
+    for which in range(3):
+        chat = f"h{owner}-{which}"
+        members = {f"p{owner}", f"p{draw.randrange(count)}"}
+        objects["chats"][chat] = {"topic": draw.choice(_WORDS), "members": sorted(members)}
+        for number in range(draw.randrange(11)):
+            objects["messages"][f"m{owner}-{which}-{number}"] = {
+                "text": _text(draw),
+                "chat": chat,
+                "author": draw.choice(sorted(members)),
+            }
+
+
+def _text(draw: Random) -> str:
+    return " ".join(draw.choices(_WORDS, k=draw.randrange(1, 6)))
+
+
+def placed(
+    classes: Mapping[str, Mapping[str, Json]],
+    systems: tuple[str, ...],
+    field_on: Callable[[str], Json],
+) -> dict[str, Json]:
+    """Return the classes of a schema whose fields are dealt out to systems in turn.
+
+    Args:
+        classes: Fields by class, as in `CLASSES`.
+        systems: Where they go; the first one gets the main group of every class.
+        field_on: The members that place a field on a system.
+    """
+    return {
+        name: {"fields": dict(_dealt_out(fields, systems, field_on))}
+        for name, fields in classes.items()
+    }
+
+
+def _dealt_out(
+    fields: Mapping[str, Json], systems: tuple[str, ...], field_on: Callable[[str], Json]
+) -> Iterator[tuple[str, Json]]:
+    for place, (name, field) in enumerate(fields.items()):
+        system = systems[place % len(systems)]
+        group = {} if system == systems[0] else {"group": system}
+        yield name, {**field_on(system), **field, **group}
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileQuery:
+    """One of the eleven queries.
+
+    Attributes:
+        number: Its number in the paper.
+        class_name: The class asked.
+        body: The query, without order and limit.
+        holds: The same in plain Python, on an object that has its joined ones.
+        joins: What is joined: alias, reference, and the class that it points to.
+    """
+
+    number: int
+    class_name: str
+    body: Json
+    holds: Callable[[Json], bool]
+    joins: tuple[tuple[str, str, str], ...] = ()
+
+    def answers(self, data: Profiles) -> list[Json]:
+        """Return what has to be answered, in the order of ids."""
+        found = []
+        for item in data.items(self.class_name):
+            for alias, reference, class_name in self.joins:
+                item[alias] = data.item(class_name, item[reference])
+            if self.holds(item):
+                found.append(item)
+        return found
+
+
+_KEY: Final = 17
+
+QUERIES: Final = (
+    ProfileQuery(0, "profiles", {"filter": {"eq": ["id", f"p{_KEY}"]}}, lambda o: o["id"] == "p17"),
+    ProfileQuery(
+        1, "profiles", {"filter": {"eq": ["profileID", _KEY]}}, lambda o: o["profileID"] == _KEY
+    ),
+    ProfileQuery(
+        2,
+        "profiles",
+        {"filter": {"and": [{"eq": ["firstname", "Anna"]}, {"eq": ["lastname", "Klose"]}]}},
+        lambda o: o["firstname"] == "Anna" and o["lastname"] == "Klose",
+    ),
+    ProfileQuery(
+        3,
+        "profiles",
+        {"filter": {"eq": ["yearOfBirth", 1978]}},
+        lambda o: o["yearOfBirth"] == 1978,  # noqa: PLR2004 - the year that is asked for
+    ),
+    ProfileQuery(
+        4, "profiles", {"filter": {"eq": ["lastname", "Klose"]}}, lambda o: o["lastname"] == "Klose"
+    ),
+    ProfileQuery(
+        5,
+        "profiles",
+        {"filter": {"and": [{"ge": ["yearOfBirth", 1970]}, {"le": ["yearOfBirth", 1972]}]}},
+        lambda o: 1970 <= o["yearOfBirth"] <= 1972,  # noqa: PLR2004 - the years asked for
+    ),
+    ProfileQuery(
+        6,
+        "profiles",
+        {
+            "filter": {
+                "and": [
+                    {"eq": ["lastname", "Klose"]},
+                    {"ne": ["firstname", "Miroslav"]},
+                    {"ne": ["firstname", "Anna"]},
+                ]
+            }
+        },
+        lambda o: o["lastname"] == "Klose" and o["firstname"] not in ("Miroslav", "Anna"),
+    ),
+    ProfileQuery(
+        7,
+        "profiles",
+        {
+            "filter": {
+                "and": [
+                    {"eq": ["lastname", "Klose"]},
+                    {"or": [{"eq": ["firstname", "Miroslav"]}, {"eq": ["firstname", "Anna"]}]},
+                ]
+            }
+        },
+        lambda o: o["lastname"] == "Klose" and o["firstname"] in ("Miroslav", "Anna"),
+    ),
+    ProfileQuery(
+        8,
+        "entries",
+        {"filter": {"and": [{"ge": ["likeCounter", 100]}, {"like": ["entry", "%goal%"]}]}},
+        lambda o: o["likeCounter"] >= 100 and "goal" in o["entry"],  # noqa: PLR2004 - as asked
+    ),
+    ProfileQuery(
+        9,
+        "profiles",
+        {
+            "filter": {
+                "and": [
+                    {"like": ["account.mail", "%@mail.example"]},
+                    {"in": ["country", ["DE", "AT"]]},
+                ]
+            },
+            "join": {"as": "account", "reference": "login"},
+        },
+        lambda o: o["account"]["mail"].endswith("@mail.example") and o["country"] in ("DE", "AT"),
+        (("account", "login", "logins"),),
+    ),
+    ProfileQuery(
+        10,
+        "comments",
+        {
+            "filter": {
+                "and": [{"like": ["comment", "%goal%"]}, {"like": ["wall.entry", "%100\\%%"]}]
+            },
+            "join": {"as": "wall", "reference": "on"},
+        },
+        lambda o: "goal" in o["comment"] and "100%" in o["wall"]["entry"],
+        (("wall", "on", "entries"),),
+    ),
+)
+"""The queries of the paper, with constants that have answers in the data of any size."""

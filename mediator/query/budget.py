@@ -1,0 +1,66 @@
+"""What a query may cost, and what it has cost so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from mediator.clock import Clock
+from mediator.errors import TooCostly
+
+__all__ = ["Budget", "Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a query may cost.
+
+    Attributes:
+        rows: Records that stores may send for it.
+        seconds: Time it may take.
+        groups: Groups that an aggregate may have.
+    """
+
+    rows: int = 100_000
+    seconds: float = 10.0
+    groups: int = 10_000
+
+
+@dataclass(slots=True)
+class Budget:
+    """The cost of one query; raises `TooCostly` when it goes beyond its limits."""
+
+    limits: Limits
+    clock: Clock
+    started: float = 0.0
+    rows: int = 0
+    round_trips: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock.monotonic()
+
+    def left_s(self) -> float:
+        """Return the seconds that are left."""
+        left = self.limits.seconds - (self.clock.monotonic() - self.started)
+        if left <= 0:
+            raise self.too_long()
+        return left
+
+    def spend(self, system: str, rows: int) -> None:
+        """Count a round trip, and the rows that came back."""
+        self.round_trips[system] += 1
+        self.rows += rows
+        if self.rows > self.limits.rows:
+            raise TooCostly(
+                f"The query examines more than {self.limits.rows} rows. What helps: an index on a"
+                " field of the filter, or a narrower filter.",
+                extra={"rows": self.limits.rows},
+            )
+
+    def too_long(self) -> TooCostly:
+        """Return the error of a query that takes too long."""
+        return TooCostly(
+            f"The query takes more than {self.limits.seconds:g} s. What helps: an index on a field"
+            " of the filter, or a narrower filter.",
+            extra={"seconds": self.limits.seconds},
+        )

@@ -1,0 +1,319 @@
+"""Carrying out a plan: pages of the driver, completed, filtered, joined, ordered and cut off."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, TypeAlias
+
+from mediator.clock import Clock
+from mediator.operations.calls import StoreCalls
+from mediator.operations.expiry import living
+from mediator.operations.merge import merge_records
+from mediator.operations.model import Freshness, Get, Outcome
+from mediator.operations.objects import named
+from mediator.operations.plan import resource_of
+from mediator.placement.routing import ClassRoute
+from mediator.query.aggregation import (
+    Groups,
+    Row,
+    checked,
+    filtered,
+    lookup_of_row,
+    too_many_groups,
+)
+from mediator.query.budget import Budget
+from mediator.query.evaluate import Lookup, compile_filter, lookup_of
+from mediator.query.joins import Joiner
+from mediator.query.model import OrderBy, Position
+from mediator.query.ordering import Top, beyond, position_of, sort_key
+from mediator.query.planner import Plan
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import Value
+from mediator.stores.port import (
+    Aggregating,
+    Find,
+    Found,
+    Queryable,
+    Read,
+    Record,
+    Store,
+    StoreError,
+    StoreTooCostly,
+)
+from mediator.systems import unavailable
+
+__all__ = ["Answer", "Execution", "Item", "LookAgain"]
+
+PAGE: Final = 500
+"""Records asked of the driver at once, where the limit cannot be pushed."""
+
+LookAgain: TypeAlias = Callable[
+    [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
+]
+"""Tells parts that are still being written from parts that are not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An object that a query found, and what was joined to it, by alias."""
+
+    outcome: Outcome
+    joined: Mapping[str, Outcome | None] = field(default_factory=dict)
+
+    def lookup(self) -> Lookup:
+        """Return the lookup of the object and of what is joined."""
+        own = lookup_of(self.outcome.id, self.outcome.values or {})
+        if not self.joined:
+            return own
+        others = {
+            alias: lookup_of(outcome.id, outcome.values or {}) if outcome else _nothing
+            for alias, outcome in self.joined.items()
+        }
+
+        def lookup(path: tuple[str, ...]) -> Value | MissingType:
+            other = others.get(path[0])
+            return own(path) if other is None else other(path[1:])
+
+        return lookup
+
+
+def _nothing(_: tuple[str, ...]) -> MissingType:
+    return MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a query: objects, or rows of an aggregate.
+
+    Attributes:
+        items: The objects.
+        rows: The groups.
+        next: The position of the last object, if more follow.
+        plan: How it was done.
+        budget: What it cost.
+        freshness: Set if the primary answered.
+    """
+
+    items: tuple[Item, ...]
+    rows: tuple[Row, ...]
+    next: Position | None
+    plan: Plan
+    budget: Budget
+    freshness: Freshness | None = None
+
+
+class Execution:
+    """Carries out one plan.
+
+    Args:
+        plan: The plan.
+        calls: Sends store calls.
+        clock: The time, for what has expired.
+        budget: What it may cost.
+        joiner: Brings along what references point to.
+        look_again: Looks at partial objects again.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        calls: StoreCalls,
+        clock: Clock,
+        budget: Budget,
+        joiner: Joiner,
+        look_again: LookAgain,
+    ) -> None:
+        self._plan = plan
+        self._calls = calls
+        self._clock = clock
+        self._budget = budget
+        self._joiner = joiner
+        self._look_again = look_again
+        query = plan.query
+        self._resource = Get(query.database, query.class_name, "", plan.fields)
+
+    async def run(self) -> Answer:
+        """Return the answer.
+
+        Raises:
+            TooCostly: It goes beyond the budget.
+            Unavailable: A system that is needed does not answer.
+        """
+        if self._plan.query.aggregate is not None:
+            return await self._aggregate()
+        if self._plan.ordered:
+            return self._answer(await self._first())
+        return self._answer(await self._best())
+
+    async def _first(self) -> list[Item]:
+        """Take objects as they come, which is in order, until there are enough."""
+        wanted = self._plan.query.limit + 1
+        items: list[Item] = []
+        async for page in self._objects(self._plan.query.after):
+            items += await self._finished(page)
+            if len(items) >= wanted:
+                break
+        return items[:wanted]
+
+    async def _best(self) -> list[Item]:
+        """Take all objects, and keep those that come first in the order."""
+        query = self._plan.query
+        key = sort_key(query.order)
+        follows = beyond(query.order, query.after) if query.after else None
+        top = Top[Item](query.limit + 1)
+        early = self._joins_early()
+        async for page in self._objects(None):
+            for item in await self._finished(page) if early else page:
+                lookup, id_ = item.lookup(), item.outcome.id
+                if follows is None or follows(lookup, id_):
+                    top.add(key(lookup, id_), item)
+        items = top.items()
+        return items if early else await self._finished(items)
+
+    def _joins_early(self) -> bool:
+        """Whether what is joined decides which objects are answered, and in which order."""
+        query = self._plan.query
+        aliases = {join.alias for join in query.joins}
+        return self._plan.late is not None or any(o.path[0] in aliases for o in query.order)
+
+    async def _finished(self, items: list[Item]) -> list[Item]:
+        """Join, and apply the filter on what is joined."""
+        query = self._plan.query
+        if not query.joins or not items:
+            return items
+        joined = await self._joiner.join(query, [item.outcome for item in items])
+        items = [Item(i.outcome, others) for i, others in zip(items, joined, strict=True)]
+        if self._plan.late is None:
+            return items
+        test = compile_filter(self._plan.late)
+        return [item for item in items if test(item.lookup())]
+
+    def _answer(self, items: Sequence[Item]) -> Answer:
+        query = self._plan.query
+        shown = tuple(items[: query.limit])
+        following = None
+        if len(items) > query.limit:
+            last = shown[-1]
+            following = position_of(query.order, last.lookup(), last.outcome.id)
+        return Answer(shown, (), following, self._plan, self._budget)
+
+    async def _objects(self, after: Position | None) -> AsyncIterator[list[Item]]:
+        """Find objects page by page, put them together, and apply the filter on their fields."""
+        plan = self._plan
+        test = compile_filter(plan.own) if plan.own is not None else None
+        # What one store found by all of the filter needs no second look.
+        if plan.residual is None and len(plan.route.fragments) == 1:
+            test = None
+        async for records in self._pages(after):
+            outcomes = await self._complete(records)
+            found = [Item(outcome) for outcome in outcomes if outcome is not None]
+            yield [item for item in found if test is None or test(item.lookup())]
+
+    async def _pages(self, after: Position | None) -> AsyncIterator[list[Record]]:
+        plan, driver = self._plan, self._plan.driver
+        fields = None
+        if plan.fields is not None:
+            fields = tuple(name for name in plan.fields if name in driver.fields)
+        limit = min(PAGE, plan.query.limit + 1) if plan.limited else PAGE
+        order = plan.query.order if plan.ordered else ()
+        find = Find(driver, plan.pushdown.pushed, order, limit, after, None, fields)
+        while True:
+            found = await self._find(find)
+            reads = [Read(driver, record.id, fields) for record in found.records]
+            kept = living(reads, list(found.records), self._clock.now())
+            yield [record for record in kept if record is not None]
+            if found.resume is None:
+                return
+            find = Find(driver, plan.pushdown.pushed, order, PAGE, None, found.resume, fields)
+
+    async def _find(self, find: Find) -> Found:
+        guarded = self._calls.systems.get(find.fragment.system)
+        store = guarded.store
+        timed = replace(find, deadline_s=self._budget.left_s())
+        search = store.find if isinstance(store, Queryable) else partial(_scanned, store)
+        try:
+            found = await guarded.guarded(lambda: search(timed))
+        except StoreTooCostly:
+            raise self._budget.too_long() from None
+        except StoreError as error:
+            raise unavailable(guarded, error, "read") from error
+        self._budget.spend(guarded.name, len(found.records))
+        return found
+
+    async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
+        """Join what the driver found with the parts that others hold, in one round trip."""
+        plan, resource = self._plan, self._resource
+        parts = resource_of(plan.route, plan.fields).parts
+        others = [(fragment, fields) for fragment, fields in parts if fragment is not plan.driver]
+        reads = [Read(f, record.id, fields) for record in records for f, fields in others]
+        rest = iter(await self._calls.read(reads) if reads else ())
+        for fragment, _ in others if reads else ():
+            self._budget.spend(fragment.system, len(records))
+        outcomes = [
+            merge_records(
+                plan.route,
+                named(resource, record.id),
+                [record if f is plan.driver else next(rest) for f, _ in parts],
+            )
+            for record in records
+        ]
+        return await self._look_again(plan.route, resource, outcomes)
+
+    async def _aggregate(self) -> Answer:
+        plan, query = self._plan, self._plan.query
+        assert query.aggregate is not None
+        rows = await self._aggregated() if plan.aggregated else await self._grouped()
+        return Answer((), tuple(self._in_order(rows)[: query.limit]), None, plan, self._budget)
+
+    async def _grouped(self) -> list[Row]:
+        """Group the objects here."""
+        assert self._plan.query.aggregate is not None
+        groups = Groups(self._plan.query.aggregate, self._budget.limits.groups)
+        async for page in self._objects(None):
+            for item in await self._finished(page):
+                groups.add(item.lookup())
+        return groups.rows()
+
+    async def _aggregated(self) -> list[Row]:
+        """Let the system of the driver group the objects."""
+        plan, aggregate = self._plan, self._plan.query.aggregate
+        guarded = self._calls.systems.get(plan.driver.system)
+        store, most = guarded.store, self._budget.limits.groups
+        assert isinstance(store, Aggregating)
+        assert aggregate is not None
+        call = partial(
+            store.aggregate,
+            plan.driver,
+            plan.pushdown.pushed,
+            aggregate.group,
+            aggregate.compute,
+            limit=most + 1,
+            deadline_s=self._budget.left_s(),
+        )
+        try:
+            found = await guarded.guarded(call)
+        except StoreTooCostly:
+            raise self._budget.too_long() from None
+        except StoreError as error:
+            raise unavailable(guarded, error, "read") from error
+        self._budget.spend(guarded.name, len(found))
+        if len(found) > most:
+            raise too_many_groups(most)
+        return filtered(aggregate, [checked(Row(group, computed)) for group, computed in found])
+
+    def _in_order(self, rows: Sequence[Row]) -> list[Row]:
+        query = self._plan.query
+        assert query.aggregate is not None
+        order = query.order + tuple(OrderBy(path) for path in query.aggregate.group)
+        key = sort_key(order)
+        aggregate = query.aggregate
+        return sorted(rows, key=lambda row: key(lookup_of_row(aggregate, row), ""))
+
+
+async def _scanned(store: Store, find: Find) -> Found:
+    """Find everything in a store that cannot search, in the order of ids."""
+    after = find.resume or (find.after.id if find.after else None)
+    records = await store.scan(find.fragment, after, find.limit, find.fields)
+    return Found(records, records[-1].id if len(records) == find.limit else None)

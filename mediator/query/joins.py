@@ -1,0 +1,102 @@
+"""Bringing along what references point to: each object once, one round trip for each system.
+
+For every object of the outer side one would ask for the object that it points to. Instead the
+distinct references are collected and sent together (papers: unnesting, the domain of the bindings),
+and the objects are joined back here; a reference that leads nowhere joins nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from mediator.operations.calls import StoreCalls
+from mediator.operations.model import Get, Outcome
+from mediator.operations.objects import read_objects
+from mediator.operations.plan import resource_of
+from mediator.placement.routing import ClassRoute
+from mediator.query.budget import Budget
+from mediator.query.conjuncts import paths_of
+from mediator.query.evaluate import value_at
+from mediator.query.filters import ID, Path
+from mediator.query.model import Join, Query
+
+__all__ = ["Joined", "Joiner"]
+
+CHUNK: Final = 1_000
+"""Objects asked for in one call."""
+
+Joined = dict[str, Outcome | None]
+"""What is joined to one object, by alias."""
+
+
+class Joiner:
+    """Joins what queries ask for.
+
+    Args:
+        calls: Sends store calls.
+        budget: What the query may cost.
+        route_of: Finds where a class of the database lives.
+        look_again: Tells parts that are still being written from parts that are not there.
+    """
+
+    def __init__(
+        self,
+        calls: StoreCalls,
+        budget: Budget,
+        route_of: Callable[[str], Awaitable[ClassRoute]],
+        look_again: Callable[
+            [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
+        ],
+    ) -> None:
+        self._calls = calls
+        self._budget = budget
+        self._route_of = route_of
+        self._look_again = look_again
+
+    async def join(self, query: Query, outer: Sequence[Outcome]) -> list[Joined]:
+        """Return what is joined to each object."""
+        joined: list[Joined] = [{} for _ in outer]
+        for join in query.joins:
+            references = [
+                _reference(join, own, others) for own, others in zip(outer, joined, strict=True)
+            ]
+            wanted = list(dict.fromkeys(r for r in references if isinstance(r, str)))
+            found = await self._read(query, join, wanted)
+            for others, reference in zip(joined, references, strict=True):
+                others[join.alias] = found.get(reference) if isinstance(reference, str) else None
+        return joined
+
+    async def _read(self, query: Query, join: Join, ids: Sequence[str]) -> dict[str, Outcome]:
+        route = await self._route_of(join.class_name)
+        resource = Get(query.database, join.class_name, "", needed(query, join))
+        found: dict[str, Outcome] = {}
+        for start in range(0, len(ids), CHUNK):
+            chunk = ids[start : start + CHUNK]
+            outcomes = await read_objects(self._calls, route, resource, chunk)
+            for part, _ in resource_of(route, resource.fields).parts:
+                self._budget.spend(part.system, len(chunk))
+            outcomes = list(await self._look_again(route, resource, outcomes))
+            found |= {outcome.id: outcome for outcome in outcomes if outcome is not None}
+        return found
+
+
+def needed(query: Query, join: Join) -> tuple[str, ...] | None:
+    """Return the fields of a joined object that are shown, compared, ordered or led on by."""
+    if join.fields is None:
+        return None
+    paths: set[Path] = set(paths_of(query.filter))
+    paths |= {level.path for level in query.order}
+    paths |= {other.reference for other in query.joins}
+    if query.aggregate is not None:
+        paths |= {*query.aggregate.group}
+        paths |= {c.path for c in query.aggregate.compute.values() if c.path is not None}
+    names = {path[1] for path in paths if path[0] == join.alias and path[1:] != ID}
+    return tuple(sorted(names | set(join.fields)))
+
+
+def _reference(join: Join, own: Outcome, others: Joined) -> object:
+    if len(join.reference) == 1:
+        return value_at(own.values or {}, join.reference)
+    other = others.get(join.reference[0])
+    return None if other is None else value_at(other.values or {}, join.reference[1:])

@@ -1,0 +1,99 @@
+"""Plans and filters as JSON, for those who ask how a query is carried out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from mediator.query.budget import Budget
+from mediator.query.filters import (
+    And,
+    Between,
+    Compare,
+    Contains,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+    Path,
+)
+from mediator.query.planner import Plan
+from mediator.schema.scalars import SCALAR_ENCODERS
+from mediator.schema.types import FieldType, Value
+
+__all__ = ["explanation", "filter_document"]
+
+
+def filter_document(filter_: Filter | None) -> dict[str, Any] | None:
+    """Return a filter in the form in which it is sent."""
+    match filter_:
+        case None:
+            return None
+        case And(parts):
+            return {"and": [filter_document(part) for part in parts]}
+        case Or(parts):
+            return {"or": [filter_document(part) for part in parts]}
+        case Not(part):
+            return {"not": filter_document(part)}
+        case Exists(path):
+            return {"exists": _spelled(path)}
+    return _condition(filter_)
+
+
+def _condition(filter_: Compare | Between | In | Like | Contains) -> dict[str, Any]:
+    match filter_:
+        case Like(path, pattern):
+            return {"like": [_spelled(path), pattern]}
+        case Contains(path, value):
+            return {"contains": [_spelled(path), _json(value)]}
+        case In(path, values):
+            return {"in": [_spelled(path), [_json(value) for value in values]]}
+        case Between(path, low, high):
+            return {"between": [_spelled(path), _json(low), _json(high)]}
+        case Compare(comparison, path, value):
+            return {comparison.value: [_spelled(path), _json(value)]}
+
+
+def _spelled(path: Path) -> str:
+    return ".".join(path)
+
+
+def _json(value: Value) -> Any:
+    kinds = {
+        Decimal: FieldType.DECIMAL,
+        datetime: FieldType.TIMESTAMP,
+        bytes: FieldType.BINARY,
+    }
+    kind = kinds.get(type(value))
+    if kind is not None:
+        return SCALAR_ENCODERS[kind](value)
+    return [_json(item) for item in value] if isinstance(value, list) else value
+
+
+def explanation(plan: Plan, budget: Budget, returned: int) -> dict[str, Any]:
+    """Return how a query was carried out, and what it cost.
+
+    Args:
+        plan: The plan.
+        budget: What it cost.
+        returned: Objects or groups in the answer.
+    """
+    others = [f.system for f in plan.route.fragments if f is not plan.driver]
+    return {
+        "system": plan.driver.system,
+        "others": others,
+        "access": plan.pushdown.access.value,
+        "pushed": {
+            "filter": filter_document(plan.pushdown.pushed),
+            "order": plan.ordered,
+            "limit": plan.limited,
+            "aggregate": plan.aggregated,
+        },
+        "residual": filter_document(plan.residual),
+        "after_joins": filter_document(plan.late),
+        "round_trips": dict(budget.round_trips),
+        "rows": {"moved": budget.rows, "returned": returned},
+    }

@@ -1,0 +1,153 @@
+"""Searches: what of a filter and an order the server takes, and a page of what it finds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mediator.query.conjuncts import all_of, conjuncts
+from mediator.query.filters import (
+    ID,
+    Between,
+    Compare,
+    Comparison,
+    Filter,
+    In,
+    Like,
+    Or,
+    Path,
+)
+from mediator.query.model import OrderBy
+from mediator.query.patterns import tokens
+from mediator.schema.tree import MISSING
+from mediator.schema.types import SCALARS, FieldType
+from mediator.stores.levels import only_level
+from mediator.stores.mongo.conditions import Conditions
+from mediator.stores.mongo.layout import layout_of
+from mediator.stores.mongo.ordering import Position
+from mediator.stores.mongo.reading import Reader, Selection, trimmed
+from mediator.stores.port import Access, Find, Found, Fragment, Pushdown, Record, StoreRefused
+
+__all__ = ["found", "pushdown"]
+
+_SORTED: Final = SCALARS - {FieldType.BINARY}
+"""Types of which all values are stored in one form, which the server sorts as we do."""
+
+
+def pushdown(
+    fragment: Fragment,
+    filter_: Filter | None,
+    order: tuple[OrderBy, ...],
+    *,
+    is_stand_in: bool,
+) -> Pushdown:
+    """Say what the server would do of a search; see `port.Queryable`."""
+    conditions = Conditions(layout_of(fragment), is_stand_in=is_stand_in)
+    parts = conjuncts(filter_)
+    pushed = [part for part in parts if conditions.of(part) is not None]
+    residual = [part for part in parts if conditions.of(part) is None]
+    sort = _sort(fragment, order)
+    ordered = sort is not None
+    if pushed:
+        access = min((_access(fragment, part) for part in pushed), key=list(Access).index)
+    elif residual or sort is None:
+        access = Access.CLIENT_SCAN
+    else:
+        access = Access.INDEX if _is_indexed(fragment, sort.path) else Access.SERVER_SCAN
+    return Pushdown(all_of(pushed), all_of(residual), access, ordered)
+
+
+async def found(reader: Reader, find: Find, *, is_stand_in: bool) -> Found:
+    """Return a page of a search; raises `StoreRefused` if it is not one that was offered."""
+    if find.limit < 1:
+        return Found([])
+    sort = _sort(find.fragment, find.order)
+    if sort is None:
+        raise StoreRefused("the order is not one that was offered")
+    among = _selection(find, is_stand_in)
+    after: Position | None = find.resume
+    if after is None and find.after is not None:
+        value = MISSING if sort.path == ID else find.after.values[0]
+        after = (value, find.after.id)
+    records = await _read(reader, find, sort, after, among)
+    if len(records) < find.limit:
+        return Found(trimmed(records, find.fields))
+    last = records[-1]
+    place = (last.values.get(sort.path[0], MISSING), last.id)
+    return Found(trimmed(records, find.fields), place)
+
+
+def _selection(find: Find, is_stand_in: bool) -> Selection:
+    time_ms = max(1, round(find.deadline_s * 1000))
+    if find.filter is None:
+        return Selection(None, time_ms)
+    conditions = Conditions(layout_of(find.fragment), is_stand_in=is_stand_in)
+    condition = conditions.of(find.filter)
+    if condition is None:
+        raise StoreRefused("the filter is not one that was offered")
+    return Selection(condition, time_ms)
+
+
+async def _read(
+    reader: Reader, find: Find, sort: OrderBy, after: Position | None, among: Selection
+) -> list[Record]:
+    if sort.path == ID:
+        seen = None if after is None else after[1]
+        return await reader.scan(
+            find.fragment, seen, find.limit, find.fields, descending=sort.descending, among=among
+        )
+    name = sort.path[0]
+    return await reader.ordered(
+        find.fragment,
+        name,
+        descending=sort.descending,
+        limit=find.limit,
+        after=after,
+        # The value is needed to go on from there.
+        fields=None if find.fields is None else tuple({*find.fields, name}),
+        among=among,
+    )
+
+
+def _sort(fragment: Fragment, order: tuple[OrderBy, ...]) -> OrderBy | None:
+    """Return the one level that an order comes to; None if it has several, or cannot be served.
+
+    Of two levels the server would take null and missing on the first for the same.
+    """
+    level = only_level(order)
+    if level is None or level.path == ID:
+        return level
+    return level if _is_sorted(fragment, level.path) else None
+
+
+def _is_sorted(fragment: Fragment, path: Path) -> bool:
+    return len(path) == 1 and fragment.fields[path[0]].type in _SORTED
+
+
+_RANKS: Final = list(Access)
+_SEEKING: Final = frozenset(Comparison) - {Comparison.NE}
+
+
+def _access(fragment: Fragment, part: Filter) -> Access:
+    """Say how the server may find what a condition holds for."""
+    match part:
+        case Or(parts) if parts:
+            return max((_access(fragment, each) for each in parts), key=_RANKS.index)
+        case Compare(Comparison.EQ, path) | In(path) if path == ID:
+            return Access.KEYS
+        case Compare(comparison, path) if comparison in _SEEKING:
+            indexed = _is_indexed(fragment, path)
+        case Between(path) | In(path):
+            indexed = _is_indexed(fragment, path)
+        case Like(path, pattern):
+            indexed = _is_indexed(fragment, path) and _begins_literally(pattern)
+        case _:
+            indexed = False
+    return Access.INDEX if indexed else Access.SERVER_SCAN
+
+
+def _begins_literally(pattern: str) -> bool:
+    return isinstance(next(iter(tokens(pattern)), None), str)
+
+
+def _is_indexed(fragment: Fragment, path: Path) -> bool:
+    return path == ID or (len(path) == 1 and fragment.fields[path[0]].index)

@@ -1,0 +1,149 @@
+"""Running searches: on sessions of their own, each bounded by the time it is given.
+
+The statements of searches have as many shapes as users think of. Prepared on sessions of their own,
+they push no statement of a read or write out of a cache; and these sessions only read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import asyncpg
+
+from mediator.query.filters import Filter, Path
+from mediator.query.model import Computation, Position
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
+from mediator.stores.port import (
+    Find,
+    Found,
+    Fragment,
+    Record,
+    StoreRefused,
+    StoreTooCostly,
+    SystemConfig,
+)
+from mediator.stores.postgres.aggregates import group_of, grouping
+from mediator.stores.postgres.answers import record
+from mediator.stores.postgres.conditions import named
+from mediator.stores.postgres.failures import FAILURES, as_store_error
+from mediator.stores.postgres.plans import Plans
+from mediator.stores.postgres.pool import Pool
+from mediator.stores.postgres.predicates import Question, question
+from mediator.stores.postgres.searches import Search, levels, position, ranks, values_named
+from mediator.stores.postgres.sessions import connect_to_search
+
+__all__ = ["Searcher"]
+
+_GRACE_S: Final = 2.0
+"""Longer than its time a statement cannot last; a server that is silent then is not well."""
+
+_STEP_S: Final = 0.25
+"""Times are rounded up to this, so that a session seldom needs to be told a new one."""
+
+
+class Searcher:
+    """Searches through a pool of its own."""
+
+    def __init__(self, config: SystemConfig, plans: Plans) -> None:
+        self._config, self._plans = config, plans
+        self._pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
+        self._limits_ms: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    async def close(self) -> None:
+        """Release every connection."""
+        await self._pool.close()
+
+    async def find(self, find: Find) -> Found:
+        """Return a page of records; see `Queryable`."""
+        asked = self._question(find.fragment, find.filter)
+        start: Position | None = find.after if find.resume is None else find.resume
+        search = self._search(find, asked, start)
+        statement = self._plans.search(search)
+        given = named(asked.constants) | values_named(start, search) | {"limit": find.limit + 1}
+        rows = await self._rows(statement.text, statement.arguments(given), find.deadline_s)
+        records = self._plans.records(find.fragment)
+        found = [record(records, search.names, row) for row in rows[: find.limit]]
+        more = position(found[-1], search) if len(rows) > find.limit and found else None
+        return Found(_narrowed(found, find), more)
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
+        """Return groups with what was computed; see `Aggregating`."""
+        question_ = self._question(fragment, filter_)
+        asked = grouping(fragment, question_.shape, group, compute)
+        statement = self._plans.aggregate(asked)
+        given = named(question_.constants) | {"limit": limit}
+        rows = await self._rows(statement.text, statement.arguments(given), deadline_s)
+        records, names = self._plans.records(fragment), tuple(compute)
+        return [group_of(records, asked, names, row) for row in rows]
+
+    def _question(self, fragment: Fragment, filter_: Filter | None) -> Question:
+        asked = question(fragment, filter_)
+        if asked is None:
+            raise StoreRefused(f"{self._config.name}: a filter that has no exact condition")
+        return asked
+
+    def _search(self, find: Find, asked: Question, start: Position | None) -> Search:
+        order = levels(find.fragment, find.order)
+        if order is None:
+            raise StoreRefused(f"{self._config.name}: an order that is not by fields")
+        fields = tuple(find.fragment.fields) if find.fields is None else find.fields
+        names = dict.fromkeys((*fields, *(level.field for level in order[:-1])))
+        return Search(find.fragment, asked.shape, order, ranks(start), tuple(names))
+
+    async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
+        waiting, served = asyncio.timeout(deadline_s), False
+
+        async def run(connection: Any) -> list[Any]:
+            nonlocal served
+            served = True
+            waiting.reschedule(asyncio.get_running_loop().time() + deadline_s + _GRACE_S)
+            await self._limit(connection, deadline_s)
+            rows: list[Any] = await connection.fetch(text, *arguments)
+            return rows
+
+        try:
+            async with waiting:
+                return await self._pool.use(run)
+        except asyncpg.QueryCanceledError:
+            raise self._too_costly() from None
+        except FAILURES as error:
+            if waiting.expired() and not served:
+                raise self._too_costly() from None
+            # The cause is left out: its text may quote values, or the URL with its password.
+            raise as_store_error(self._config.name, error) from None
+
+    def _too_costly(self) -> StoreTooCostly:
+        return StoreTooCostly(f"{self._config.name}: a search took longer than it was given")
+
+    async def _limit(self, connection: Any, deadline_s: float) -> None:
+        """Let the server end a statement by itself; giving up here would not stop it."""
+        limit_ms = round(1000 * _STEP_S * max(1, math.ceil(deadline_s / _STEP_S)))
+        if self._limits_ms.get(connection) != limit_ms:
+            await connection.execute(f"SET statement_timeout = {limit_ms}")
+            self._limits_ms[connection] = limit_ms
+
+
+def _narrowed(found: list[Record], find: Find) -> list[Record]:
+    """Leave out what was read for the order only."""
+    wanted = find.fields
+    if wanted is None or all(level.path[0] in wanted for level in find.order):
+        return found
+    return [
+        replace(r, values={name: r.values[name] for name in wanted if name in r.values})
+        for r in found
+    ]

@@ -1,0 +1,365 @@
+"""A class with every type of field, records with values at the edges, and filters drawn for it."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Protocol
+
+from hypothesis import strategies as st
+
+from mediator.query.conjuncts import all_of, conjuncts
+from mediator.query.evaluate import holds, lookup_of
+from mediator.query.filters import (
+    ID,
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Contains,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+    Path,
+)
+from mediator.query.model import OrderBy, Position
+from mediator.schema.tree import MISSING, Field
+from mediator.schema.types import FieldType, Value, Values
+from mediator.stores.port import (
+    Find,
+    Fragment,
+    Queryable,
+    Record,
+    Status,
+    Store,
+    Write,
+    WriteKind,
+)
+
+FIELDS = {
+    field.name: field
+    for field in (
+        Field("s", FieldType.STRING, index=True),
+        Field("w", FieldType.STRING),
+        Field("r", FieldType.REFERENCE, to="x", index=True),
+        Field("n", FieldType.INTEGER, index=True),
+        Field("k", FieldType.INTEGER),
+        Field("f", FieldType.FLOAT, index=True),
+        Field("d", FieldType.DECIMAL, index=True),
+        Field("o", FieldType.BOOLEAN, index=True),
+        Field("t", FieldType.TIMESTAMP, index=True),
+        Field("b", FieldType.BINARY, index=True),
+        Field("u", FieldType.BINARY),
+        Field("doc", FieldType.DOCUMENT),
+        Field("tags", FieldType.SET, items=FieldType.STRING),
+        Field("log", FieldType.LIST, items=FieldType.INTEGER),
+        Field("scores", FieldType.LIST, items=FieldType.FLOAT),
+        Field("docs", FieldType.LIST, items=FieldType.DOCUMENT),
+        Field("names", FieldType.MAP, items=FieldType.STRING),
+        Field("hits", FieldType.MAP, items=FieldType.INTEGER),
+        Field("deep", FieldType.MAP, items=FieldType.DOCUMENT),
+    )
+}
+SCALARS = ("s", "w", "r", "n", "k", "f", "d", "o", "t", "b", "u")
+
+TEXTS = (
+    *("", "a", "A", "ab", "aab", "a\n", "a\r\n", "\n", "a%", "a_b", "a\\b", "\\", "%", "_"),
+    *("é", "e\u0301", "\ud7ff", "\ue000", "\ue001", "\ue000\ue001x", "\uffff", "a\uffff"),
+    *("\U00010000", "\U0001f600", "a\U0001f600b", "\U0001f600\ue000", "\ue123\U0010ffff"),
+    *("$x", "$where", ".*", "^a$", "[a]", "{}", "\x01", "\u2028", '{"$gt": ""}', "\\E.*\\Q"),
+)
+INTEGERS = (0, 1, -1, 9, 10, -10, 2**53, 2**53 + 1, -(2**53) - 1, 2**62 + 1, 2**63 - 1, -(2**63))
+FLOATS = (
+    *(0.0, -0.0, 1.0, -1.0, 0.1, 1.5, 5e-324, -5e-324, 2.0**53, 2.0**62, 2.0**63),
+    *(2.0**63 * (1 + 2**-52), -(2.0**63), 1e300, 1.1e300, -1.7976931348623157e308),
+)
+DECIMALS = tuple(
+    map(Decimal, ("0", "-0", "1", "1.0", "-1", "-1.1", "0.1", "10", "9" * 34, "1E-6143", "-1E+40"))
+)
+TIMES = tuple(
+    datetime(year, 1, 1, microsecond=us, tzinfo=UTC)
+    for year, us in ((1, 0), (1, 1), (1969, 999_999), (1970, 0), (1970, 1), (2026, 5), (9999, 7))
+)
+OCTETS = (b"", b"\0", b"\0\0", b"a", b"ab", b"b", b"\xff", b"\xff\0", b"a\0b", b"\x80")
+JSONS: tuple[Any, ...] = (
+    *(None, True, False, 0, 1, 1.0, 1.5, -1, 2**53 + 1, 2.0**53, 2**63 - 1, 2.0**63, 1e300),
+    *("", "a", "ab", "\uffff", "\U00010000", "$x", "1", "true"),
+    *([], [1], ["a"], [{"b": 1}, {"b": "a"}], {}, {"b": 1}, {"b": None}, {"b": {"c": "a"}}),
+    *({"b": [1, "a"]}, {"b": [{"c": 1}]}, {"0": 1}, {"$x": "a"}, {"b.c": 1}, {"": 1}),
+)
+POOLS: dict[str, Sequence[Any]] = {
+    **dict.fromkeys("swr", TEXTS),
+    **dict.fromkeys("nk", INTEGERS),
+    "f": FLOATS,
+    "d": DECIMALS,
+    "o": (False, True),
+    "t": TIMES,
+    **dict.fromkeys("bu", OCTETS),
+}
+KEYS = ("a", "b", "b.c", "$x", "", "0", "c")
+IDS = ("a", "ab", "a!", "b", "é", "\uffff", "\U00010000", "\ue000", "$x", "x\ue001", "z")
+PATHS: tuple[Path, ...] = tuple(
+    [("doc", *keys) for keys in (("a",), ("a", "b"), ("a", "b", "c"), ("b.c",), ("$x",), ("0",))]
+    + [("doc", "a", "0"), ("doc", "a", "b.c"), ("doc", "a", ""), ("doc", "a", "b", "0")]
+    + [("deep", "a"), ("deep", "a", "b"), ("deep", "$x", "b", "c")]
+)
+
+RECORDS = 100
+
+
+class Searched(Store, Queryable, Protocol):
+    """A store that searches."""
+
+
+class Population:
+    """A store that has a class of records, and these; not shown with every example."""
+
+    def __init__(self, store: Searched, fragment: Fragment, records: Mapping[str, Values]) -> None:
+        self.store = store
+        self.fragment = fragment
+        self.records = dict(records)
+
+    async def create(self, records: Mapping[str, Values]) -> None:
+        """Add records."""
+        writes = [_creation(self.fragment, id_, values) for id_, values in records.items()]
+        results = await self.store.write(writes)
+        assert {result.status for result in results} == {Status.APPLIED}
+        self.records.update(records)
+
+
+def drawn_records() -> dict[str, Values]:
+    """Make records, the same every time: missing, null and edge values of every field."""
+    draw = random.Random(7)
+    ids = [*IDS, *(f"{draw.choice(IDS)}{number}" for number in range(RECORDS - len(IDS)))]
+    return {id_: _values(draw) for id_ in ids}
+
+
+def _values(draw: random.Random) -> Values:
+    makers = {
+        **{name: lambda pool=pool: draw.choice(pool) for name, pool in POOLS.items()},
+        "doc": lambda: {key: draw.choice(JSONS) for key in draw.sample(KEYS, 3)},
+        "tags": lambda: sorted(draw.sample(TEXTS, draw.randrange(3))),
+        "log": lambda: draw.sample(INTEGERS, draw.randrange(3)),
+        "scores": lambda: draw.sample(FLOATS, draw.randrange(3)),
+        "docs": lambda: [{"a": draw.choice(JSONS)} for _ in range(draw.randrange(3))],
+        "names": lambda: {key: draw.choice(TEXTS) for key in draw.sample(KEYS[:4], 2)},
+        "hits": lambda: {key: draw.choice(INTEGERS) for key in draw.sample(KEYS[:4], 2)},
+        "deep": lambda: {key: {"b": draw.choice(JSONS)} for key in draw.sample(KEYS[:4], 2)},
+    }
+    values: Values = {}
+    for name, make in makers.items():
+        chance = draw.random()
+        if chance > 0.15:
+            values[name] = None if chance < 0.3 else make()
+    return values
+
+
+async def populated(store: Searched) -> Population:
+    """Make a class of the records, next to one that was deleted."""
+    groups = {"main": tuple(FIELDS)}
+    fragment = Fragment(store.config.name, "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, groups)
+    await store.prepare(fragment)
+    population = Population(store, fragment, {})
+    await population.create(drawn_records())
+    await store.write([_creation(fragment, "gone", {"n": 1, "s": "a", "k": 1})])
+    await store.write([Write(fragment, "gone", WriteKind.DELETE, uuid.uuid4().hex, ("main",))])
+    return population
+
+
+def _creation(fragment: Fragment, id_: str, values: Values) -> Write:
+    return Write(fragment, id_, WriteKind.CREATE, uuid.uuid4().hex, ("main",), values)
+
+
+def _compared(path: Path, pool: Sequence[Any]) -> st.SearchStrategy[Filter]:
+    values = st.sampled_from(pool)
+    nullable = values | st.none()
+    sides = [c for c in Comparison if c not in (Comparison.EQ, Comparison.NE)]
+    return st.one_of(
+        st.builds(Compare, st.sampled_from(sides), st.just(path), values),
+        st.builds(Compare, st.just(Comparison.EQ), st.just(path), nullable),
+        st.builds(Compare, st.just(Comparison.NE), st.just(path), nullable),
+        st.builds(Between, st.just(path), values, values),
+        st.builds(In, st.just(path), st.lists(nullable, max_size=4).map(tuple)),
+        st.just(Exists(path)),
+    )
+
+
+_PIECES = (
+    "%",
+    "%",
+    "_",
+    "\\%",
+    "\\_",
+    "\\\\",
+    "\\a",
+    *"aAbé",
+    "\n",
+    "\U0001f600",
+    "\ue000",
+    "\uffff",
+)
+PATTERNS = st.one_of(
+    st.lists(st.sampled_from(_PIECES), max_size=5).map("".join),
+    st.sampled_from(TEXTS).map(lambda text: text.replace("\\", "\\\\")),
+)
+
+
+def _textual(path: Path) -> st.SearchStrategy[Filter]:
+    return st.one_of(
+        st.builds(Like, st.just(path), PATTERNS),
+        st.builds(Contains, st.just(path), st.sampled_from(TEXTS)),
+    )
+
+
+def _leaves() -> st.SearchStrategy[Filter]:
+    json = [value for value in JSONS if isinstance(value, str | int | float)]
+    return st.one_of(
+        *(_compared((name,), POOLS[name]) for name in SCALARS),
+        _compared(ID, IDS),
+        *(_textual(path) for path in (("s",), ("w",), ("r",), ID, ("names", "a"))),
+        *(_compared(path, json) for path in PATHS),
+        *(st.builds(Like, st.just(path), PATTERNS) for path in PATHS[:3]),
+        *(_compared(("names", key), TEXTS) for key in KEYS[:4]),
+        *(_compared(("hits", key), INTEGERS) for key in KEYS[:4]),
+        st.sampled_from(TEXTS).map(lambda text: Contains(("tags",), text)),
+        st.sampled_from(INTEGERS).map(lambda number: Contains(("log",), number)),
+        st.sampled_from(FLOATS).map(lambda number: Contains(("scores",), number)),
+        st.sampled_from(sorted(FIELDS)).map(lambda name: Exists((name,))),
+        st.sampled_from(sorted(FIELDS)).map(lambda name: Compare(Comparison.EQ, (name,), None)),
+    )
+
+
+LEAVES = _leaves()
+FILTERS = st.recursive(
+    LEAVES,
+    lambda parts: st.one_of(
+        st.lists(parts, max_size=3).map(lambda some: And(tuple(some))),
+        st.lists(parts, max_size=3).map(lambda some: Or(tuple(some))),
+        parts.map(Not),
+    ),
+    max_leaves=6,
+)
+
+
+def _on_one_index(path: Path, pool: Sequence[Any]) -> st.SearchStrategy[Filter]:
+    """Draw conditions on one field, each of which leaves intervals of its index."""
+    conditions = _compared(path, pool).filter(
+        lambda each: not (isinstance(each, Compare) and each.comparison is Comparison.NE)
+    )
+    missing = st.just(Not(Exists(path)))
+    some = st.lists(conditions | missing, min_size=1, max_size=3)
+    return some.map(lambda parts: parts[0] if len(parts) == 1 else And(tuple(parts)))
+
+
+INDEXED = st.one_of(
+    *(_on_one_index((name,), POOLS[name]) for name in SCALARS if FIELDS[name].index),
+    _on_one_index(ID, IDS).filter(lambda each: Not(Exists(ID)) not in conjuncts(each)),
+)
+"""Filters that come to intervals of one index."""
+
+ORDERS = st.one_of(
+    st.just(()),
+    st.sampled_from([(OrderBy(ID, descending),) for descending in (False, True)]),
+    st.builds(
+        lambda name, descending, by_id: (
+            OrderBy((name,), descending),
+            *([OrderBy(ID, descending)] if by_id else []),
+        ),
+        st.sampled_from(SCALARS),
+        st.booleans(),
+        st.booleans(),
+    ),
+)
+
+
+def matches(records: Mapping[str, Values], filter_: Filter | None) -> set[str]:
+    """Return the ids of the records that a filter holds for."""
+    if filter_ is None:
+        return set(records)
+    return {id_ for id_, values in records.items() if holds(filter_, lookup_of(id_, values))}
+
+
+async def answer(store: Searched, find: Find, residual: Filter | None) -> list[str]:
+    """Read all pages and evaluate what the store leaves to its caller."""
+    found: list[Record] = []
+    resume: Any = find.resume
+    while True:
+        page = await store.find(
+            Find(find.fragment, find.filter, find.order, find.limit, find.after, resume)
+        )
+        assert len(page.records) <= find.limit
+        found += page.records
+        resume = page.resume
+        if resume is None:
+            break
+    assert len({record.id for record in found}) == len(found)
+    return [
+        record.id
+        for record in found
+        if residual is None or holds(residual, lookup_of(record.id, record.values))
+    ]
+
+
+async def check(
+    population: Population,
+    filter_: Filter | None,
+    order: tuple[OrderBy, ...],
+    *,
+    limit: int,
+    after: int,
+) -> None:
+    """Compare a search with the same over plain values, from the start and beyond a record."""
+    store, fragment, records = population.store, population.fragment, population.records
+    plan = store.pushdown(fragment, filter_, order)
+    both = all_of([part for part in (plan.pushed, plan.residual) if part is not None])
+    expected = matches(records, filter_)
+    assert matches(records, both) == expected
+    if not plan.ordered:
+        find = Find(fragment, plan.pushed, (), limit)
+        assert set(await answer(store, find, plan.residual)) == expected
+        return
+    ids = sorted(expected, key=lambda id_: place(records, order, id_))
+    if order and order[0].descending:
+        ids.reverse()
+    find = Find(fragment, plan.pushed, order, limit)
+    assert await answer(store, find, plan.residual) == ids
+    everything = sorted(records, key=lambda id_: place(records, order, id_))
+    seen = everything[after % len(everything)]
+    find = Find(fragment, plan.pushed, order, limit, position(records, order, seen))
+    assert await answer(store, find, plan.residual) == beyond(records, order, ids, seen)
+
+
+def beyond(
+    records: Mapping[str, Values], order: tuple[OrderBy, ...], ids: Sequence[str], seen: str
+) -> list[str]:
+    """Return those of some ordered ids that follow one."""
+    at = place(records, order, seen)
+    if order and order[0].descending:
+        return [id_ for id_ in ids if place(records, order, id_) < at]
+    return [id_ for id_ in ids if place(records, order, id_) > at]
+
+
+def position(records: Mapping[str, Values], order: tuple[OrderBy, ...], id_: str) -> Position:
+    """Return the position of a record."""
+    return Position(tuple(_value(records, level, id_) for level in order), id_)
+
+
+def place(records: Mapping[str, Values], order: tuple[OrderBy, ...], id_: str) -> Any:
+    """Return what a record sorts by; all levels have the same direction."""
+    return (*(_sortable(_value(records, level, id_)) for level in order), id_.encode())
+
+
+def _value(records: Mapping[str, Values], level: OrderBy, id_: str) -> Any:
+    return id_ if level.path == ID else records[id_].get(level.path[0], MISSING)
+
+
+def _sortable(value: Value) -> Any:
+    if value is MISSING or value is None:
+        return (0 if value is MISSING else 1,)
+    return (2, value.encode() if isinstance(value, str) else value)

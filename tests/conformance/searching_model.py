@@ -1,0 +1,113 @@
+"""Searches of the port in memory, to test the checks of searches with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from mediator.query.evaluate import Lookup, holds, lookup_of
+from mediator.query.filters import Filter, Path
+from mediator.query.model import Computation, Function, OrderBy, Position
+from mediator.query.ordering import beyond, position_of, sort_key
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
+from mediator.stores.port import Access, Find, Found, Fragment, Pushdown, Record
+from tests.conformance.model_store import ModelStore
+
+__all__ = ["SearchingModel"]
+
+Key = tuple[Value | MissingType, ...]
+
+
+class SearchingModel(ModelStore):
+    """Applies every filter and order, and computes everything, as the mediator would."""
+
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        return Pushdown(filter_, None, Access.CLIENT_SCAN, ordered=True)
+
+    def holds(self, filter_: Filter, lookup: Lookup) -> bool:
+        return holds(filter_, lookup)
+
+    def values(self, record: Record) -> Lookup:
+        return lookup_of(record.id, dict(record.values))
+
+    async def find(self, find: Find) -> Found:
+        key, after = sort_key(find.order), find.resume or find.after
+        chosen = await self._chosen(find.fragment, find.filter)
+        chosen.sort(key=lambda r: key(self.values(r), r.id))
+        if after is not None:
+            is_beyond = beyond(find.order, after)
+            chosen = [r for r in chosen if is_beyond(self.values(r), r.id)]
+        page, rest = chosen[: find.limit], chosen[find.limit :]
+        resume = self.position(find.order, page[-1]) if rest else None
+        rows = self._rows(find.fragment)
+        return Found([self._record(r.id, rows[r.id], find.fields) for r in page], resume)
+
+    def position(self, order: tuple[OrderBy, ...], record: Record) -> Position:
+        return position_of(order, self.values(record), record.id)
+
+    async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
+        rows = self._rows(fragment)
+        every = [self._record(id_, row, None) for id_, row in rows.items() if row.there]
+        return [r for r in every if filter_ is None or self.holds(filter_, self.values(r))]
+
+    def aggregates(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+    ) -> bool:
+        return True
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[tuple[Key, Mapping[str, Value]]]:
+        groups: dict[str, tuple[Key, list[Lookup]]] = {} if group else {"()": ((), [])}
+        for record in await self._chosen(fragment, filter_):
+            lookup = self.values(record)
+            key = tuple(lookup(path) for path in group)
+            groups.setdefault(repr(key), (key, []))[1].append(lookup)
+        return [
+            (key, {name: self.computed(c, lookups) for name, c in compute.items()})
+            for key, lookups in list(groups.values())[:limit]
+        ]
+
+    def computed(self, computation: Computation, lookups: list[Lookup]) -> Any:
+        if computation.path is None:
+            return len(lookups)
+        found = [lookup(computation.path) for lookup in lookups]
+        values: list[Any] = [v for v in found if v is not None and not isinstance(v, MissingType)]
+        match computation.function:
+            case Function.COUNT:
+                return len(values)
+            case _ if not values:
+                return None
+            case Function.MIN:
+                return min(values)
+            case Function.MAX:
+                return max(values)
+            case Function.SUM:
+                return self.total(values)
+        if isinstance(values[0], Decimal):
+            return Context(prec=34).divide(self.total(values), Decimal(len(values)))
+        return float(sum(map(Fraction, values)) / len(values))
+
+    def total(self, values: list[Any]) -> Any:
+        if isinstance(values[0], Decimal):
+            total = Decimal(0)
+            for value in values:
+                total = Context(prec=10_000).add(total, value)
+            return total
+        return float(sum(map(Fraction, values))) if isinstance(values[0], float) else sum(values)

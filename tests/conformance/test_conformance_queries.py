@@ -1,0 +1,211 @@
+"""The checks of searches: a faithful store passes all of them, and every defect is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mediator.query.evaluate import Lookup, holds
+from mediator.query.filters import And, Compare, Comparison, Contains, Filter, Like, Not, Path
+from mediator.query.model import Computation, OrderBy, Position
+from mediator.schema.tree import MISSING
+from mediator.schema.types import Value
+from mediator.stores.conformance import CHECKS, Judgement, run
+from mediator.stores.port import Find, Found, Fragment, Pushdown
+from tests.conformance.model_store import ModelStore
+from tests.conformance.searching_model import Key, SearchingModel
+
+SEARCHES = ("queries.", "query_orders.", "aggregating.")
+
+
+class ThreeValued(SearchingModel):
+    """Takes what is not known for not true, negated or not, as SQL does."""
+
+    def holds(self, filter_: Filter, lookup: Lookup) -> bool:
+        if isinstance(filter_, Compare) and filter_.comparison is Comparison.NE:
+            known = lookup(filter_.path) not in (None, MISSING)
+            return known and holds(filter_, lookup)
+        return super().holds(filter_, lookup)
+
+
+class Caseless(SearchingModel):
+    """Matches patterns whatever the case."""
+
+    def holds(self, filter_: Filter, lookup: Lookup) -> bool:
+        if isinstance(filter_, Like):
+            value = lookup(filter_.path)
+            folded = value.casefold() if isinstance(value, str) else value
+            pattern = Like(filter_.path, filter_.pattern.casefold())
+            return holds(pattern, lambda _: folded)
+        return super().holds(filter_, lookup)
+
+
+class Rounding(SearchingModel):
+    """Compares integers as doubles."""
+
+    def holds(self, filter_: Filter, lookup: Lookup) -> bool:
+        if isinstance(filter_, Compare) and type(filter_.value) is int:
+            rounded = replace(filter_, value=float(filter_.value))
+            return holds(rounded, lambda path: _rounded(lookup(path)))
+        return super().holds(filter_, lookup)
+
+
+def _rounded(value: Any) -> Any:
+    return float(value) if type(value) is int else value
+
+
+class Coercing(SearchingModel):
+    """Takes true for 1 within documents."""
+
+    def holds(self, filter_: Filter, lookup: Lookup) -> bool:
+        if isinstance(filter_, Compare) and filter_.comparison is Comparison.EQ:
+            return bool(lookup(filter_.path) == filter_.value)
+        return super().holds(filter_, lookup)
+
+
+class Prefixing(SearchingModel):
+    """Finds parts at the beginning only."""
+
+    def holds(self, filter_: Filter, lookup: Lookup) -> bool:
+        value = lookup(filter_.path) if isinstance(filter_, Contains) else None
+        if isinstance(filter_, Contains) and isinstance(value, str):
+            return value.startswith(str(filter_.value))
+        return super().holds(filter_, lookup)
+
+
+class Losing(SearchingModel):
+    """Leaves out a part of a filter that it has split."""
+
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        whole = super().pushdown(fragment, filter_, order)
+        split = isinstance(filter_, And) and len(filter_.parts) > 1
+        return (
+            replace(whole, pushed=filter_.parts[0]) if split and isinstance(filter_, And) else whole
+        )
+
+
+class Haunted(SearchingModel):
+    """Finds what is deleted."""
+
+    async def find(self, find: Find) -> Found:
+        for row in self._rows(find.fragment).values():
+            row.there = True
+        return await super().find(find)
+
+
+class Overlapping(SearchingModel):
+    """Begins a page with the record that ended the one before."""
+
+    def position(self, order: tuple[OrderBy, ...], record: Any) -> Position:
+        position = super().position(order, record)
+        return replace(position, id=position.id[:-1] or "!")
+
+
+class Upward(SearchingModel):
+    """Orders equal records by id upwards, whatever the direction."""
+
+    async def find(self, find: Find) -> Found:
+        down = bool(find.order) and find.order[-1].descending
+        order = (*find.order, OrderBy(("id",))) if down else find.order
+        after = find.resume or find.after
+        whole = await super().find(replace(find, order=order, after=None, resume=None, limit=9_999))
+        records = list(whole.records)
+        if after is not None:
+            at = next(i for i, record in enumerate(records) if record.id == after.id)
+            records = records[at + 1 :]
+        page, rest = records[: find.limit], records[find.limit :]
+        return Found(page, Position(after.values if after else (), page[-1].id) if rest else None)
+
+
+class Wide(SearchingModel):
+    """Returns all fields, whatever was asked for."""
+
+    async def find(self, find: Find) -> Found:
+        return await super().find(replace(find, fields=None))
+
+
+class Merging(SearchingModel):
+    """Makes one group of null and missing."""
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[tuple[Key, Mapping[str, Value]]]:
+        found = await super().aggregate(
+            fragment, filter_, group, compute, limit=limit, deadline_s=deadline_s
+        )
+        return [(tuple(v or None for v in key), results) for key, results in found]
+
+
+class Floating(SearchingModel):
+    """Sums as doubles."""
+
+    def total(self, values: list[Any]) -> Any:
+        return type(values[0])(float(super().total(values)))
+
+
+class Counting(SearchingModel):
+    """Counts nulls and missing values too."""
+
+    def computed(self, computation: Computation, lookups: list[Lookup]) -> Value:
+        value = super().computed(computation, lookups)
+        return len(lookups) if computation.function == "count" else value
+
+
+DEFECTS = {
+    ThreeValued: "queries.integer_compares",
+    Caseless: "queries.texts_match_patterns",
+    Rounding: "queries.integer_compares",
+    Coercing: "queries.documents_are_searched_within",
+    Prefixing: "queries.texts_match_patterns",
+    Losing: "queries.logic_is_two_valued",
+    Haunted: "queries.boolean_compares",
+    Overlapping: "queries.pages_give_all_once",
+    Upward: "query_orders.several_fields_order",
+    Wide: "queries.found_records_are_whole_or_sparse",
+    Merging: "aggregating.every_type_groups",
+    Floating: "aggregating.each_function_computes",
+    Counting: "aggregating.each_function_computes",
+}
+
+
+async def test_faithful_store_conforms() -> None:
+    checks = [check for check in CHECKS if check.name.startswith(SEARCHES)]
+    report = await run(SearchingModel(), checks=checks)
+    wrong = [f.detail for f in report.findings if f.judgement is not Judgement.PASSED]
+    assert not wrong
+
+
+@pytest.mark.parametrize("defective", DEFECTS)
+async def test_every_defect_is_found(defective: type[SearchingModel]) -> None:
+    report = await run(defective(), only=DEFECTS[defective])
+    assert [finding.judgement for finding in report.findings] == [Judgement.FAILED]
+
+
+async def test_who_does_not_search_is_not_asked() -> None:
+    checks = [check for check in CHECKS if check.name.startswith(SEARCHES)]
+    report = await run(ModelStore(), checks=checks)
+    assert {finding.judgement for finding in report.findings} == {Judgement.NOT_OFFERED}
+
+
+async def test_a_wrong_split_is_found_without_its_records() -> None:
+    class Negating(SearchingModel):
+        def pushdown(
+            self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+        ) -> Pushdown:
+            whole = super().pushdown(fragment, filter_, order)
+            return replace(whole, pushed=None, residual=None if filter_ is None else Not(filter_))
+
+    report = await run(Negating(), only="queries.logic_is_two_valued")
+    assert "split" in report.findings[0].detail

@@ -1,0 +1,108 @@
+"""The connections kept at hand: they behave as the driver's own commands do, and go back to it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pymongo.errors import DocumentTooLarge, OperationFailure
+
+from mediator.stores.mongo.errors import DUPLICATE_KEY
+from mediator.stores.mongo.lines import Lines
+from mediator.stores.mongo.session import Session
+from mediator.stores.port import SystemConfig
+
+POOL = 4
+
+
+@pytest.fixture
+async def session(mongodb_config: SystemConfig) -> AsyncIterator[Session]:
+    session = Session(replace(mongodb_config, pool_size=POOL))
+    await session.start()
+    yield session
+    await session.close()
+
+
+@pytest.fixture
+async def database(session: Session) -> AsyncIterator[str]:
+    name = f"lines{uuid.uuid4().hex[:8]}"
+    yield name
+    await session.client.drop_database(name)
+
+
+def insert(id_: Any, **values: Any) -> dict[str, Any]:
+    return {"insert": "c", "documents": [{"_id": id_, **values}]}
+
+
+def find(id_: Any) -> dict[str, Any]:
+    return {"find": "c", "filter": {"_id": id_}}
+
+
+async def test_commands_follow_each_other_on_one_connection(
+    session: Session, database: str
+) -> None:
+    lines = session._lines
+    for number in range(20):
+        assert (await lines.command(database, insert(number)))["n"] == 1
+        reply = await lines.command(database, find(number))
+        assert reply["cursor"]["firstBatch"] == [{"_id": number}]
+    assert lines._lent == len(lines._idle) == 1
+
+
+async def test_more_commands_than_lines_go_the_drivers_way(session: Session, database: str) -> None:
+    lines = session._lines
+    replies = await asyncio.gather(*(lines.command(database, insert(n)) for n in range(40)))
+    assert all(reply["n"] == 1 for reply in replies)
+    assert lines._lent <= POOL - 2
+
+
+async def test_an_answer_that_is_an_error_costs_no_connection(
+    session: Session, database: str
+) -> None:
+    lines = session._lines
+    await lines.command(database, insert(1))
+    with pytest.raises(OperationFailure):
+        await lines.command(database, {"find": "c", "filter": {"a": {"$nonsense": 1}}})
+    with pytest.raises(DocumentTooLarge):
+        await lines.command(database, insert(2, b=b"x" * (17 * 2**20)))
+    reply = await lines.command(database, insert(1))
+    assert reply["writeErrors"][0]["code"] == DUPLICATE_KEY
+    assert lines._lent == len(lines._idle) == 1
+
+
+async def test_a_call_that_is_given_up_takes_its_connection_along(
+    session: Session, database: str
+) -> None:
+    """Its answer would be taken for that of the next command."""
+    lines = session._lines
+    await lines.command(database, insert(1))
+    call = asyncio.create_task(lines.command(database, find(1)))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert lines._lent == 0
+    reply = await lines.command(database, find("none"))
+    assert reply["cursor"]["firstBatch"] == []
+
+
+async def test_connections_go_back_to_the_pool(session: Session, database: str) -> None:
+    lines = session._lines
+    await lines.command(database, insert(1))
+    assert lines._retiring is not None
+    await lines._retiring
+    assert lines._lent == 0
+    assert (await lines.command(database, find(1)))["cursor"]["firstBatch"]
+
+
+async def test_a_call_that_is_under_way_survives_closing(session: Session, database: str) -> None:
+    lines = Lines(session.client, POOL)
+    call = asyncio.create_task(lines.command(database, insert(1)))
+    await asyncio.sleep(0)
+    await lines.close()
+    assert (await call)["n"] == 1
+    assert lines._lent == 0

@@ -1,0 +1,201 @@
+"""Searches of the MongoDB store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mediator.query.filters import (
+    ID,
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Contains,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+)
+from mediator.query.model import OrderBy
+from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo.searches import pushdown
+from mediator.stores.port import (
+    Access,
+    Find,
+    Fragment,
+    Queryable,
+    StoreRefused,
+    StoreTooCostly,
+    SystemConfig,
+)
+from tests.conformance.drawn_queries import (
+    FIELDS,
+    FILTERS,
+    LEAVES,
+    ORDERS,
+    TEXTS,
+    Population,
+    check,
+    populated,
+)
+
+MANY = settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+FRAGMENT = Fragment("mongo", "d", "c", FIELDS, {"main": tuple(FIELDS)})
+
+
+@pytest.fixture(scope="module")
+async def population(mongodb_config: SystemConfig) -> AsyncIterator[Population]:
+    config = replace(mongodb_config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=20.0)
+    store = MongoStore(config)
+    await store.open()
+    population = await populated(store)
+    yield population
+    client = store._open_link.session.client
+    await client.drop_database(store._open_link.session.database("d"))
+    await store.close()
+
+
+@MANY
+@given(LEAVES | FILTERS, ORDERS, st.integers(1, 60), st.integers(0, 1000))
+async def test_it_answers_as_plain_values_do(
+    population: Population,
+    filter_: Filter,
+    order: tuple[OrderBy, ...],
+    limit: int,
+    after: int,
+) -> None:
+    await check(population, filter_, order, limit=limit, after=after)
+
+
+def test_it_is_queryable(population: Population) -> None:
+    assert isinstance(population.store, Queryable)
+
+
+N_IS_1 = Compare(Comparison.EQ, ("n",), 1)
+K_FROM_1 = Compare(Comparison.GE, ("k",), 1)
+HAS_DOC = Compare(Comparison.EQ, ("doc", "a", "b"), {"c": 1})
+BY_N = (OrderBy(("n",)),)
+
+
+@pytest.mark.parametrize(
+    ("filter_", "order", "access", "ordered"),
+    [
+        (None, (), Access.INDEX, True),
+        (None, BY_N, Access.INDEX, True),
+        (None, (OrderBy(("k",)),), Access.SERVER_SCAN, True),
+        (None, (OrderBy(("n",)), OrderBy(ID, descending=True)), Access.CLIENT_SCAN, False),
+        (None, (OrderBy(("n",)), OrderBy(("k",))), Access.CLIENT_SCAN, False),
+        (None, (OrderBy(("b",)),), Access.CLIENT_SCAN, False),
+        (N_IS_1, (OrderBy(("k",)),), Access.INDEX, True),
+        (K_FROM_1, (), Access.SERVER_SCAN, True),
+        (And((K_FROM_1, N_IS_1)), (), Access.INDEX, True),
+        (Or((K_FROM_1, N_IS_1)), (), Access.SERVER_SCAN, True),
+        (Or((Between(("n",), 1, 2), N_IS_1)), (), Access.INDEX, True),
+        (Not(N_IS_1), (), Access.SERVER_SCAN, True),
+        (Like(("s",), "a%b_"), (), Access.INDEX, True),
+        (Like(("s",), "%b_"), (), Access.SERVER_SCAN, True),
+        (In(ID, ("a", "b")), BY_N, Access.KEYS, True),
+        (Compare(Comparison.GT, ID, "a"), (), Access.INDEX, True),
+        (Contains(("tags",), "a"), (), Access.SERVER_SCAN, True),
+        (Exists(("doc", "a")), (), Access.SERVER_SCAN, True),
+    ],
+)
+@pytest.mark.parametrize("is_stand_in", [False, True])
+def test_it_says_how_records_are_found(
+    filter_: Filter | None,
+    order: tuple[OrderBy, ...],
+    access: Access,
+    ordered: bool,
+    is_stand_in: bool,
+) -> None:
+    plan = pushdown(FRAGMENT, filter_, order, is_stand_in=is_stand_in)
+    assert (plan.pushed, plan.residual) == (filter_, None)
+    assert (plan.access, plan.ordered) == (access, ordered)
+
+
+@pytest.mark.parametrize(
+    ("filter_", "mongod", "stand_in"),
+    [
+        (HAS_DOC, False, False),
+        (Not(HAS_DOC), False, False),
+        (Or((N_IS_1, HAS_DOC)), False, False),
+        (Compare(Comparison.EQ, ("log",), [1]), False, False),
+        (Compare(Comparison.LT, ("b",), b"a"), False, False),
+        (Compare(Comparison.EQ, ("b",), b"a"), True, True),
+        (Contains(("docs",), {"a": 1}), False, False),
+        (Contains(("doc", "a"), "x"), False, False),
+        (Exists(("log", "0")), False, False),
+        (Like(("s",), "%\ue000%"), False, False),
+        (Like(("s",), "%\U0001f600%"), True, True),
+        (Like(("s",), "x" * 20_000), False, False),
+        (Compare(Comparison.LT, ("f",), 2.0**63), True, False),
+        (Compare(Comparison.LT, ("f",), 2.0**62), True, True),
+        (Compare(Comparison.LT, ("n",), 2**63 - 1), True, True),
+        (Compare(Comparison.EQ, ("doc", "a"), 2**63 - 1), True, False),
+        (Compare(Comparison.LT, ("doc", "a"), "\uffff"), True, False),
+        (Compare(Comparison.LT, ("doc", "a"), "z"), True, True),
+        (Compare(Comparison.LT, ("names", "a"), "\uffff"), True, False),
+        (Compare(Comparison.LT, ("s",), "\uffff"), True, True),
+    ],
+)
+def test_what_a_server_would_not_do_exactly_is_left(
+    filter_: Filter, mongod: bool, stand_in: bool
+) -> None:
+    for is_stand_in, exact in ((False, mongod), (True, stand_in)):
+        plan = pushdown(FRAGMENT, filter_, (), is_stand_in=is_stand_in)
+        expected = (filter_, None) if exact else (None, filter_)
+        assert (plan.pushed, plan.residual) == expected
+    both = pushdown(FRAGMENT, And((N_IS_1, HAS_DOC)), (), is_stand_in=False)
+    assert (both.pushed, both.residual) == (N_IS_1, HAS_DOC)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+async def test_texts_are_only_texts(population: Population, text: str) -> None:
+    for path in (("s",), ID, ("doc", "a"), ("names", "$x"), ("doc", text), ("names", text)):
+        for filter_ in (
+            Compare(Comparison.EQ, path, text),
+            In(path, (text, None)),
+            Like(path, "%{}%".format(text.replace("\\", "\\\\"))),
+        ):
+            await check(population, filter_, (), limit=90, after=3)
+
+
+async def test_patterns_that_would_take_for_ever_do_not(population: Population) -> None:
+    await population.create({"long": {"w": "a" * 20_000}})
+    await check(population, Like(("w",), "%a" * 40 + "%b"), (), limit=10, after=0)
+    await check(population, Like(("w",), "%a" * 40 + "%"), (), limit=10, after=0)
+
+
+async def test_a_search_that_was_not_offered_is_refused(population: Population) -> None:
+    for find in (
+        Find(population.fragment, HAS_DOC, (), 10),
+        Find(population.fragment, None, (OrderBy(("b",)),), 10),
+        Find(population.fragment, Compare(Comparison.EQ, ("s",), "\ud800"), (), 10),
+    ):
+        with pytest.raises(StoreRefused):
+            await population.store.find(find)
+
+
+async def test_a_search_without_time_is_too_costly(population: Population) -> None:
+    with pytest.raises(StoreTooCostly):
+        await population.store.find(Find(population.fragment, None, (), 10, deadline_s=0.0))
+
+
+async def test_fields_are_brought_as_asked_for(population: Population) -> None:
+    for order in ((), BY_N, (OrderBy(("f",), descending=True),)):
+        find = Find(population.fragment, K_FROM_1, order, 5, fields=("tags", "s"))
+        page = await population.store.find(find)
+        assert page.records
+        for record in page.records:
+            stored = population.records[record.id]
+            assert record.values == {n: stored[n] for n in ("tags", "s") if n in stored}

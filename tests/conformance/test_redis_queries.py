@@ -1,0 +1,182 @@
+"""Searches of the store on Redis."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mediator.query.filters import (
+    ID,
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+)
+from mediator.query.model import OrderBy
+from mediator.stores.port import (
+    Access,
+    Find,
+    Queryable,
+    StoreRefused,
+    StoreTooCostly,
+    SystemConfig,
+)
+from mediator.stores.redis import RedisStore
+from mediator.stores.redis.paging import MOST_INTERVALS
+from tests.conformance.drawn_queries import (
+    FILTERS,
+    INDEXED,
+    LEAVES,
+    ORDERS,
+    TEXTS,
+    Population,
+    check,
+    populated,
+)
+
+MANY = settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(scope="module")
+async def population(redis_config: SystemConfig) -> AsyncIterator[Population]:
+    config = replace(redis_config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=20.0)
+    store = RedisStore(config)
+    await store.open()
+    population = await populated(store)
+    yield population
+    await store.drop(population.fragment)
+    await store.close()
+
+
+@MANY
+@given(LEAVES | FILTERS, ORDERS, st.integers(1, 60), st.integers(0, 1000))
+async def test_it_answers_as_plain_values_do(
+    population: Population,
+    filter_: Filter,
+    order: tuple[OrderBy, ...],
+    limit: int,
+    after: int,
+) -> None:
+    await check(population, filter_, order, limit=limit, after=after)
+
+
+@MANY
+@given(INDEXED, ORDERS, st.integers(1, 60), st.integers(0, 1000))
+async def test_conditions_on_one_index_are_taken_together(
+    population: Population,
+    filter_: Filter,
+    order: tuple[OrderBy, ...],
+    limit: int,
+    after: int,
+) -> None:
+    plan = population.store.pushdown(population.fragment, filter_, order)
+    assert plan.residual is None
+    await check(population, filter_, order, limit=limit, after=after)
+
+
+def test_it_is_queryable(population: Population) -> None:
+    assert isinstance(population.store, Queryable)
+
+
+N_IS_1 = Compare(Comparison.EQ, ("n",), 1)
+N_FROM_1 = Compare(Comparison.GE, ("n",), 1)
+N_TO_9 = Compare(Comparison.LE, ("n",), 9)
+S_AMONG = In(("s",), ("a", None))
+K_IS_1 = Compare(Comparison.EQ, ("k",), 1)
+ID_IS_A = Compare(Comparison.EQ, ID, "a")
+BY_N = (OrderBy(("n",)),)
+BY_N_DOWN = (OrderBy(("n",), descending=True),)
+
+
+@pytest.mark.parametrize(
+    ("filter_", "order", "pushed", "access", "ordered"),
+    [
+        (None, (), None, Access.INDEX, True),
+        (None, BY_N, None, Access.INDEX, True),
+        (None, (*BY_N_DOWN, OrderBy(ID, descending=True)), None, Access.INDEX, True),
+        (None, (*BY_N_DOWN, OrderBy(ID)), None, Access.CLIENT_SCAN, False),
+        (None, (OrderBy(("k",)),), None, Access.CLIENT_SCAN, False),
+        (K_IS_1, (), None, Access.CLIENT_SCAN, True),
+        (K_IS_1, BY_N, None, Access.CLIENT_SCAN, True),
+        (Not(N_IS_1), (), None, Access.CLIENT_SCAN, True),
+        (Or((N_IS_1, N_FROM_1)), (), None, Access.CLIENT_SCAN, True),
+        (Like(("s",), "a%b"), (), None, Access.CLIENT_SCAN, True),
+        (N_IS_1, (), N_IS_1, Access.INDEX, True),
+        (N_IS_1, BY_N_DOWN, N_IS_1, Access.INDEX, True),
+        (N_IS_1, (OrderBy(("s",)),), N_IS_1, Access.INDEX, False),
+        (N_FROM_1, (), N_FROM_1, Access.INDEX, False),
+        (N_FROM_1, BY_N, N_FROM_1, Access.INDEX, True),
+        (And((N_FROM_1, K_IS_1, N_TO_9)), BY_N, And((N_FROM_1, N_TO_9)), Access.INDEX, True),
+        (And((N_FROM_1, S_AMONG)), BY_N, S_AMONG, Access.INDEX, False),
+        (And((N_IS_1, S_AMONG)), (), N_IS_1, Access.INDEX, True),
+        (And((S_AMONG, Between(("n",), 1, 2))), (), S_AMONG, Access.INDEX, False),
+        (And((Exists(("s",)), N_FROM_1)), (), N_FROM_1, Access.INDEX, False),
+        (Not(Exists(("n",))), (), Not(Exists(("n",))), Access.INDEX, True),
+        (And((N_IS_1, ID_IS_A)), (), ID_IS_A, Access.KEYS, True),
+        (In(ID, ("b", "a")), BY_N, In(ID, ("b", "a")), Access.KEYS, False),
+        (Compare(Comparison.GT, ID, "a"), (), Compare(Comparison.GT, ID, "a"), Access.INDEX, True),
+    ],
+)
+def test_it_chooses_the_index_that_leaves_least(
+    population: Population,
+    filter_: Filter | None,
+    order: tuple[OrderBy, ...],
+    pushed: Filter | None,
+    access: Access,
+    ordered: bool,
+) -> None:
+    plan = population.store.pushdown(population.fragment, filter_, order)
+    assert (plan.pushed, plan.access, plan.ordered) == (pushed, access, ordered)
+    assert (plan.residual is None) == (plan.pushed == filter_)
+
+
+async def test_more_values_than_one_script_looks_for(population: Population) -> None:
+    wanted = (*range(100, 100 + 2 * MOST_INTERVALS), 9, 10)
+    filter_ = In(("n",), wanted)
+    await check(population, filter_, BY_N_DOWN, limit=3, after=5)
+    assert population.store.pushdown(population.fragment, filter_, BY_N).residual is None
+
+
+@pytest.mark.parametrize("text", TEXTS)
+async def test_texts_are_only_texts(population: Population, text: str) -> None:
+    for filter_ in (Compare(Comparison.EQ, ("s",), text), Compare(Comparison.EQ, ID, text)):
+        await check(population, filter_, (), limit=7, after=3)
+
+
+async def test_a_search_that_was_not_offered_is_refused(population: Population) -> None:
+    fragment = population.fragment
+    for find in (
+        Find(fragment, K_IS_1, (), 10),
+        Find(fragment, N_FROM_1, (OrderBy(("s",)),), 10),
+        Find(fragment, Compare(Comparison.EQ, ("s",), "\ud800"), (), 10),
+    ):
+        with pytest.raises(StoreRefused):
+            await population.store.find(find)
+
+
+async def test_a_search_without_time_is_too_costly(population: Population) -> None:
+    with pytest.raises(StoreTooCostly):
+        await population.store.find(Find(population.fragment, None, (), 10, deadline_s=0.0))
+
+
+async def test_fields_are_brought_as_asked_for(population: Population) -> None:
+    for filter_ in (N_FROM_1, ID_IS_A, None):
+        find = Find(population.fragment, filter_, (), 5, fields=("tags", "n"))
+        page = await population.store.find(find)
+        assert page.records
+        for record in page.records:
+            stored = population.records[record.id]
+            assert record.values == {n: stored[n] for n in ("tags", "n") if n in stored}

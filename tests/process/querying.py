@@ -1,0 +1,85 @@
+"""Queries over HTTP, on classes whose fields are dealt out to the systems in many ways."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import orjson
+
+from app.api.asgi import DataApi
+from app.api.options import DataOptions
+from tests.process.service import Service
+
+__all__ = ["PLACEMENTS", "Asking", "asking"]
+
+PLACEMENTS: tuple[tuple[str, ...], ...] = (
+    ("redis",),
+    ("postgres",),
+    ("mongo",),
+    ("postgres", "redis"),
+    ("redis", "mongo"),
+    ("mongo", "postgres"),
+    ("postgres", "mongo", "redis"),
+)
+"""The systems that fields are dealt out to in turn; the first one holds the main group."""
+
+_NDJSON = {"content-type": "application/x-ndjson"}
+_MOST_PAGES = 1_000
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A client of the data API of one database."""
+
+    client: httpx.AsyncClient
+    database: str
+
+    async def load(self, class_name: str, objects: Mapping[str, Any]) -> None:
+        """Put objects, given by id."""
+        body = b"".join(
+            orjson.dumps({"id": id_, **values}, option=orjson.OPT_APPEND_NEWLINE)
+            for id_, values in objects.items()
+        )
+        answer = await self.client.post(f"{class_name}/import", content=body, headers=_NDJSON)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["imported"] == len(objects), answer.text
+
+    async def send(self, class_name: str, query: Any) -> httpx.Response:
+        """Send a query in a body."""
+        return await self.client.post(f"{class_name}/query", json=query)
+
+    async def ask(self, class_name: str, query: Any) -> Any:
+        """Return the answer to a query."""
+        answer = await self.send(class_name, query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def all(self, class_name: str, query: Mapping[str, Any]) -> list[Any]:
+        """Return the items of all pages of a query."""
+        items: list[Any] = []
+        after: dict[str, Any] = {}
+        for _ in range(_MOST_PAGES):
+            page = await self.ask(class_name, {**query, **after})
+            items += page["items"]
+            if page["next"] is None:
+                return items
+            assert len(page["items"]) == query["limit"]
+            after = {"after": page["next"]}
+        raise AssertionError("the pages do not end")
+
+    async def get(self, address: str) -> httpx.Response:
+        """Send a GET."""
+        return await self.client.get(address)
+
+
+@asynccontextmanager
+async def asking(mediator: Service, database: str) -> AsyncIterator[Asking]:
+    """Open the data API of a mediator for one database."""
+    app = DataApi(mediator.mediator.data, DataOptions(cursor_key=b"secret"), lambda _: None)
+    base = f"http://test/v1/{database}/"
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base) as client:
+        yield Asking(client, database)
