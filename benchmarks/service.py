@@ -20,6 +20,7 @@ from benchmarks.measured import Failed
 __all__ = ["RequestRefused", "Service", "portolan", "succeed"]
 
 _TIMEOUT_S = 60.0
+_BATCH = 1_000
 
 
 class RequestRefused(Failed):
@@ -101,13 +102,23 @@ class Service:
                 await succeed(self.admin.patch(f"systems/{system['name']}", json=body))
         return await self.systems()
 
+    async def state(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
+        """State metrics of all systems of a kind, as an operator does; they replace measured ones.
+
+        Args:
+            metrics: Metrics by the kind of system.
+        """
+        for system in await self.systems():
+            body = {"metrics": dict(metrics[system["kind"]])}
+            await succeed(self.admin.patch(f"systems/{system['name']}", json=body))
+
     async def set_schema(self, database: str, document: Any) -> dict[str, Any]:
         """Set a schema; returns what the service answers, placements among it."""
         answer: dict[str, Any] = await succeed(self.admin.put(f"schemas/{database}", json=document))
         return answer
 
     async def create(self, database: str, objects: Mapping[str, Mapping[str, Any]]) -> None:
-        """Create or replace objects of several classes, a batch for each.
+        """Create or replace objects of several classes, in batches.
 
         Args:
             database: The database.
@@ -118,12 +129,14 @@ class Service:
                 {"op": "put", "class": class_name, "id": id_, "body": body}
                 for id_, body in members.items()
             ]
-            results = await succeed(
-                self.data.post(f"{database}/batch", json={"operations": operations})
-            )
-            refused = [r for r in results if r["status"] >= httpx.codes.BAD_REQUEST]
-            if refused:
-                raise Failed(f"an object of {class_name} was refused: {refused[0]}")
+            for start in range(0, len(operations), _BATCH):
+                await self._put(database, operations[start : start + _BATCH])
+
+    async def _put(self, database: str, operations: Sequence[Mapping[str, Any]]) -> None:
+        batch = self.data.post(f"{database}/batch", json={"operations": operations})
+        refused = [r for r in await succeed(batch) if r["status"] >= httpx.codes.BAD_REQUEST]
+        if refused:
+            raise Failed(f"an object was refused: {refused[0]}")
 
 
 async def succeed(request: Any) -> Any:

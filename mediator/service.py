@@ -13,6 +13,8 @@ from mediator.catalogue.events import CatalogueEvents
 from mediator.catalogue.redo_log import CatalogueRedoLog
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.changes.model import Change
+from mediator.changes.pending_relays import PendingRelays
 from mediator.clock import Clock, SystemClock
 from mediator.control.judgement import Judgement, Patience
 from mediator.control.plane import Control
@@ -108,6 +110,7 @@ class Mediator:
             self._catalogue, self._registry, systems, self._schemas, judgement, self.data
         )
         self._secrets = registrations
+        relays = PendingRelays(systems, lambda: self.data.model, _nowhere, clock)
         self._watch = Watch(
             [
                 Duty("looking for a newer routing model", 1.0, self._schemas.refresh),
@@ -117,6 +120,7 @@ class Mediator:
                 Duty("judging placements", 5.0, judgement.judge),
                 Duty("removing what is past its retention", 60.0, self._reap),
                 Duty("removing expired objects", 5.0, self._sweep_expired),
+                Duty("relaying changes that wait in records", 0.25, relays.run),
             ]
         )
 
@@ -157,6 +161,10 @@ class Mediator:
 
     async def _sweep_expired(self) -> None:
         await self._sweep.run(self.data.model)
+
+
+async def _nowhere(_changes: Sequence[Change]) -> None:
+    """Let changes go: there is no feed that takes them."""
 
 
 def _exchange(url: str | None) -> MetricsExchange:

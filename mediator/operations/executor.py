@@ -152,7 +152,7 @@ class Executor:
         """Write if the groups have the versions given; raises `PreconditionFailed` otherwise."""
         steps = plan_write(route, operation, expect)
         results = await self._send(route, operation, steps)
-        if await self._supplied(route, steps, results):
+        if lacks_part(route, steps.first, results[0]) and await self._supply(route, steps):
             raise PreconditionFailed("A part of the object has been added meanwhile.")
         return outcome_of(route, operation, steps, results)
 
@@ -219,7 +219,7 @@ class Executor:
         self, route: ClassRoute, operation: WriteOperation, steps: Steps
     ) -> Outcome:
         results = await self._send(route, operation, steps)
-        if await self._supplied(route, steps, results):
+        if lacks_part(route, steps.first, results[0]) and await self._supply(route, steps):
             results = await self._send(route, operation, steps)
         outcome = outcome_of(route, operation, steps, results)
         if isinstance(operation, Delete) and route.copy is not None:
@@ -241,13 +241,9 @@ class Executor:
             return await self._split.write(route, operation, steps)
         return (await self._calls.write(steps.first),)
 
-    async def _supplied(
-        self, route: ClassRoute, steps: Steps, results: Sequence[WriteResult]
-    ) -> bool:
+    async def _supply(self, route: ClassRoute, steps: Steps) -> bool:
         """Add a part of the object that the first step did not find; True if it can be repeated."""
-        return lacks_part(route, steps.first, results[0]) and await supply_part(
-            self._calls, route, steps.first
-        )
+        return await supply_part(self._calls, route, steps.first)
 
     async def _expected(self, route: ClassRoute, operation: WriteOperation) -> Mapping[str, int]:
         """Read the object to find which alternative of If-Match holds."""

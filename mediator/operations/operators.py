@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mediator.immutable import immutable
 from mediator.schema.types import FieldType, Value
 
 __all__ = ["APPLICABLE", "Operator", "OperatorCall", "OperatorFailure"]
@@ -72,7 +73,7 @@ APPLICABLE: dict[Operator, frozenset[FieldType]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OperatorCall:
     """One operator on one field. `set` and `unset` never appear here: a `Write` has its own.
 

@@ -21,6 +21,7 @@ __all__ = [
     "Steps",
     "plan_read",
     "plan_write",
+    "reaching",
     "resource_groups",
     "resource_of",
     "with_birth",
@@ -73,6 +74,16 @@ def resource_of(route: ClassRoute, fields: tuple[str, ...] | None) -> Resource:
     parts = tuple((f, tuple(name for name in fields if name in f.fields)) for f in touched)
     groups = tuple(sorted({route.group_of[name] for name in fields}))
     return Resource(parts, groups, touched[0] is route.anchor, _systems(touched))
+
+
+def reaching(
+    route: ClassRoute, fields: tuple[str, ...] | None, fragment: Fragment
+) -> tuple[str, ...] | None:
+    """Return fields, with one more if reading them would leave a fragment alone; None: all."""
+    if fields is None or any(part is fragment for part, _ in resource_of(route, fields).parts):
+        return fields
+    more = next(iter(fragment.fields), None)
+    return None if more is None else tuple(sorted({*fields, more}))
 
 
 def resource_groups(route: ClassRoute, fields: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -131,6 +131,7 @@ class Execution:
         self._budget = budget
         self._joiner = joiner
         self._look_again = look_again
+        self._seen: set[str] = set()
         query = plan.query
         self._resource = Get(query.database, query.class_name, "", plan.fields)
 
@@ -143,15 +144,30 @@ class Execution:
         """
         if self._plan.query.aggregate is not None:
             return await self._aggregate()
-        if self._plan.ordered:
-            return self._answer(await self._first())
-        return self._answer(await self._best())
+        return self._answer(await self._found())
+
+    async def _found(self) -> list[Item]:
+        """Find the objects that are answered, and one more if more follow."""
+        plan = self._plan
+        items = await (self._first() if plan.ordered else self._best())
+        if plan.rest is not None and len(items) <= plan.query.limit:
+            items += await self._following(plan.rest)._found()
+        return items
+
+    def _following(self, rest: Plan) -> Execution:
+        following = Execution(
+            rest, self._calls, self._clock, self._budget, self._joiner, self._look_again
+        )
+        following._seen = self._seen
+        return following
 
     async def _first(self) -> list[Item]:
         """Take objects as they come, which is in order, until there are enough."""
         wanted = self._plan.query.limit + 1
         items: list[Item] = []
         async for page in self._objects(self._plan.query.after):
+            if self._plan.late is None:
+                page = page[: wanted - len(items)]  # noqa: PLW2901 - what is not shown is not joined
             items += await self._finished(page)
             if len(items) >= wanted:
                 break
@@ -206,7 +222,10 @@ class Execution:
         # What one store found by all of the filter needs no second look.
         if plan.residual is None and len(plan.route.fragments) == 1:
             test = None
-        async for records in self._pages(after):
+        async for page in self._pages(after):
+            # What changes its place meanwhile may be found twice.
+            records = [record for record in page if record.id not in self._seen]
+            self._seen.update(record.id for record in records)
             outcomes = await self._complete(records)
             found = [Item(outcome) for outcome in outcomes if outcome is not None]
             yield [item for item in found if test is None or test(item.lookup())]

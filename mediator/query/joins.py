@@ -13,7 +13,7 @@ from typing import Final
 from mediator.operations.calls import StoreCalls
 from mediator.operations.model import Get, Outcome
 from mediator.operations.objects import read_objects
-from mediator.operations.plan import resource_of
+from mediator.operations.plan import reaching, resource_of
 from mediator.placement.routing import ClassRoute
 from mediator.query.budget import Budget
 from mediator.query.conjuncts import paths_of
@@ -31,7 +31,7 @@ Joined = dict[str, Outcome | None]
 
 
 class Joiner:
-    """Joins what queries ask for.
+    """Joins what one query asks for; each object is read once.
 
     Args:
         calls: Sends store calls.
@@ -53,6 +53,7 @@ class Joiner:
         self._budget = budget
         self._route_of = route_of
         self._look_again = look_again
+        self._known: dict[str, dict[str, Outcome | None]] = {}
 
     async def join(self, query: Query, outer: Sequence[Outcome]) -> list[Joined]:
         """Return what is joined to each object."""
@@ -61,18 +62,22 @@ class Joiner:
             references = [
                 _reference(join, own, others) for own, others in zip(outer, joined, strict=True)
             ]
-            wanted = list(dict.fromkeys(r for r in references if isinstance(r, str)))
-            found = await self._read(query, join, wanted)
+            known = self._known.setdefault(join.alias, {})
+            wanted = dict.fromkeys(r for r in references if isinstance(r, str) and r not in known)
+            known |= dict.fromkeys(wanted) | await self._read(query, join, list(wanted))
             for others, reference in zip(joined, references, strict=True):
-                others[join.alias] = found.get(reference) if isinstance(reference, str) else None
+                others[join.alias] = known[reference] if isinstance(reference, str) else None
         return joined
 
     async def _read(self, query: Query, join: Join, ids: Sequence[str]) -> dict[str, Outcome]:
         route = await self._route_of(join.class_name)
-        resource = Get(query.database, join.class_name, "", needed(query, join))
+        # Whether an object is there, only its anchor tells.
+        fields = reaching(route, needed(query, join), route.anchor)
+        resource = Get(query.database, join.class_name, "", fields)
         found: dict[str, Outcome] = {}
         for start in range(0, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]
+            self._budget.left_s()
             outcomes = await read_objects(self._calls, route, resource, chunk)
             for part, _ in resource_of(route, resource.fields).parts:
                 self._budget.spend(part.system, len(chunk))

@@ -4,29 +4,34 @@ A filter is taken apart into conjuncts. One system finds the objects (the driver
 conjuncts on fields that it holds, and does what it can do exactly. The other systems add their
 parts, and whatever is left of the filter is evaluated on the objects put together. So the answer
 does not depend on where the data lives; only the work does.
+
+Every object has a part on the system of its anchor. Another system may drive only if it is asked
+for something that an object without a part there does not meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mediator.errors import NeedsScan, Place
+from mediator.operations.plan import reaching
 from mediator.placement.routing import ClassRoute
 from mediator.query.conjuncts import all_of, conjuncts, paths_of
 from mediator.query.evaluate import holds
-from mediator.query.filters import ID, And, Filter, Path
+from mediator.query.filters import ID, Between, Compare, Comparison, Exists, Filter, In, Not, Path
 from mediator.query.model import Query
 from mediator.schema.tree import MISSING
 from mediator.stores.port import Access, Aggregating, Fragment, Pushdown, Queryable, Store
 
-__all__ = ["Plan", "make_plan"]
+__all__ = ["Plan", "StoreOf", "make_plan"]
 
-_EVERYTHING: Final = And(())
-"""Asks for all objects although not all are wanted: not what an index is for."""
+StoreOf = Callable[[str], Store]
+"""Finds the store of a system; raises `Unavailable` if it is not connected."""
 
 _RANKS: Final = {access: rank for rank, access in enumerate(Access)}
+_EQUAL, _BOUNDED, _OPEN, _UNBOUND = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class Plan:
         ordered: Whether the objects come in the order asked for.
         aggregated: Whether the system of the driver computes the aggregate.
         fields: The fields that are read, sorted; None: all.
+        rest: Carried out if too few objects are found: it finds those without a value to order by,
+            which this one leaves out, and which come last. None: it leaves nothing out.
     """
 
     query: Query
@@ -56,6 +63,7 @@ class Plan:
     ordered: bool
     aggregated: bool
     fields: tuple[str, ...] | None
+    rest: Plan | None = None
 
     @property
     def limited(self) -> bool:
@@ -63,8 +71,14 @@ class Plan:
         whole = self.residual is None and self.late is None
         return self.ordered and whole and self.query.aggregate is None
 
+    @property
+    def access(self) -> Access:
+        """How the objects are found: all of them being sent, whoever asks for it, is a scan."""
+        through = self.pushdown.pushed is None and not (self.limited or self.aggregated)
+        return Access.CLIENT_SCAN if through else self.pushdown.access
 
-def make_plan(query: Query, route: ClassRoute, store_of: Callable[[str], Store]) -> Plan:
+
+def make_plan(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan:
     """Plan a query.
 
     Args:
@@ -73,94 +87,111 @@ def make_plan(query: Query, route: ClassRoute, store_of: Callable[[str], Store])
         store_of: Finds the store of a system.
 
     Raises:
-        NeedsScan: A store could only send all of its records, and that is not allowed.
+        NeedsScan: All objects would have to be sent over, and that is not allowed.
         Unavailable: A system of the class is not connected.
     """
+    plan = _plan(query, route, store_of)
+    if plan.pushdown.pushed is None and not plan.ordered and len(route.fragments) > 1:
+        plan = _by_order(query, route, store_of) or plan
+    if plan.access is Access.CLIENT_SCAN and not query.allow_scan:
+        raise _needs_scan(plan)
+    return plan
+
+
+def _by_order(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan | None:
+    """Let the system that has the order find the objects that have a value there.
+
+    In a descending order the others come last, so that they are seldom asked for.
+    """
+    first = query.order[0] if query.order and query.aggregate is None else None
+    field = route.schema.fields.get(first.path[0]) if first is not None else None
+    if first is None or field is None:
+        return None
+    present = Exists(first.path)
+    plan = _plan(_narrowed(query, present), route, store_of)
+    if not plan.ordered or plan.access is Access.CLIENT_SCAN:
+        return None
+    if field.required and len(first.path) == 1:
+        return plan
+    if not first.descending:
+        return None
+    return replace(plan, rest=_plan(_narrowed(query, Not(present)), route, store_of))
+
+
+def _narrowed(query: Query, condition: Filter) -> Query:
+    return replace(query, filter=all_of([*conjuncts(query.filter), condition]))
+
+
+def _plan(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan:
     aliases = {join.alias for join in query.joins}
-    parts = conjuncts(query.filter)
-    late = [part for part in parts if _leads_to(paths_of(part), aliases)]
-    own = [part for part in parts if part not in late]
-    driver, pushdown = _choose(query, route, own, store_of)
-    offered = _offered(driver, own)
+    own: list[Filter] = []
+    late: list[Filter] = []
+    for part in conjuncts(query.filter):
+        joined = any(path[0] in aliases for path in paths_of(part))
+        (late if joined else own).append(part)
+    candidates = [
+        _candidate(query, route, fragment, own, late, store_of(fragment.system))
+        for fragment in route.fragments
+        if fragment is route.anchor or any(_holds_all(fragment, paths_of(part)) for part in own)
+    ]
+    finding = [c for c in candidates if c.driver is route.anchor or _finds_all(c.pushdown.pushed)]
+    best = min(finding, key=_cost) if len(finding) > 1 else finding[0]
+    return replace(best, fields=_fields(query, route, best.driver, aliases))
+
+
+def _candidate(
+    query: Query,
+    route: ClassRoute,
+    driver: Fragment,
+    own: Sequence[Filter],
+    late: Sequence[Filter],
+    store: Store,
+) -> Plan:
+    """Plan a query with a certain driver; the fields are left to be found."""
+    offered = [part for part in own if _holds_all(driver, paths_of(part))]
+    in_order = query.aggregate is None and all(_held(driver, o.path) for o in query.order)
+    order = query.order if in_order else ()
+    if isinstance(store, Queryable):
+        pushdown = store.pushdown(driver, all_of(offered), order)
+    else:
+        pushdown = Pushdown(None, all_of(offered), Access.CLIENT_SCAN, ordered=not order)
     rest = [part for part in own if part not in offered]
-    residual = all_of([*conjuncts(pushdown.residual), *rest])
     plan = Plan(
         query=query,
         route=route,
         driver=driver,
         pushdown=pushdown,
         own=all_of(own),
-        residual=residual,
+        residual=all_of([*conjuncts(pushdown.residual), *rest]),
         late=all_of(late),
-        ordered=pushdown.ordered and _orders(query, driver),
-        aggregated=_is_aggregated(query, route, driver, pushdown, own, late, store_of),
-        fields=_fields(query, route, own, aliases),
+        ordered=pushdown.ordered and in_order,
+        aggregated=False,
+        fields=None,
     )
-    _check_scan(plan)
-    return plan
+    return replace(plan, aggregated=_aggregates(plan, store))
 
 
-def _is_aggregated(
-    query: Query,
-    route: ClassRoute,
-    driver: Fragment,
-    pushdown: Pushdown,
-    own: Sequence[Filter],
-    late: Sequence[Filter],
-    store_of: Callable[[str], Store],
-) -> bool:
-    """Whether the driver's system computes the aggregate: it must see every object, and only those.
+def _aggregates(plan: Plan, store: Store) -> bool:
+    """Whether the driver's system computes the aggregate: it must see all objects, and only those.
 
     Where objects expire it would count those that have, and are not swept up yet.
     """
-    aggregate, store = query.aggregate, store_of(driver.system)
-    if aggregate is None or late or driver is not route.anchor or driver.ttl_s is not None:
-        return False
-    if pushdown.residual is not None or len(_offered(driver, own)) < len(own):
+    aggregate, driver = plan.query.aggregate, plan.driver
+    if aggregate is None or plan.residual is not None or plan.late is not None:
         return False
     paths = [*aggregate.group, *(c.path for c in aggregate.compute.values() if c.path)]
-    if not all(_held(driver, path) for path in paths) or not isinstance(store, Aggregating):
+    if driver.ttl_s is not None or not _holds_all(driver, paths):
         return False
-    return store.aggregates(driver, pushdown.pushed, aggregate.group, aggregate.compute)
+    filter_, group, compute = plan.pushdown.pushed, aggregate.group, aggregate.compute
+    return isinstance(store, Aggregating) and store.aggregates(driver, filter_, group, compute)
 
 
-def _leads_to(paths: Iterable[Path], aliases: set[str]) -> bool:
-    return any(path[0] in aliases for path in paths)
-
-
-def _offered(fragment: Fragment, own: Sequence[Filter]) -> list[Filter]:
-    """Return the conjuncts on what a fragment holds."""
-    return [part for part in own if all(_held(fragment, path) for path in paths_of(part))]
+def _holds_all(fragment: Fragment, paths: Sequence[Path] | frozenset[Path]) -> bool:
+    return all(_held(fragment, path) for path in paths)
 
 
 def _held(fragment: Fragment, path: Path) -> bool:
     return path == ID or path[0] in fragment.fields
-
-
-def _orders(query: Query, fragment: Fragment) -> bool:
-    return query.aggregate is None and all(_held(fragment, o.path) for o in query.order)
-
-
-def _choose(
-    query: Query, route: ClassRoute, own: Sequence[Filter], store_of: Callable[[str], Store]
-) -> tuple[Fragment, Pushdown]:
-    """Choose the system that finds the objects with the least work."""
-    candidates = []
-    for fragment in route.fragments:
-        pushdown = _asked(store_of(fragment.system), fragment, query, own)
-        if fragment is route.anchor or _finds_all(pushdown.pushed):
-            candidates.append((fragment, pushdown))
-    return min(candidates, key=lambda one: _cost(one[1], query, one[0]))
-
-
-def _asked(store: Store, fragment: Fragment, query: Query, own: Sequence[Filter]) -> Pushdown:
-    order = query.order if _orders(query, fragment) else ()
-    offered = all_of(_offered(fragment, own))
-    if offered is None and (query.filter is not None or query.aggregate is not None):
-        offered = _EVERYTHING
-    if isinstance(store, Queryable):
-        return store.pushdown(fragment, offered, order)
-    return Pushdown(None, offered, Access.CLIENT_SCAN, ordered=not order)
 
 
 def _finds_all(pushed: Filter | None) -> bool:
@@ -174,41 +205,59 @@ def _finds_all(pushed: Filter | None) -> bool:
     )
 
 
-def _cost(pushdown: Pushdown, query: Query, fragment: Fragment) -> tuple[int, bool, int]:
-    unordered = not (pushdown.ordered and _orders(query, fragment))
-    return _RANKS[pushdown.access], unordered, -len(conjuncts(pushdown.pushed))
+def _cost(plan: Plan) -> tuple[int, int, bool, int]:
+    """Rank a plan by what its driver has to look through, then by what is left to be done."""
+    parts = conjuncts(plan.pushdown.pushed)
+    spread = min(map(_spread, parts), default=_UNBOUND)
+    unordered = not (plan.ordered or plan.aggregated)
+    return _RANKS[plan.access], spread, unordered, -len(parts)
+
+
+def _spread(part: Filter) -> int:
+    """Rank how many objects a condition is likely to leave, fewest first."""
+    match part:
+        case Compare(Comparison.EQ) | In():
+            return _EQUAL
+        case Between():
+            return _BOUNDED
+        case Compare(Comparison.NE) | Exists() | Not():
+            return _UNBOUND
+    return _OPEN
 
 
 def _fields(
-    query: Query, route: ClassRoute, own: Sequence[Filter], aliases: set[str]
+    query: Query, route: ClassRoute, driver: Fragment, aliases: set[str]
 ) -> tuple[str, ...] | None:
-    """Return the fields that are needed: to answer, to order, to join and to evaluate."""
+    """Return the fields that are needed: to answer, to order, to join and to evaluate.
+
+    What the driver has found is there, whether or not the other systems hold a part of it.
+    """
     if query.fields is None and query.aggregate is None:
         return None
-    paths = {path for part in own for path in paths_of(part)}
+    paths = {path for part in conjuncts(query.filter) for path in paths_of(part)}
     paths |= {level.path for level in query.order}
     paths |= {join.reference for join in query.joins}
-    for part in conjuncts(query.filter):
-        paths |= paths_of(part)
     if query.aggregate is not None:
         paths |= {*query.aggregate.group}
         paths |= {c.path for c in query.aggregate.compute.values() if c.path is not None}
     names = {path[0] for path in paths if path != ID and path[0] not in aliases}
     known = names & route.schema.fields.keys()
-    return tuple(sorted({*known, *(query.fields or ())}))
+    return reaching(route, tuple(sorted({*known, *(query.fields or ())})), driver)
 
 
-def _check_scan(plan: Plan) -> None:
-    """Refuse what would send a whole class over, unless it is asked for."""
-    query = plan.query
-    listed = query.filter is None and not query.order and query.aggregate is None
-    if plan.pushdown.access is Access.CLIENT_SCAN and not (listed or query.allow_scan):
-        names = sorted({p[0] for p in paths_of(plan.own)} | {o.path[0] for o in query.order})
-        what = f"an index on one of {', '.join(names)}" if names else "a filter on an indexed field"
-        raise NeedsScan(
-            f"{plan.driver.system} has no index for this query and would have to send every"
-            f" object of {query.class_name}. What helps: {what}, another placement, or"
-            ' "allow_scan": true.',
-            places=[Place("/filter" if plan.own is not None else "/order", "has no index")],
-            extra={"system": plan.driver.system},
-        )
+def _needs_scan(plan: Plan) -> NeedsScan:
+    """Say which fields would need an index, and what else helps."""
+    query, places = plan.query, []
+    names = {path[0] for path in paths_of(plan.own)} | {o.path[0] for o in query.order}
+    known = sorted(names & plan.route.schema.fields.keys())
+    for member in ("filter", "order", "aggregate"):
+        if getattr(query, member):
+            places.append(Place(f"/{member}", "has no index to go by"))
+    what = f"an index on {' or '.join(known)}" if known else "a filter on an indexed field"
+    others = ", ".join(f.system for f in plan.route.fragments)
+    return NeedsScan(
+        f"Every object of {query.class_name} would have to be sent by {others}. What helps:"
+        f' {what}, another placement, or "allow_scan": true.',
+        places=places,
+        extra={"system": plan.driver.system},
+    )

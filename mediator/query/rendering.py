@@ -85,7 +85,7 @@ def explanation(plan: Plan, budget: Budget, returned: int) -> dict[str, Any]:
     return {
         "system": plan.driver.system,
         "others": others,
-        "access": plan.pushdown.access.value,
+        "access": plan.access.value,
         "pushed": {
             "filter": filter_document(plan.pushdown.pushed),
             "order": plan.ordered,

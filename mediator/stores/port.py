@@ -17,6 +17,7 @@ from enum import Enum, StrEnum, auto
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from mediator.changes.model import Change
+from mediator.immutable import immutable
 from mediator.operations.operators import Operator, OperatorCall, OperatorFailure
 from mediator.query.filters import Filter, Path
 from mediator.query.model import Computation, OrderBy, Position
@@ -107,7 +108,7 @@ class Fragment:
     ttl_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Record:
     """What a store holds of one object.
 
@@ -124,7 +125,7 @@ class Record:
     values: Values
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Read:
     """Read one record: all its fields (`fields` None) or some of them."""
 
@@ -148,7 +149,7 @@ class WriteKind(Enum):
     DELETE = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Write:
     """One atomic conditional write to one record, its outbox entry included.
 
@@ -207,7 +208,7 @@ class Status(Enum):
     REFUSED = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WriteResult:
     """The answer to a `Write`.
 

@@ -47,7 +47,8 @@ async def loaded(
                 database = await mediator.put_schema(placed(queried, systems, field_on))
                 known[systems] = await stack.enter_async_context(asking(mediator, database))
                 for name in QUERIED:
-                    assert set(mediator.systems_of(database, name)) == set(systems)
+                    used = min(len(systems), len(CLASSES[name]))
+                    assert len(mediator.systems_of(database, name)) == used
                     await known[systems].load(name, data.objects[name])
             return known[systems]
 
@@ -258,7 +259,7 @@ async def test_a_store_that_finds_nothing_by_an_index_is_not_read_through(
     allowed = await profiles.ask("profiles", {**asked, "allow_scan": True})
     assert len(allowed["items"]) == 5
     if not on_redis and refused.status_code == 200:
-        assert refused.json() == allowed
+        assert refused.json()["items"] == allowed["items"]
 
 
 @on_one
@@ -297,7 +298,8 @@ async def test_a_query_that_costs_too_much_is_broken_off(
     mediator: Service, split: Asking, monkeypatch: pytest.MonkeyPatch, limits: Limits
 ) -> None:
     monkeypatch.setattr(mediator.mediator.data, "_limits", limits)
-    asked = {"filter": {"contains": ["firstname", "no such"]}, "allow_scan": True}
+    either = [{"eq": ["firstname", "nobody"]}, {"eq": ["lastname", "nobody"]}]
+    asked = {"filter": {"or": either}, "allow_scan": True}
     problem = assert_problem(await split.send("profiles", asked), 422, "too-costly")
     assert set(problem) & {"rows", "seconds"}
 
@@ -433,7 +435,7 @@ async def test_what_is_half_deleted_is_not_there(mediator: Service) -> None:
 async def test_queries_that_cannot_be(split: Asking) -> None:
     for query, pointer in (
         ({"filter": {"eq": ["nothing", 1]}}, "/filter/eq/0"),
-        ({"filter": {"$where": "1"}}, "/filter"),
+        ({"filter": {"$where": "1"}}, "/filter/$where"),
         ({"filter": {"eq": ["likeCounter", {"$gt": ""}]}}, "/filter/eq/1"),
         ({"order": ["entry; drop table"]}, "/order/0"),
         ({"limit": 1_001}, "/limit"),

@@ -28,18 +28,18 @@ def results_of(plan: Plan, form: Form, reply: list[Any]) -> list[WriteResult]:
         return [_result_of(plan, answer) for answer in reply]
     begin = 2 + len(plan.groups)
     width = begin + len(form.returned)
+    if len(reply) == width:
+        return [_updated(plan, form, reply, begin)]
     rows = [reply[at : at + width] for at in range(0, len(reply), width)]
     return [_updated(plan, form, row, begin) for row in rows]
 
 
 def _updated(plan: Plan, form: Form, row: list[Any], begin: int) -> WriteResult:
-    if row[0] == _APPLIED:
-        versions = {
-            group: int(text) for group, text in zip(plan.groups, row[2:], strict=False) if text
-        }
-        values = {name: decode(text) for name, text in zip(form.returned, row[begin:], strict=True)}
-        return WriteResult(Status.APPLIED, False, int(row[1]), versions, values)
-    return _result_of(plan, row)
+    if row[0] != _APPLIED:
+        return _result_of(plan, row)
+    versions = {group: int(text) for group, text in zip(plan.groups, row[2:], strict=False) if text}
+    values = {name: decode(text) for name, text in zip(form.returned, row[begin:], strict=True)}
+    return WriteResult(Status.APPLIED, False, int(row[1]), versions, values)
 
 
 def _result_of(plan: Plan, answer: list[Any]) -> WriteResult:

@@ -55,18 +55,17 @@ class Line:
             self._wire = None
 
     async def _attempt(self, commands: Sequence[bytes], started: float, writes: bool) -> list[Any]:
-        try:
-            return await self._send(commands, started, writes)
-        except StoreUnavailable:
-            if writes or self._left(started) <= 0:
-                raise
-            return await self._send(commands, started, writes)
-
-    async def _send(self, commands: Sequence[bytes], started: float, writes: bool) -> list[Any]:
-        wire = self._wire
-        if wire is None or wire.lost:
-            wire = await self._connected(started)
-        return await wire.request(commands, started, writes=writes)
+        tries = 1 if writes else 2
+        while True:
+            try:
+                wire = self._wire
+                if wire is None or wire.lost:
+                    wire = await self._connected(started)
+                return await wire.request(commands, started, writes=writes)
+            except StoreUnavailable:
+                tries -= 1
+                if not tries or self._left(started) <= 0:
+                    raise
 
     async def _settle(
         self, commands: Sequence[bytes], replies: list[Any], started: float, writes: bool

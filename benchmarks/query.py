@@ -1,0 +1,169 @@
+"""The eleven queries of the object mappers through the mediator, against each native driver.
+
+Published mappers answer such queries in about twice the time of the driver below them. What is
+compared is the mapping: the mediator is asked as a service in the same process asks it, and the
+time that HTTP adds is reported beside it. Both sides answer the same objects, or the run fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import Any, Final
+
+from benchmarks.beside import Beside, beside
+from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.native import HARDER, LIMIT, NATIVE, Native
+from benchmarks.profiles import CLASSES, QUERIED, QUERIES, ProfileQuery, Profiles, generate, placed
+from benchmarks.rounds import interleaved
+from mediator.query.execution import Answer
+from mediator.query.reading import read_query
+from mediator.stores.embedded.port import Kind
+
+__all__ = ["run"]
+
+_BAR: Final = 2.0
+_BEST: Final[Mapping[str, str]] = {
+    "redis": "write_throughput",
+    "postgresql": "read_latency",
+    "mongodb": "read_throughput",
+}
+"""The metric in which a kind of system is stated to be the best, so that fields go where we say."""
+
+_SPLIT: Final = "split"
+
+
+async def run(options: Options) -> Measured:
+    """Measure every store, and the classes split over all of them."""
+    data = generate(1_000 if options.quick else 10_000, walls=200 if options.quick else 2_000)
+    async with beside() as running:
+        await running.service.state(_stated())
+        results: list[Result] = []
+        for kind in running.servers:
+            results += await _measure_store(options, running, kind, data)
+        results += await _measure_split(options, running, data)
+        return Measured(results, await running.service.versions())
+
+
+def _stated() -> dict[str, dict[str, float]]:
+    """State metrics by kind: each is the best in one, and the worst in the others."""
+    worst = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
+    best = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
+    return {kind: {**worst, metric: best[metric]} for kind, metric in _BEST.items()}
+
+
+async def _measure_store(
+    options: Options, running: Beside, kind: Kind, data: Profiles
+) -> list[Result]:
+    database = f"profiles_{kind}"
+    await _fill(running, database, data, (kind,))
+    results = []
+    async with AsyncExitStack() as stack:
+        native = await _opened(stack, NATIVE[kind], running.servers[kind].url)
+        await native.load(data)
+        results += await _measure_driver(options, running, kind, native, _BAR)
+        if kind in HARDER:
+            harder = await _opened(stack, HARDER[kind], running.servers[kind].url)
+            results += await _measure_driver(options, running, kind, harder, None)
+    return results
+
+
+async def _opened(stack: AsyncExitStack, make: type[Native], url: str) -> Native:
+    native = make()
+    await native.open(url)
+    stack.push_async_callback(native.close)
+    return native
+
+
+async def _measure_driver(
+    options: Options, running: Beside, kind: Kind, native: Native, bar: float | None
+) -> list[Result]:
+    times = [await _compare(options, running, f"profiles_{kind}", native, q) for q in QUERIES]
+    ratio = median(mediated / direct for mediated, direct, _ in times)
+    pushed = sum(share for *_, share in times) / len(times)
+    own, bare = (median(pair[side] for pair in times) for side in (0, 1))
+    name = f"{kind} against {type(native).__name__.strip('_').lower()}"
+    options.say(f"{name}: median ratio {ratio:.2f}, pushed whole {pushed:.0%}")
+    for query, (mediated, direct, whole) in zip(QUERIES, times, strict=True):
+        options.say(
+            f"  query {query.number}: {mediated * 1e3:.2f} ms against {direct * 1e3:.2f} ms"
+            f" ({mediated / direct:.2f}){'' if whole else ', not pushed whole'}"
+        )
+    return [
+        Result(f"ratio of times, median query, {name}", "times", ratio, None, bar, True),
+        Result(f"time of the median query, {name}", "ms", own * 1e3, bare * 1e3, None, True),
+        Result(f"queries pushed whole, {kind}", "share", pushed),
+    ]
+
+
+async def _measure_split(options: Options, running: Beside, data: Profiles) -> list[Result]:
+    """Time the queries where fields of each class are spread over the systems."""
+    await _fill(running, _SPLIT, data, tuple(running.servers))
+    times = []
+    for query in QUERIES:
+        ask = _asking(running, _SPLIT, query)
+        _check(query, data, await ask())
+        times.append(median([await _timed(ask) for _ in range(3 if options.quick else 7)]))
+        options.say(f"split, query {query.number}: {times[-1] * 1e3:.2f} ms")
+    return [Result("median query, classes split over the systems", "ms", median(times) * 1e3)]
+
+
+async def _fill(running: Beside, database: str, data: Profiles, systems: tuple[Kind, ...]) -> None:
+    queried = {name: CLASSES[name] for name in QUERIED}
+    classes = placed(queried, systems, _field_on)
+    await running.service.set_schema(database, {"mode": "mixed", "classes": classes})
+    await running.service.create(database, {name: data.objects[name] for name in QUERIED})
+
+
+def _field_on(kind: str) -> dict[str, Any]:
+    """Place a field on the system that is stated to be the best in one metric."""
+    return {"annotations": [{"metric": _BEST[kind], "goal": 1000}]}
+
+
+def _asking(running: Beside, database: str, query: ProfileQuery) -> Callable[[], Awaitable[Answer]]:
+    schema = running.plane.model.databases[database].schema
+    body = {**query.body, "limit": LIMIT, "allow_scan": True}
+
+    async def ask() -> Answer:
+        # Reading the query is part of the mapping.
+        read = read_query(body, schema, query.class_name)
+        return await running.plane.query(read.query)
+
+    return ask
+
+
+async def _compare(
+    options: Options, running: Beside, database: str, native: Native, query: ProfileQuery
+) -> tuple[float, float, bool]:
+    ask = _asking(running, database, query)
+    answer = await ask()
+    found = [item.outcome.id for item in answer.items]
+    bare = [row["id"] for row in await native.ask(query.number)]
+    if found != bare:
+        raise Failed(f"query {query.number} on {database}: the answers differ")
+    sides = {"mediated": partial(_timed, ask), "bare": partial(_asked, native, query.number)}
+    measured = await interleaved(5 if options.quick else 21, sides)
+    plan = answer.plan
+    whole = plan.residual is None and plan.late is None
+    return median(measured["mediated"]), median(measured["bare"]), whole
+
+
+def _check(query: ProfileQuery, data: Profiles, answer: Answer) -> None:
+    expected: Sequence[Any] = query.answers(data)[:LIMIT]
+    if [item.outcome.id for item in answer.items] != [item["id"] for item in expected]:
+        raise Failed(f"query {query.number}: the answer is wrong")
+
+
+async def _timed(ask: Callable[[], Awaitable[Answer]]) -> float:
+    started = perf_counter()
+    await ask()
+    return perf_counter() - started
+
+
+async def _asked(native: Native, number: int) -> float:
+    started = perf_counter()
+    await native.ask(number)
+    return perf_counter() - started
