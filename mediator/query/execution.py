@@ -144,14 +144,14 @@ class Execution:
         """
         if self._plan.query.aggregate is not None:
             return await self._aggregate()
-        return self._answer(await self._found())
+        return self._answer(await self.found())
 
-    async def _found(self) -> list[Item]:
+    async def found(self) -> list[Item]:
         """Find the objects that are answered, and one more if more follow."""
         plan = self._plan
         items = await (self._first() if plan.ordered else self._best())
         if plan.rest is not None and len(items) <= plan.query.limit:
-            items += await self._following(plan.rest)._found()
+            items += await self._following(plan.rest).found()
         return items
 
     def _following(self, rest: Plan) -> Execution:

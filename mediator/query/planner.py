@@ -247,17 +247,15 @@ def _fields(
 
 def _needs_scan(plan: Plan) -> NeedsScan:
     """Say which fields would need an index, and what else helps."""
-    query, places = plan.query, []
+    query = plan.query
     names = {path[0] for path in paths_of(plan.own)} | {o.path[0] for o in query.order}
     known = sorted(names & plan.route.schema.fields.keys())
-    for member in ("filter", "order", "aggregate"):
-        if getattr(query, member):
-            places.append(Place(f"/{member}", "has no index to go by"))
+    asked = [member for member in ("filter", "order", "aggregate") if getattr(query, member)]
     what = f"an index on {' or '.join(known)}" if known else "a filter on an indexed field"
     others = ", ".join(f.system for f in plan.route.fragments)
     return NeedsScan(
         f"Every object of {query.class_name} would have to be sent by {others}. What helps:"
         f' {what}, another placement, or "allow_scan": true.',
-        places=places,
+        places=[Place(f"/{member}", "has no index to go by") for member in asked],
         extra={"system": plan.driver.system},
     )

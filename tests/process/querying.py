@@ -12,9 +12,12 @@ import orjson
 
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
-from tests.process.service import Service
+from mediator.operations.model import Create
+from mediator.operations.plan import plan_write, with_birth
+from mediator.stores.port import Status, WriteResult
+from tests.process.service import Service, unique
 
-__all__ = ["PLACEMENTS", "Asking", "asking"]
+__all__ = ["PLACEMENTS", "Asking", "asking", "fill"]
 
 PLACEMENTS: tuple[tuple[str, ...], ...] = (
     ("redis",),
@@ -29,6 +32,7 @@ PLACEMENTS: tuple[tuple[str, ...], ...] = (
 
 _NDJSON = {"content-type": "application/x-ndjson"}
 _MOST_PAGES = 1_000
+_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True)
@@ -83,3 +87,28 @@ async def asking(mediator: Service, database: str) -> AsyncIterator[Asking]:
     base = f"http://test/v1/{database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base) as client:
         yield Asking(client, database)
+
+
+async def fill(
+    mediator: Service, database: str, class_name: str, objects: Mapping[str, Any]
+) -> None:
+    """Create objects as writes over several systems do, but without a record of each to redo."""
+    data = mediator.mediator.data
+    route = data.model.databases[database].classes[class_name]
+    rows = list(objects.items())
+    for start in range(0, len(rows), _AT_ONCE):
+        steps = []
+        for id_, document in rows[start : start + _AT_ONCE]:
+            values = route.codec.decode_object(document)
+            steps.append(
+                plan_write(route, Create(database, class_name, id_, unique(), values=values), {})
+            )
+        decided = await data._calls.write_each([step.first for step in steps])
+        rest = [
+            with_birth(write, result)
+            for step, result in zip(steps, decided, strict=True)
+            if isinstance(result, WriteResult)
+            for write in step.rest
+        ]
+        results = [*decided, *await data._calls.write_each(rest)]
+        assert {getattr(result, "status", result) for result in results} == {Status.APPLIED}

@@ -17,7 +17,7 @@ from mediator.operations.model import Delete
 from mediator.query.budget import Limits
 from mediator.stores.port import StoreUnavailable
 from tests.process.newspaper import assert_problem
-from tests.process.querying import PLACEMENTS, Asking, asking
+from tests.process.querying import PLACEMENTS, Asking, asking, fill
 from tests.process.service import Service, field_on, unique
 
 Json = dict[str, Any]
@@ -49,7 +49,7 @@ async def loaded(
                 for name in QUERIED:
                     used = min(len(systems), len(CLASSES[name]))
                     assert len(mediator.systems_of(database, name)) == used
-                    await known[systems].load(name, data.objects[name])
+                    await fill(mediator, database, name, data.objects[name])
             return known[systems]
 
         yield load
@@ -380,7 +380,7 @@ async def test_null_missing_and_dangling(mediator: Service, systems: tuple[str, 
         assert answer["items"] == [{"n": 1}, {"text": None, "n": 0}, {"text": "x", "n": 2}]
 
 
-@pytest.mark.parametrize("systems", SPLITS, ids="+".join)
+@pytest.mark.parametrize("systems", SPLITS[:2], ids="+".join)
 async def test_objects_from_before_a_group_was_placed_elsewhere(
     mediator: Service, systems: tuple[str, str]
 ) -> None:
@@ -458,7 +458,7 @@ async def test_queries_while_objects_change(mediator: Service) -> None:
         done = asyncio.Event()
 
         async def change() -> None:
-            for turn in range(30):
+            for turn in range(12):
                 text = "odd" if turn % 2 else "even"
                 rows_now = {id_: {"text": text, "number": turn % 2} for id_ in rows}
                 await client.load("things", rows_now)

@@ -24,10 +24,13 @@ class Selection:
     Attributes:
         condition: The condition that records satisfy; None: every record does.
         time_ms: How long the server may take; None: as long as it likes.
+        ids: The ids that the condition leaves, if it names them: the server then looks at no other
+            records. The stand-in does so only if it is told at the top of the query.
     """
 
     condition: Document | None = None
     time_ms: int | None = None
+    ids: tuple[str, ...] | None = None
 
 
 ALL: Final = Selection()
@@ -150,6 +153,8 @@ class Reader:
         options["batch_size"] = limit
         if among.condition is not None:
             query = {"$and": [query, among.condition]}
+        if among.ids is not None:
+            query = {"_id": {"$in": [ordered_text(id_) for id_ in among.ids]}} | query
         collection = self._session.collection(layout)
         found = collection.find(query, layout.projection(fields), **options)
         return [layout.record(document) async for document in found]

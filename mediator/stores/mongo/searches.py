@@ -84,7 +84,18 @@ def _selection(find: Find, is_stand_in: bool) -> Selection:
     condition = conditions.of(find.filter)
     if condition is None:
         raise StoreRefused("the filter is not one that was offered")
-    return Selection(condition, time_ms)
+    return Selection(condition, time_ms, _ids(find.filter))
+
+
+def _ids(filter_: Filter) -> tuple[str, ...] | None:
+    """Return the ids that a filter leaves, if one of its conjuncts names them."""
+    for part in conjuncts(filter_):
+        match part:
+            case Compare(Comparison.EQ, path, str() as id_) if path == ID:
+                return (id_,)
+            case In(path, values) if path == ID:
+                return tuple([id_ for id_ in values if isinstance(id_, str)])
+    return None
 
 
 async def _read(
