@@ -16,6 +16,7 @@ from app.main import DataApp
 from app.observers import Instruments, log_observation
 from app.settings import HttpSettings, MediatorSettings, SystemSettings
 from mediator.observation import broadcast
+from mediator.query.budget import Limits
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.embedded.port import Endpoint, Kind
 from mediator.stores.kinds import make_store
@@ -101,4 +102,5 @@ def _options(settings: MediatorSettings) -> MediatorOptions:
         systems=[system.registration() for system in settings.systems],
         proposal_margin=settings.proposal_margin,
         proposal_dwell_s=settings.proposal_dwell_s,
+        query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
     )

@@ -81,6 +81,10 @@ class MediatorSettings(BaseSettings):
     proposal_dwell_s: float = Field(
         60.0, ge=0, description="For how many seconds it must do so before it is proposed."
     )
+    query_rows: int = Field(
+        100_000, gt=0, description="Records that stores may send for one query."
+    )
+    query_seconds: float = Field(10.0, gt=0, description="Time that one query may take.")
     embedded: bool = Field(False, description="Run on embedded stores of our own.")
     data_dir: Path = Field(Path(".portolan"), description="Where embedded stores keep their data.")
     durability: Literal["full", "second"] = Field(

@@ -23,7 +23,7 @@ from mediator.query.execution import Answer
 from mediator.query.reading import read_query
 from mediator.stores.embedded.port import Kind
 
-__all__ = ["run"]
+__all__ = ["field_on", "run", "stated"]
 
 _BAR: Final = 2.0
 _BEST: Final[Mapping[str, str]] = {
@@ -40,7 +40,7 @@ async def run(options: Options) -> Measured:
     """Measure every store, and the classes split over all of them."""
     data = generate(1_000 if options.quick else 10_000, walls=200 if options.quick else 2_000)
     async with beside() as running:
-        await running.service.state(_stated())
+        await running.service.state(stated())
         results: list[Result] = []
         for kind in running.servers:
             results += await _measure_store(options, running, kind, data)
@@ -48,7 +48,7 @@ async def run(options: Options) -> Measured:
         return Measured(results, await running.service.versions())
 
 
-def _stated() -> dict[str, dict[str, float]]:
+def stated() -> dict[str, dict[str, float]]:
     """State metrics by kind: each is the best in one, and the worst in the others."""
     worst = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
     best = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
@@ -113,12 +113,12 @@ async def _measure_split(options: Options, running: Beside, data: Profiles) -> l
 
 async def _fill(running: Beside, database: str, data: Profiles, systems: tuple[Kind, ...]) -> None:
     queried = {name: CLASSES[name] for name in QUERIED}
-    classes = placed(queried, systems, _field_on)
+    classes = placed(queried, systems, field_on)
     await running.service.set_schema(database, {"mode": "mixed", "classes": classes})
     await running.service.create(database, {name: data.objects[name] for name in QUERIED})
 
 
-def _field_on(kind: str) -> dict[str, Any]:
+def field_on(kind: str) -> dict[str, Any]:
     """Place a field on the system that is stated to be the best in one metric."""
     return {"annotations": [{"metric": _BEST[kind], "goal": 1000}]}
 

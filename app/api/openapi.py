@@ -24,6 +24,7 @@ def data_paths() -> dict[str, Any]:
     return {
         "/v1/{database}/{class}/{id}": _path(_OBJECT, _object()),
         "/v1/{database}/{class}": _path(_CLASS, _collection()),
+        "/v1/{database}/{class}/query": _path(_CLASS, {"post": _query()}),
         "/v1/{database}/{class}/import": _path(_CLASS, {"post": _import()}),
         "/v1/{database}/{class}/export": _path(_CLASS, _export()),
         "/v1/{database}/batch": _path(("database",), {"post": _batch()}),
@@ -65,8 +66,8 @@ def _object() -> dict[str, Any]:
 
 
 def _collection() -> dict[str, Any]:
-    read = ("fields", "ids", "order", "limit", "cursor", "prefer")
-    shown = {200: _json("Listing", "Cache-Control")}
+    read = ("fields", "ids", "filter", "order", "limit", "cursor", "allowScan", "explain", "prefer")
+    shown = {200: _json("Listing", *_FOUND)}
     made = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}
     failing = (*_ALWAYS, *_WITH_BODY, 422)
     wishes = ("idempotencyKey", "prefer")
@@ -78,12 +79,21 @@ def _collection() -> dict[str, Any]:
         ]
     }
     post["requestBody"] = {"required": True, "content": {JSON: {"schema": one_or_many}}}
-    summary = "List objects by id, or in the order of an indexed field"
+    summary = "Find objects by their ids, or by a query; paths are parameters too: year.ge=1970"
     return {
-        "get": _operation("listObjects", summary, read, shown, _ALWAYS),
-        "head": _operation("headObjects", summary, read, _headless(shown), _ALWAYS),
+        "get": _operation("listObjects", summary, read, shown, (*_ALWAYS, 422)),
+        "head": _operation("headObjects", summary, read, _headless(shown), (*_ALWAYS, 422)),
         "post": post,
     }
+
+
+def _query() -> dict[str, Any]:
+    found = {200: _json("Listing", *_FOUND)}
+    failing = (*_ALWAYS, *_WITH_BODY, 422)
+    post = _operation(
+        "queryObjects", "Find objects, or compute aggregates", ("prefer",), found, failing
+    )
+    return post | {"requestBody": _body({JSON: "Query"})}
 
 
 def _batch() -> dict[str, Any]:
@@ -113,6 +123,7 @@ def _export() -> dict[str, Any]:
 
 
 _READ: Final = ("ETag", "Cache-Control", "Preference-Applied", "Portolan-Partial")
+_FOUND: Final = ("Cache-Control", "Preference-Applied", "Portolan-Partial")
 _WRITTEN: Final = (
     "ETag",
     "Cache-Control",

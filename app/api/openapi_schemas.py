@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.http.problems import PROBLEM_TYPES
+from mediator.query.conditions import OPERATORS
 
 __all__ = ["COMPONENTS", "ref"]
 
@@ -42,6 +43,28 @@ def _open(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def _one_of(*names: str) -> dict[str, Any]:
+    """Describe an object that has one member, with one of some names."""
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+        "properties": {name: {} for name in names},
+    }
+
+
+_LEVEL: Final = {
+    "oneOf": [
+        {"type": "string"},
+        {
+            "type": "array",
+            "prefixItems": [{"type": "string"}, {"enum": ["asc", "desc"]}],
+            "minItems": 2,
+            "maxItems": 2,
+        },
+    ]
+}
 _PROBLEM: Final = _open(
     {
         "type": {"type": "string", "enum": [kind.uri for kind in PROBLEM_TYPES]},
@@ -84,11 +107,59 @@ _SCHEMAS: Final[dict[str, Any]] = {
     },
     "Listing": _open(
         {
-            "items": {"type": "array", "items": ref("schemas", "StoredObject")},
+            "items": {
+                "type": "array",
+                "items": {"type": "object"},
+                "description": "Objects with their ids and what is joined to them, or groups.",
+            },
             "next": {"type": ["string", "null"], "description": "Cursor of the next page."},
+            "explain": {"type": "object"},
             "missing": {"type": "array", "items": {"type": "string"}},
         },
         ["items"],
+    ),
+    "Query": _closed(
+        {
+            "filter": ref("schemas", "Filter"),
+            "order": {"type": "array", "maxItems": 8, "items": _LEVEL},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+            "after": {"type": ["string", "null"]},
+            "fields": {"type": "array", "items": {"type": "string"}},
+            "join": {
+                "oneOf": [
+                    ref("schemas", "Join"),
+                    {"type": "array", "maxItems": 8, "items": ref("schemas", "Join")},
+                ]
+            },
+            "aggregate": _closed(
+                {
+                    "group": {"type": "array", "maxItems": 8, "items": {"type": "string"}},
+                    "compute": {
+                        "type": "object",
+                        "maxProperties": 32,
+                        "additionalProperties": _one_of("count", "sum", "avg", "min", "max"),
+                    },
+                    "filter": ref("schemas", "Filter"),
+                },
+                [],
+            ),
+            "allow_scan": {"type": "boolean"},
+            "explain": {"type": "boolean"},
+        },
+        [],
+    ),
+    "Filter": {
+        **_one_of(*OPERATORS),
+        "description": "One operator with its operands: docs/queries.md.",
+        "examples": [{"and": [{"eq": ["lastname", "Klose"]}, {"between": ["year", 1970, 1980]}]}],
+    },
+    "Join": _closed(
+        {
+            "as": {"type": "string"},
+            "reference": {"type": "string"},
+            "fields": {"type": "array", "items": {"type": "string"}},
+        },
+        ["as", "reference"],
     ),
     "BatchOperation": _closed(
         {
@@ -163,12 +234,22 @@ _PARAMETERS: Final[dict[str, Any]] = {
         "ids", "query", {"type": "string", "minLength": 1}, "Ids, percent-encoded in the list."
     ),
     "order": _parameter(
-        "order", "query", {"type": "string", "pattern": "^-?[a-z][a-z0-9_]*$"}, "An indexed field."
+        "order",
+        "query",
+        {"type": "string", "pattern": "^-?[A-Za-z][A-Za-z0-9_.]*(,-?[A-Za-z][A-Za-z0-9_.]*)*$"},
+        "Paths, from the first level to the last; - reverses one.",
     ),
     "limit": _parameter(
         "limit", "query", {"type": "integer", "minimum": 1, "maximum": 1000}, "Objects at most."
     ),
     "cursor": _parameter("after", "query", {"type": "string"}, "The cursor of the page before."),
+    "filter": _parameter("filter", "query", {"type": "string"}, "A filter as JSON."),
+    "allowScan": _parameter(
+        "allow_scan", "query", {"enum": ["true", "false"]}, "Whether all objects may be read."
+    ),
+    "explain": _parameter(
+        "explain", "query", {"enum": ["true", "false"]}, "Tell how the query was carried out."
+    ),
     "afterId": _parameter("after", "query", _ID, "The last id that was received."),
     "skip": _parameter("skip", "query", {"type": "integer", "minimum": 0}, "Lines done already."),
     "ifMatch": _parameter("If-Match", "header", _TAGS, "RFC 9110, section 13.1.1."),

@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from mediator.operations.plan import resource_of
 from mediator.query.budget import Budget
 from mediator.query.filters import (
     And,
@@ -81,10 +82,23 @@ def explanation(plan: Plan, budget: Budget, returned: int) -> dict[str, Any]:
         budget: What it cost.
         returned: Objects or groups in the answer.
     """
-    others = [f.system for f in plan.route.fragments if f is not plan.driver]
+    return {
+        **_search(plan),
+        "others": _others(plan),
+        "after_joins": filter_document(plan.late),
+        "joins": [
+            {"as": join.alias, "class": join.class_name, "reference": _spelled(join.reference)}
+            for join in plan.query.joins
+        ],
+        "rest": _search(plan.rest) if plan.rest else None,
+        "round_trips": dict(budget.round_trips),
+        "rows": {"moved": budget.rows, "returned": returned},
+    }
+
+
+def _search(plan: Plan) -> dict[str, Any]:
     return {
         "system": plan.driver.system,
-        "others": others,
         "access": plan.access.value,
         "pushed": {
             "filter": filter_document(plan.pushdown.pushed),
@@ -93,7 +107,11 @@ def explanation(plan: Plan, budget: Budget, returned: int) -> dict[str, Any]:
             "aggregate": plan.aggregated,
         },
         "residual": filter_document(plan.residual),
-        "after_joins": filter_document(plan.late),
-        "round_trips": dict(budget.round_trips),
-        "rows": {"moved": budget.rows, "returned": returned},
     }
+
+
+def _others(plan: Plan) -> list[str]:
+    if plan.aggregated:
+        return []
+    parts = resource_of(plan.route, plan.fields).parts
+    return [fragment.system for fragment, _ in parts if fragment is not plan.driver]

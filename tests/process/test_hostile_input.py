@@ -182,7 +182,15 @@ HOSTILE: dict[str, Hostile] = {
     "field operator": get("articles/there?fields=$where", "fields"),
     "order injection": get("articles?order=hits;DROP%20TABLE%20x", "order"),
     "order by nothing": get("articles?order=-", "order"),
-    "order unindexed": get("articles?order=title", "order"),
+    "condition on nothing": get("articles?$where=1", "$where"),
+    "condition of an operator": get("articles?hits.$gt=1", "hits.$gt"),
+    "filter injection": get("articles?filter={%22$where%22:%221%22}", "filter/$where"),
+    "query injection": Hostile(
+        "POST", "articles/query", b'{"filter":{"eq":["hits",{"$gt":0}]}}', pointer="/filter/eq/1"
+    ),
+    "query code": Hostile(
+        "POST", "articles/query", b'{"filter":{"$where":"1"}}', pointer="/filter/$where"
+    ),
     "limit zero": get("articles?limit=0", "limit"),
     "limit huge": get("articles?limit=" + "9" * 400, "limit"),
     "limit text": get("articles?limit=1%20OR%201=1", "limit"),

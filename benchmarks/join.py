@@ -1,0 +1,166 @@
+"""A thousand objects with what they refer to on another system: one join against N + 1 reads.
+
+Without joins a client asks for the objects, and then for each that one of them refers to. Both
+sides go over HTTP on one connection, on the same data, by httpx in a process of its own. Beside it
+stands a client whose requests cost it nothing, which is harder to be better than.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import Any, Final
+
+import httpx
+import orjson
+
+from benchmarks.beside import Beside, beside
+from benchmarks.http1 import render
+from benchmarks.load import Lane, LoadProcess, Plan
+from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.query import field_on, stated
+from benchmarks.rounds import interleaved
+from benchmarks.service import succeed
+from mediator.stores.embedded.port import Kind
+
+__all__ = ["run"]
+
+_OUTER: Final = 1_000
+_BAR: Final = 20.0
+_PAIRS: Final[tuple[tuple[Kind, Kind], ...]] = (
+    ("redis", "postgresql"),
+    ("postgresql", "redis"),
+    ("postgresql", "mongodb"),
+)
+_JSON: Final = {"Content-Type": "application/json"}
+_BODY: Final[dict[str, Any]] = {
+    "limit": _OUTER,
+    "join": {"as": "writer", "reference": "author"},
+}
+
+
+async def run(options: Options) -> Measured:
+    """Measure joins from one kind of system to another."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn) as client:
+        async with LoadProcess() as load, beside() as running:
+            await running.service.state(stated())
+            results: list[Result] = []
+            for outer, inner in _PAIRS:
+                if {outer, inner} <= running.servers.keys():
+                    results += await _measure(options, running, load, client, (outer, inner))
+            return Measured(results, await running.service.versions())
+
+
+async def _measure(
+    options: Options,
+    running: Beside,
+    load: LoadProcess,
+    client: ProcessPoolExecutor,
+    pair: tuple[Kind, Kind],
+) -> list[Result]:
+    database = "from_{}_to_{}".format(*pair)
+    await _fill(running, database, *pair)
+    loop = asyncio.get_running_loop()
+    base = str(running.service.data.base_url)
+    sides = {
+        side: partial(loop.run_in_executor, client, ask, base, database)
+        for side, ask in (("join", _joined), ("reads", _one_by_one))
+    }
+    raw = _raw(running, load, database)
+    rounds = 3 if options.quick else 9
+    times = {name: median(of) for name, of in (await interleaved(rounds, sides)).items()}
+    bare = {name: median(of) for name, of in (await interleaved(rounds, raw)).items()}
+    name = "{} objects on {} with what they refer to on {}".format(_OUTER, *pair)
+    for what, of in (("httpx", times), ("requests rendered beforehand", bare)):
+        options.say(
+            f"{name}, {what}: {of['join'] * 1e3:.0f} ms against {of['reads'] * 1e3:.0f} ms"
+            f" (load average {os.getloadavg()[0]:.1f})"
+        )
+    return [
+        Result(f"{name}, N + 1 reads by httpx", "1/s", 1 / times["join"], 1 / times["reads"], _BAR),
+        Result(
+            f"{name}, N + 1 reads at no cost to the client",
+            "1/s",
+            1 / bare["join"],
+            1 / bare["reads"],
+        ),
+    ]
+
+
+def _joined(base: str, database: str) -> float:
+    """Return the seconds that a client takes to get everything by one query."""
+    with httpx.Client(base_url=base, timeout=60) as client:
+        client.get(f"{database}/people/p0").raise_for_status()
+        started = perf_counter()
+        items = client.post(f"{database}/notes/query", json=_BODY).json()["items"]
+        writers = [item["writer"]["name"] for item in items]
+        taken = perf_counter() - started
+    if len(writers) != _OUTER:
+        raise Failed("the join does not answer what it should")
+    return taken
+
+
+def _one_by_one(base: str, database: str) -> float:
+    """Return the seconds that a client takes to get everything one by one."""
+    with httpx.Client(base_url=base, timeout=60) as client:
+        client.get(f"{database}/people/p0").raise_for_status()
+        started = perf_counter()
+        items = client.get(f"{database}/notes", params={"limit": _OUTER}).json()["items"]
+        people = f"{database}/people"
+        writers = [client.get(f"{people}/{item['author']}").json()["name"] for item in items]
+        taken = perf_counter() - started
+    if len(writers) != _OUTER:
+        raise Failed("the reads do not answer what they should")
+    return taken
+
+
+def _raw(
+    running: Beside, load: LoadProcess, database: str
+) -> dict[str, Callable[[], Awaitable[float]]]:
+    """The same by a client that does nothing but send and receive."""
+    query = render("POST", f"/v1/{database}/notes/query", orjson.dumps(_BODY), _JSON)
+    listing = render("GET", f"/v1/{database}/notes?limit={_OUTER}")
+    singles = [render("GET", f"/v1/{database}/people/p{number}") for number in range(_OUTER)]
+
+    async def reads() -> float:
+        first = await _seconds(running, load, [listing], 1)
+        return first + await _seconds(running, load, singles, _OUTER)
+
+    return {"join": partial(_seconds, running, load, [query], 1), "reads": reads}
+
+
+async def _fill(running: Beside, database: str, outer: Kind, inner: Kind) -> None:
+    classes = {
+        "people": {"fields": {"name": {"type": "string"} | field_on(inner)}},
+        "notes": {
+            "fields": {
+                "text": {"type": "string"} | field_on(outer),
+                "author": {"type": "reference", "to": "people"} | field_on(outer),
+            }
+        },
+    }
+    await running.service.set_schema(database, {"mode": "mixed", "classes": classes})
+    numbers = range(_OUTER)
+    people = {f"p{number}": {"name": f"Person {number}"} for number in numbers}
+    notes = {f"n{number}": {"text": "x", "author": f"p{number}"} for number in numbers}
+    await running.service.create(database, {"people": people, "notes": notes})
+    asked = running.service.data.post(f"{database}/notes/query", json=_BODY)
+    items = (await succeed(asked))["items"]
+    if len(items) != _OUTER or any(
+        i["writer"] != {"id": i["author"], **people[i["author"]]} for i in items
+    ):
+        raise Failed("the join does not answer what it should")
+
+
+async def _seconds(running: Beside, load: LoadProcess, requests: list[bytes], count: int) -> float:
+    """Return how long so many requests take, one after the other."""
+    plan = Plan(running.service.host, running.service.port, [Lane(requests, 1)], 0.5)
+    (tally,) = await load.drive(plan)
+    return count / tally.rate

@@ -1,0 +1,51 @@
+"""A change as a JSON document: as the feed keeps it, and as subscribers get it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import orjson
+
+from mediator.changes.model import Change
+
+__all__ = ["change_from", "document_of"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_US: Final = timedelta(microseconds=1)
+
+
+def document_of(change: Change) -> bytes:
+    """Return the document; its time is RFC 3339 in UTC, with microseconds."""
+    at = _EPOCH + timedelta(microseconds=change.time_us)
+    return orjson.dumps(
+        {
+            "id": change.id,
+            "database": change.database,
+            "class": change.class_name,
+            "object": change.object_id,
+            "group": change.group,
+            "version": change.version,
+            "kind": change.kind,
+            "before": change.before,
+            "after": change.after,
+            "time": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        }
+    )
+
+
+def change_from(document: bytes) -> Change:
+    """Return the change of a document."""
+    told = orjson.loads(document)
+    return Change(
+        id=told["id"],
+        database=told["database"],
+        class_name=told["class"],
+        object_id=told["object"],
+        group=told["group"],
+        version=told["version"],
+        kind=told["kind"],
+        before=told["before"],
+        after=told["after"],
+        time_us=(datetime.fromisoformat(told["time"]) - _EPOCH) // _US,
+    )

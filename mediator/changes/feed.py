@@ -1,0 +1,177 @@
+"""The feed as the mediator sees it: streams of changes, one for each partition of a database.
+
+What relays bring comes with its place in the store's log. The feed keeps the place of the last
+entry it has of each log (the *cursor*) and moves it in the same step in which it appends, so that
+whatever is brought twice is taken once.
+
+Places in a stream (*stream ids*) are text that only the feed understands; `BEGINNING` is before
+every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from mediator.changes.model import Change
+from mediator.coordination.leases import Lease
+from mediator.errors import MediatorError
+
+__all__ = [
+    "BEGINNING",
+    "Brought",
+    "Event",
+    "Feed",
+    "FeedWentBack",
+    "LeaseLost",
+    "PositionGone",
+    "Source",
+]
+
+BEGINNING: Final = "0-0"
+
+
+class FeedWentBack(Exception):
+    """The feed has lost what it had: its server fell back to an older state of its data."""
+
+
+class LeaseLost(Exception):
+    """The lease that was shown is held by another, or by nobody."""
+
+
+class PositionGone(MediatorError):
+    """Changes after the position are no longer kept, or the feed it was given by is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A log of a system."""
+
+    system: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What a relay has read of a log, of the changes of one database.
+
+    Attributes:
+        source: The log.
+        after: The place from which it was read: all up to it must have been brought before.
+        upto: The place up to which it was read.
+        entries: The changes, each with its place; in the order of the log.
+    """
+
+    source: Source
+    after: str
+    upto: str
+    entries: Sequence[tuple[str, Change]]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change as it is handed to subscribers; `data` is its JSON document."""
+
+    partition: int
+    id: str
+    class_name: str
+    data: bytes
+
+
+class Feed(Protocol):
+    """The feeds of all databases. Every method raises `Unavailable` if they cannot be reached."""
+
+    async def cursors(self, database: str, system: str) -> Mapping[str, str]:
+        """Return the cursors of a system's logs, by log."""
+
+    async def begin(self, database: str, source: Source, at: str) -> None:
+        """Set the cursor of a log that has none."""
+
+    async def append(self, database: str, brought: Brought, lease: Lease) -> int:
+        """Append what is beyond the cursor, move the cursor; return how many changes were new.
+
+        Raises:
+            LeaseLost: The lease is not held, and nothing was done.
+            FeedWentBack: The cursor is before `brought.after`, and nothing was done.
+        """
+
+    async def append_above(self, changes: Sequence[Change]) -> int:
+        """Append changes, in order, whose version is above the last one of their group."""
+
+    async def settled(self, changes: Sequence[Change]) -> None:
+        """Note that the store of these appended changes tells them no more.
+
+        What is known of their groups is forgotten after a while, unless more is appended.
+        """
+
+    async def publish(
+        self, database: str, system: str, until_us: int, cursors: Mapping[str, str], lease: Lease
+    ) -> None:
+        """Tell that the feed has every change of a system acknowledged before `until_us`.
+
+        Raises:
+            LeaseLost: The lease is not held, and nothing was done.
+            FeedWentBack: A cursor of the feed is before the one in `cursors` (by log).
+        """
+
+    async def publish_own(
+        self, database: str, system: str, replica: str, until_us: int, last_us: int
+    ) -> None:
+        """Tell the same of what one replica has written.
+
+        Args:
+            database: The database.
+            system: The system.
+            replica: The replica.
+            until_us: What was acknowledged before is in the feed.
+            last_us: What was told last; 0 if nothing was.
+
+        Raises:
+            FeedWentBack: The feed does not know of `last_us`.
+        """
+
+    async def retire(self, database: str, system: str, before_us: int) -> None:
+        """Forget replicas that have told nothing since; somebody must have swept after them."""
+
+    async def relayed_until(self, database: str) -> Mapping[str, int]:
+        """Return for each system the time (us) before which all that was acknowledged is here.
+
+        Who reads this first and the streams afterwards sees all of it. A system that has told
+        nothing so far is left out.
+        """
+
+    async def now_us(self) -> int:
+        """Return the time by the clock that `relayed_until` is told by."""
+
+    async def read(
+        self, database: str, partition: int, after: str, limit: int
+    ) -> list[tuple[str, Change]]:
+        """Return up to `limit` changes of a partition beyond a stream id, with theirs.
+
+        Raises:
+            PositionGone: Changes beyond it are no longer kept.
+        """
+
+    async def events(self, database: str, partition: int, after: str, limit: int) -> list[Event]:
+        """Return the same as `read` for handing on."""
+
+    async def follow(
+        self, database: str, after: Sequence[str], limit: int, wait_s: float
+    ) -> list[Event]:
+        """Wait up to `wait_s` for events beyond a stream id in each partition."""
+
+    async def last(self, database: str, partition: int) -> str:
+        """Return the stream id of the newest change there ever was in a partition."""
+
+    async def oldest(self, database: str, partition: int) -> str:
+        """Return the stream id after which every change is kept."""
+
+    async def incarnation(self, database: str) -> str:
+        """Return the name of the feed's life; another one knows nothing of former positions."""
+
+    async def renew_incarnation(self, database: str) -> None:
+        """Begin another life: changes are missing that cannot be brought again."""
+
+    async def trim(self, database: str) -> None:
+        """Remove what is beyond the retention."""

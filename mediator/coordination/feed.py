@@ -1,0 +1,247 @@
+"""The feed in Redis: a stream for each partition, and hashes that move with them.
+
+All keys of a database share one hash tag, so that one script sees them all:
+
+| key | what it holds |
+|---|---|
+| `{portolan:feed:<database>}:<partition>` | stream: class `k` and document `c` of each change |
+| `…:cursors` | hash: place in each log, by system and log |
+| `…:until` | hash: time up to which the feed is complete, by system and replica |
+| `…:marks` | hash: last version of each group whose changes wait in records |
+| `…:marks:<period>` | the same of those that are settled, until it expires |
+| `…:floor` | hash: id of the last change removed, by partition |
+| `…:incarnation` | name of the feed's life |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from mediator.changes.document import change_from, document_of
+from mediator.changes.feed import (
+    BEGINNING,
+    Brought,
+    Event,
+    FeedWentBack,
+    LeaseLost,
+    PositionGone,
+    Source,
+)
+from mediator.changes.model import Change
+from mediator.changes.partitions import PARTITIONS, partition_of
+from mediator.coordination.failures import unavailable
+from mediator.coordination.leases import Lease
+from mediator.coordination.scripts import source_of
+
+__all__ = ["RedisFeed", "Retention"]
+
+_LEASE_LOST: Final = -1
+_WENT_BACK: Final = -2
+_TRIMMED_AT_ONCE: Final = 1_000
+_US: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What the feed keeps: changes of one partition, and for how many seconds."""
+
+    changes: int = 1_000_000
+    seconds: float = 24 * 3600.0
+
+
+class RedisFeed:
+    """The feeds of all databases in one Redis; see `mediator.changes.feed.Feed`."""
+
+    def __init__(self, redis: Redis, retention: Retention | None = None) -> None:
+        self._redis = redis
+        self._retention = retention or Retention()
+        names = ("append", "above", "settled", "publish", "retire", "trim")
+        self._scripts = {name: redis.register_script(source_of(name)) for name in names}
+
+    async def cursors(self, database: str, system: str) -> Mapping[str, str]:
+        """Return the cursors of a system's logs, by log."""
+        cursors = await self._ask(self._redis.hgetall(_key(database, "cursors")))
+        told = ((k.decode().partition("/"), v.decode()) for k, v in cursors.items())
+        return {log: cursor for (name, _, log), cursor in told if name == system}
+
+    async def begin(self, database: str, source: Source, at: str) -> None:
+        """Set the cursor of a log that has none."""
+        await self._ask(self._redis.hsetnx(_key(database, "cursors"), _field(source), at))
+
+    async def append(self, database: str, brought: Brought, lease: Lease) -> int:
+        """Append what is beyond the cursor, move the cursor; return how many changes were new."""
+        args: list[Any] = [lease.token, _field(brought.source), brought.after, brought.upto]
+        for place, change in brought.entries:
+            args += (_partition(change), place, change.class_name, document_of(change))
+        return _checked(await self._run("append", database, [uuid4().hex, *args], lease.key))
+
+    async def append_above(self, changes: Sequence[Change]) -> int:
+        """Append changes, in order, whose version is above the last one of their group."""
+        appended = 0
+        for database, own in _by_database(changes).items():
+            args: list[Any] = [uuid4().hex]
+            for change in own:
+                args += (_partition(change), _group(change), change.version)
+                args += (change.class_name, document_of(change))
+            appended += await self._run("above", database, args)
+        return appended
+
+    async def settled(self, changes: Sequence[Change]) -> None:
+        """Note that the store of these appended changes tells them no more."""
+        for database, own in _by_database(changes).items():
+            args = [arg for change in own for arg in (_group(change), change.version)]
+            await self._run("settled", database, args)
+
+    async def publish(
+        self, database: str, system: str, until_us: int, cursors: Mapping[str, str], lease: Lease
+    ) -> None:
+        """Tell that the feed has every change of a system acknowledged before `until_us`."""
+        args: list[Any] = [uuid4().hex, lease.token, system, until_us, ""]
+        for log, cursor in cursors.items():
+            args += (_field(Source(system, log)), cursor)
+        _checked(await self._run("publish", database, args, lease.key))
+
+    async def publish_own(
+        self, database: str, system: str, replica: str, until_us: int, last_us: int
+    ) -> None:
+        """Tell the same of what one replica has written."""
+        args = [uuid4().hex, "", f"{system}/{replica}", until_us, last_us or ""]
+        _checked(await self._run("publish", database, args))
+
+    async def retire(self, database: str, system: str, before_us: int) -> None:
+        """Forget replicas that have told nothing since; somebody must have swept after them."""
+        await self._run("retire", database, [f"{system}/", before_us])
+
+    async def relayed_until(self, database: str) -> Mapping[str, int]:
+        """Return for each system the time (us) before which all that was acknowledged is here."""
+        told = await self._ask(self._redis.hgetall(_key(database, "until")))
+        until: dict[str, int] = {}
+        for field, value in told.items():
+            system = field.decode().partition("/")[0]
+            until[system] = min(int(value), until.get(system, int(value)))
+        return until
+
+    async def now_us(self) -> int:
+        """Return the time by the clock that `relayed_until` is told by."""
+        seconds, microseconds = await self._ask(self._redis.time())
+        return int(seconds) * _US + int(microseconds)
+
+    async def read(
+        self, database: str, partition: int, after: str, limit: int
+    ) -> list[tuple[str, Change]]:
+        """Return up to `limit` changes of a partition beyond a stream id, with theirs."""
+        events = await self.events(database, partition, after, limit)
+        return [(event.id, change_from(event.data)) for event in events]
+
+    async def events(self, database: str, partition: int, after: str, limit: int) -> list[Event]:
+        """Return the same as `read` for handing on."""
+        # What is removed after the stream was read was not beyond what was read.
+        stream = _key(database, partition)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(_key(database, "floor"), str(partition))
+            pipe.xrange(stream, f"({after}", "+", limit)
+            floor, entries = await self._ask(pipe.execute())
+        if floor is not None and _order(after) < _order(floor.decode()):
+            raise PositionGone("Changes after this position are no longer kept.")
+        return [_event(partition, *entry) for entry in entries]
+
+    async def follow(
+        self, database: str, after: Sequence[str], limit: int, wait_s: float
+    ) -> list[Event]:
+        """Wait up to `wait_s` for events beyond a stream id in each partition."""
+        streams = {_key(database, p): place for p, place in enumerate(after)}
+        block = max(1, round(wait_s * 1000))
+        answer = await self._ask(self._redis.xread(streams, limit, block))
+        found = answer.items() if isinstance(answer, dict) else answer or ()
+        return [
+            _event(int(stream.rpartition(b":")[2]), *entry)
+            for stream, entries in found
+            for entry in entries
+        ]
+
+    async def last(self, database: str, partition: int) -> str:
+        """Return the stream id of the newest change there ever was in a partition."""
+        newest = await self._ask(self._redis.xrevrange(_key(database, partition), count=1))
+        if newest:
+            return str(newest[0][0].decode())
+        return await self.oldest(database, partition)
+
+    async def oldest(self, database: str, partition: int) -> str:
+        """Return the stream id after which every change is kept."""
+        floor = await self._ask(self._redis.hget(_key(database, "floor"), str(partition)))
+        return floor.decode() if floor else BEGINNING
+
+    async def incarnation(self, database: str) -> str:
+        """Return the name of the feed's life; another one knows nothing of former positions."""
+        key = _key(database, "incarnation")
+        await self._ask(self._redis.set(key, uuid4().hex, nx=True))
+        return str((await self._ask(self._redis.get(key)) or b"").decode())
+
+    async def renew_incarnation(self, database: str) -> None:
+        """Begin another life: changes are missing that cannot be brought again."""
+        await self._ask(self._redis.set(_key(database, "incarnation"), uuid4().hex))
+
+    async def trim(self, database: str) -> None:
+        """Remove what is beyond the retention."""
+        oldest_ms = max(0, await self.now_us() // 1000 - round(self._retention.seconds * 1000))
+        for partition in range(PARTITIONS):
+            args = [partition, self._retention.changes, f"{oldest_ms}-0", _TRIMMED_AT_ONCE]
+            while await self._run("trim", database, args):
+                pass
+
+    async def _run(self, name: str, database: str, args: Iterable[Any], *keys: str) -> int:
+        answer = await self._ask(self._scripts[name](keys=[_key(database, ""), *keys], args=args))
+        return int(answer or 0)
+
+    async def _ask(self, question: Any) -> Any:
+        try:
+            return await question
+        except (RedisError, OSError) as error:
+            raise unavailable() from error
+
+
+def _key(database: str, what: str | int) -> str:
+    return f"{{portolan:feed:{database}}}:{what}"
+
+
+def _field(source: Source) -> str:
+    return f"{source.system}/{source.log}"
+
+
+def _group(change: Change) -> str:
+    return f"{change.class_name}/{change.object_id}#{change.group}"
+
+
+def _partition(change: Change) -> int:
+    return partition_of(change.class_name, change.object_id)
+
+
+def _by_database(changes: Sequence[Change]) -> Mapping[str, list[Change]]:
+    databases: defaultdict[str, list[Change]] = defaultdict(list)
+    for change in changes:
+        databases[change.database].append(change)
+    return databases
+
+
+def _checked(answer: int) -> int:
+    if answer == _LEASE_LOST:
+        raise LeaseLost
+    if answer == _WENT_BACK:
+        raise FeedWentBack
+    return answer
+
+
+def _event(partition: int, id_: bytes, fields: Mapping[bytes, bytes]) -> Event:
+    return Event(partition, id_.decode(), fields[b"k"].decode(), fields[b"c"])
+
+
+def _order(stream_id: str) -> tuple[int, int]:
+    milliseconds, _, sequence = stream_id.partition("-")
+    return int(milliseconds), int(sequence)

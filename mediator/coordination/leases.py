@@ -1,0 +1,82 @@
+"""Leases: who does what only one may do, until it tells no more that it is alive.
+
+The keys are volatile and so is what they promise: a process that was paused may act on a lease that
+somebody else has taken meanwhile. Where that would do harm, the script that acts compares the token
+(`Lease`) with the key in the same step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from mediator.coordination.failures import unavailable
+
+__all__ = ["Lease", "Leases"]
+
+_PREFIX: Final = "portolan:lease:"
+
+_RENEW: Final = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+"""
+_RELEASE: Final = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease as its holder shows it: what it is for, and the holder's token."""
+
+    name: str
+    token: str
+
+    @property
+    def key(self) -> str:
+        """The key that has the token while the lease is held."""
+        return _PREFIX + self.name
+
+
+class Leases:
+    """Leases in the coordination Redis.
+
+    Every method raises `Unavailable` if Redis does not answer; the lease may be held or not then.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._renew = redis.register_script(_RENEW)
+        self._release = redis.register_script(_RELEASE)
+
+    async def acquire(self, name: str, token: str, ttl_s: float) -> bool:
+        """Take a lease for `ttl_s` seconds unless another holds it; one's own is renewed."""
+        lease = Lease(name, token)
+        try:
+            taken = await self._redis.set(lease.key, token, nx=True, px=_ms(ttl_s))
+        except (RedisError, OSError) as error:
+            raise unavailable() from error
+        return bool(taken) or await self.renew(name, token, ttl_s)
+
+    async def renew(self, name: str, token: str, ttl_s: float) -> bool:
+        """Hold a lease for `ttl_s` seconds from now; False if it is held no more."""
+        try:
+            answer = await self._renew(keys=[Lease(name, token).key], args=[token, _ms(ttl_s)])
+        except (RedisError, OSError) as error:
+            raise unavailable() from error
+        return bool(answer)
+
+    async def release(self, name: str, token: str) -> None:
+        """Give a lease back, if it is still held."""
+        try:
+            await self._release(keys=[Lease(name, token).key], args=[token])
+        except (RedisError, OSError) as error:
+            raise unavailable() from error
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

@@ -1,0 +1,18 @@
+"""The feed's Lua scripts."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+__all__ = ["MARKS_KEPT_S", "source_of"]
+
+MARKS_KEPT_S: Final = 600
+"""Seconds for which the version of a settled change is known at least."""
+
+
+def source_of(name: str) -> str:
+    """Return the text of a script, with what all of them begin with."""
+    folder = files(__name__)
+    common, own = ((folder / f"{n}.lua").read_text("utf-8") for n in ("incarnate", name))
+    return f"local MARKS_KEPT_S = {MARKS_KEPT_S}\n{common}\n{own}"
