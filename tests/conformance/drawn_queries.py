@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Protocol
 
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ from mediator.query.filters import (
     Path,
 )
 from mediator.query.model import OrderBy, Position
-from mediator.schema.tree import MISSING, Field
+from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.port import (
     Find,
@@ -141,8 +142,8 @@ def drawn_records() -> dict[str, Values]:
 
 
 def _values(draw: random.Random) -> Values:
-    makers = {
-        **{name: lambda pool=pool: draw.choice(pool) for name, pool in POOLS.items()},
+    makers: dict[str, Callable[[], Any]] = {
+        **{name: partial(draw.choice, pool) for name, pool in POOLS.items()},
         "doc": lambda: {key: draw.choice(JSONS) for key in draw.sample(KEYS, 3)},
         "tags": lambda: sorted(draw.sample(TEXTS, draw.randrange(3))),
         "log": lambda: draw.sample(INTEGERS, draw.randrange(3)),
@@ -359,7 +360,7 @@ def _value(records: Mapping[str, Values], level: OrderBy, id_: str) -> Any:
     return id_ if level.path == ID else records[id_].get(level.path[0], MISSING)
 
 
-def _sortable(value: Value) -> Any:
+def _sortable(value: Value | MissingType) -> Any:
     if value is MISSING or value is None:
         return (0 if value is MISSING else 1,)
     return (2, value.encode() if isinstance(value, str) else value)

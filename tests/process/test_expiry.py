@@ -10,7 +10,17 @@ import pytest
 
 from mediator.clock import SystemClock
 from mediator.errors import MediatorError, NotFound
-from mediator.operations.model import Condition, Create, Delete, Get, Outcome, Put, Update
+from mediator.operations.model import (
+    Condition,
+    Create,
+    Delete,
+    Get,
+    Outcome,
+    Put,
+    Update,
+    WriteOperation,
+)
+from mediator.schema.types import Values
 from mediator.stores.kinds import make_store
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -111,15 +121,17 @@ async def test_an_expired_object_cannot_be_changed_or_deleted(
 async def test_its_id_can_be_used_again_at_once(
     aging: Service, expired: str, clock: Later, way: str
 ) -> None:
-    data, values = aging.mediator.data, {"title": "new", "hits": 1}
-    operation = {
+    data = aging.mediator.data
+    values: Values = {"title": "new", "hits": 1}
+    operations: dict[str, WriteOperation] = {
         "create": Create(expired, "articles", "a", unique(), values=values),
         "put": Put(expired, "articles", "a", unique(), values=values),
         "put absent": Put(
             expired, "articles", "a", unique(), Condition(present=False), values=values
         ),
         "batch": Put(expired, "articles", "a", unique(), values=values),
-    }[way]
+    }
+    operation = operations[way]
     answer: Outcome | MediatorError
     if way == "batch":
         [answer] = await data.batch([operation])
