@@ -1,0 +1,177 @@
+"""The change feed: how fast it takes and gives changes, and how late it tells of a write.
+
+Throughput is held against XADD and XREAD of the same documents, in pipelines of the same size: what
+the feed does beyond that (cursors, fencing, partitions, documents made and read) is what it costs.
+Lag is the time from a store's clock at the write to a subscriber of the API, under load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from statistics import median
+from time import perf_counter, time
+from typing import Any, Final
+from uuid import uuid4
+
+import httpx
+import orjson
+from redis.asyncio import Redis
+
+from benchmarks.beside import CLASS, Beside, beside, database_on, some_object
+from benchmarks.http1 import render
+from benchmarks.load import Lane, LoadProcess, Plan
+from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.rounds import interleaved
+from mediator.changes.document import change_from, document_of
+from mediator.changes.feed import BEGINNING, Brought, Source
+from mediator.changes.model import Change, change_id
+from mediator.changes.partitions import PARTITIONS
+from mediator.coordination.feed import RedisFeed
+from mediator.coordination.leases import Lease, Leases
+from mediator.stores.embedded.port import Kind
+
+__all__ = ["run"]
+
+_BAR: Final = 0.5
+_BATCH: Final = 500
+_OBJECTS: Final = 1_000
+_JSON: Final = {"Content-Type": "application/vnd.portolan.update+json"}
+
+
+async def run(options: Options) -> Measured:
+    """Measure throughput, and the lag of each kind of store."""
+    async with LoadProcess() as load, beside() as running:
+        if "redis" not in running.servers:
+            raise Failed("there is no Redis server on this machine")
+        results = [await _throughput(options, running.servers["redis"].url)]
+        await running.tie()
+        results += [await _lag(options, running, load, kind) for kind in running.servers]
+        return Measured(results, await running.service.versions())
+
+
+async def _throughput(options: Options, url: str) -> Result:
+    batches = 10 if options.quick else 40
+    changes = [_change(number) for number in range(batches * _BATCH)]
+    async with Redis.from_url(url) as redis:
+        sides = {
+            "feed": partial(_through_feed, redis, changes),
+            "bare": partial(_bare, redis, changes),
+        }
+        times = await interleaved(3 if options.quick else 9, sides)
+    rates = {name: len(changes) / median(of) for name, of in times.items()}
+    options.say(
+        f"feed: {rates['feed']:,.0f} changes/s against {rates['bare']:,.0f}"
+        f" (load average {os.getloadavg()[0]:.1f})"
+    )
+    name = "changes through the feed, against XADD and XREAD"
+    return Result(name, "changes/s", rates["feed"], rates["bare"], _BAR)
+
+
+async def _through_feed(redis: Any, changes: Sequence[Change]) -> float:
+    """Return the seconds that it takes to bring changes to the feed and to read them there."""
+    feed, database = RedisFeed(redis), f"bench_{uuid4().hex[:8]}"
+    lease = Lease(f"bench:{database}", "token")
+    await Leases(redis).acquire(lease.name, lease.token, 60.0)
+    source, after, read = Source("redis", "0"), "", 0
+    reached = [BEGINNING] * PARTITIONS
+    started = perf_counter()
+    for start in range(0, len(changes), _BATCH):
+        entries = [(f"{n:020d}", c) for n, c in enumerate(changes[start : start + _BATCH], start)]
+        upto = entries[-1][0]
+        await feed.append(database, Brought(source, after, upto, entries), lease)
+        after = upto
+        for partition in range(PARTITIONS):
+            events = await feed.read(database, partition, reached[partition], _BATCH)
+            reached[partition] = events[-1][0] if events else reached[partition]
+            read += len(events)
+    taken = perf_counter() - started
+    if read != len(changes):
+        raise Failed(f"{read} of {len(changes)} changes came back")
+    await redis.delete(*[key async for key in redis.scan_iter(f"*{database}*", 1_000)])
+    return taken
+
+
+async def _bare(redis: Any, changes: Sequence[Change]) -> float:
+    """Return the seconds that it takes to write documents to a stream and to read them back."""
+    stream, reached, read = f"bench:{uuid4().hex}", b"0-0", 0
+    started = perf_counter()
+    for start in range(0, len(changes), _BATCH):
+        pipeline = redis.pipeline(transaction=False)
+        for change in changes[start : start + _BATCH]:
+            pipeline.xadd(stream, {"k": change.class_name, "c": document_of(change)})
+        await pipeline.execute()
+        [[_, entries]] = await redis.xread({stream: reached}, _BATCH)
+        reached = entries[-1][0]
+        read += len([change_from(fields[b"c"]) for _, fields in entries])
+    taken = perf_counter() - started
+    await redis.delete(stream)
+    if read != len(changes):
+        raise Failed(f"{read} of {len(changes)} changes came back")
+    return taken
+
+
+def _change(number: int) -> Change:
+    id_ = f"a{number % _OBJECTS}"
+    counted = {"hits": number}
+    return Change(
+        change_id(uuid4().hex, "main"),
+        "bench",
+        CLASS,
+        id_,
+        "main",
+        number,
+        "update",
+        counted,
+        {"hits": number + 1},
+        1_790_000_000_000_000 + number,
+    )
+
+
+async def _lag(options: Options, running: Beside, load: LoadProcess, kind: Kind) -> Result:
+    """Measure how late a subscriber hears of updates, while as many come as can."""
+    database = database_on(kind)
+    await running.service.create(
+        database, {CLASS: {f"a{n}": some_object(n) for n in range(_OBJECTS)}}
+    )
+    body = orjson.dumps({"hits": {"inc": 1}})
+    hits = [render("PATCH", f"/v1/{database}/{CLASS}/a{n}", body, _JSON) for n in range(_OBJECTS)]
+    plan = Plan(
+        running.service.host, running.service.port, [Lane(hits, 4)], 3.0 if options.quick else 20.0
+    )
+    lags: list[float] = []
+    async with _listening(running, database, lags):
+        (tally,) = await load.drive(plan)
+    if not lags:
+        raise Failed(f"nobody told of updates on {kind}")
+    lags.sort()
+    p99 = lags[int(len(lags) * 0.99)] * 1e3
+    options.say(
+        f"lag on {kind} at {tally.rate:,.0f} updates/s:"
+        f" median {median(lags) * 1e3:.0f} ms, p99 {p99:.0f} ms"
+    )
+    return Result(f"lag of the feed of {kind} under load, p99", "ms", p99, small_is_good=True)
+
+
+@asynccontextmanager
+async def _listening(running: Beside, database: str, lags: list[float]) -> AsyncIterator[None]:
+    """Follow the changes of a database, and note how late each is."""
+    async with httpx.AsyncClient(base_url=running.service.data.base_url, timeout=60) as client:
+        stream = client.stream(
+            "GET", f"{database}/changes", headers={"Accept": "text/event-stream"}
+        )
+        async with stream as answer:
+            task = asyncio.create_task(_listen(answer, lags))
+            yield
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _listen(answer: httpx.Response, lags: list[float]) -> None:
+    async for line in answer.aiter_lines():
+        if line.startswith("data:"):
+            change = change_from(line.removeprefix("data:").encode())
+            lags.append(time() - change.time_us / 1e6)
