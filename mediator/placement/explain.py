@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mediator.errors import NotFound
@@ -11,6 +12,7 @@ from mediator.placement.decide import Decision
 from mediator.placement.rank import NodeRank
 from mediator.placement.thresholds import Threshold, thresholds
 from mediator.placement.utility import INDEX_CAP, FieldScore, Part
+from mediator.schema.annotations import Capability
 
 __all__ = ["advantage", "explain", "sentence"]
 
@@ -31,10 +33,17 @@ def advantage(score: float, other: float | None) -> float:
     return min(INDEX_CAP, score / other - 1)
 
 
-def sentence(choice: Choice) -> str:
-    """Say in one sentence why a choice is as it is."""
+def sentence(choice: Choice, required: Sequence[Capability] = ()) -> str:
+    """Say in one sentence why a choice is as it is.
+
+    Args:
+        choice: The choice.
+        required: What the node that decided requires, for one that is tied to a system.
+    """
     where = "the database" if choice.by == "*" else choice.by
     because = _BECAUSE[choice.kind].format(by=where, system=choice.system)
+    if choice.kind == "bound" and required:
+        because += f", as it requires {', '.join(sorted(required))}"
     if choice.ballot is None:
         return because
     first, *others = _by_score(choice.ballot)
@@ -64,7 +73,8 @@ def explain(decision: Decision, node: str) -> dict[str, Any]:
         "score": placement.score,
         "kind": choice.kind,
         "by": choice.by,
-        "why": sentence(choice),
+        "requires": sorted(rank.requires),
+        "why": sentence(choice, ranks[choice.by].requires if choice.by in ranks else ()),
         "candidates": {c.name: _candidate(c, rank) for c in decision.candidates},
         "dropped": dict(rank.dropped),
         "ballot": dict(choice.ballot.scores) if choice.ballot else {},
