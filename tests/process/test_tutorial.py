@@ -82,12 +82,13 @@ async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
         f"http://{DATA}": httpx.ASGITransport(data),
         f"http://{ADMIN}": httpx.ASGITransport(admin),
     }
-    declared = (await control.system("postgres"))["declared"]
+    declared = {n: (await control.system(n))["declared"] for n in ("postgres", "redis")}
     for name, metrics in MEASURED.items():
         await control.amend(name, metrics=metrics)
     async with httpx.AsyncClient(mounts=mounts) as both:
         yield both
-    await control.amend("postgres", declared=declared)
+    for name, words in declared.items():
+        await control.amend(name, declared=words)
     await mediator.favour()
 
 
