@@ -1,0 +1,200 @@
+"""The primary copy under sustained updates: how much it writes, and how old its answers are.
+
+Counters live on Redis, the rest of each article on PostgreSQL, which is the primary. Writers count
+as fast as they can; samplers read whole articles from the primary and compare the version of the
+counter they see with those acknowledged before: an answer is too old if it lacks one that was
+acknowledged longer ago than the bound. The primary must write as often as articles are dirty, not
+as often as they are written to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from time import perf_counter
+from typing import Any, Final
+from uuid import uuid4
+
+from benchmarks.beside import Beside, beside
+from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.query import field_on, stated
+from benchmarks.service import succeed
+from mediator.materialise.freshness import Wish
+from mediator.operations.model import Get, Outcome, Update
+from mediator.operations.operators import Operator, OperatorCall
+
+__all__ = ["run"]
+
+_DATABASE: Final = "materialised"
+_CLASS: Final = "articles"
+_BOUND_S: Final = 5.0
+_BATCH: Final = 100
+_READS: Final = 100
+_PRIMARY: Final = Wish("primary")
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """What was acknowledged of each counter, and what was seen of it."""
+
+    acknowledged: list[list[tuple[float, int]]]
+    samples: int = 0
+    from_primary: int = 0
+    late: int = 0
+    oldest_s: float = 0.0
+    operations: int = 0
+
+
+async def run(options: Options) -> Measured:
+    """Measure for some seconds, after the copies were built."""
+    objects = 1_000 if options.quick else 10_000
+    async with beside() as running:
+        if not {"redis", "postgresql"} <= running.servers.keys():
+            raise Failed("it takes Redis and PostgreSQL")
+        await _fill(running, objects)
+        await _built(running)
+        before = await _written(running)
+        ledger = _Ledger([[] for _ in range(objects)])
+        await _work(running, ledger, 10.0 if options.quick else 120.0, Random(options.seed))
+        await _caught_up(running, ledger)
+        written = await _written(running) - before
+        return Measured(_results(options, ledger, written), await running.service.versions())
+
+
+def _results(options: Options, ledger: _Ledger, written: int) -> list[Result]:
+    share = ledger.from_primary / max(1, ledger.samples)
+    options.say(
+        f"{ledger.operations:,} updates, {written:,} writes to the primary;"
+        f" {ledger.samples:,} samples, {share:.1%} from the primary, {ledger.late} too old,"
+        f" oldest {ledger.oldest_s:.2f} s (load average {os.getloadavg()[0]:.1f})"
+    )
+    return [
+        Result(
+            f"answers of the primary older than {_BOUND_S:g} s",
+            "answers",
+            ledger.late,
+            None,
+            0,
+            True,
+        ),
+        Result(
+            "age of the oldest answer of the primary", "s", ledger.oldest_s, None, _BOUND_S, True
+        ),
+        Result("samples", "answers", ledger.samples),
+        Result("share of them answered by the primary", "share", share),
+        Result(
+            "writes to the primary, against updates of the articles",
+            "writes",
+            written,
+            ledger.operations,
+            small_is_good=True,
+        ),
+    ]
+
+
+async def _fill(running: Beside, objects: int) -> None:
+    await running.service.state(stated())
+    fields = {
+        "title": {"type": "string"} | field_on("postgresql"),
+        "hits": {"type": "integer", "default": 0, "group": "hits"} | field_on("redis"),
+    }
+    schema = {
+        "mode": "microbatched",
+        "primary": {"system": "postgres", "staleness_s": _BOUND_S},
+        "classes": {_CLASS: {"fields": fields}},
+    }
+    await running.service.set_schema(_DATABASE, schema)
+    articles = {f"a{number}": {"title": f"Part {number}"} for number in range(objects)}
+    await running.service.create(_DATABASE, {_CLASS: articles})
+
+
+async def _state(running: Beside) -> dict[str, Any]:
+    told = await succeed(running.service.admin.get(f"materialisation/{_DATABASE}"))
+    state: dict[str, Any] = told["classes"][_CLASS]
+    return state
+
+
+async def _written(running: Beside) -> int:
+    return sum(part["written"] for part in (await _state(running))["partitions"])
+
+
+async def _built(running: Beside) -> None:
+    """Wait until the copies are complete."""
+    async with asyncio.timeout(120):
+        while True:
+            parts = (await _state(running))["partitions"]
+            if all(part["state"] == "complete" for part in parts):
+                return
+            await asyncio.sleep(0.1)
+
+
+async def _work(running: Beside, ledger: _Ledger, seconds: float, draw: Random) -> None:
+    end = perf_counter() + seconds
+    await asyncio.gather(_count(running, ledger, end, draw), _sample(running, ledger, end, draw))
+
+
+async def _count(running: Beside, ledger: _Ledger, end: float, draw: Random) -> None:
+    while perf_counter() < end:
+        numbers = draw.sample(range(len(ledger.acknowledged)), _BATCH)
+        answers = await running.plane.batch([_hit(number) for number in numbers])
+        now = perf_counter()
+        for number, answer in zip(numbers, answers, strict=True):
+            if not isinstance(answer, Outcome):
+                raise Failed(f"an update was refused: {answer}")
+            ledger.acknowledged[number].append((now, answer.versions["hits"] or 0))
+        ledger.operations += _BATCH
+        await asyncio.sleep(0)
+
+
+def _hit(number: int) -> Update:
+    call = (OperatorCall("hits", Operator.INC, 1),)
+    return Update(_DATABASE, _CLASS, f"a{number}", uuid4().hex, operators=call)
+
+
+async def _sample(running: Beside, ledger: _Ledger, end: float, draw: Random) -> None:
+    while perf_counter() < end:
+        numbers = draw.choices(range(len(ledger.acknowledged)), k=_READS)
+        for number in numbers:
+            asked = perf_counter()
+            outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _PRIMARY)
+            _judge(ledger, number, asked, outcome)
+        await asyncio.sleep(0)
+
+
+def _judge(ledger: _Ledger, number: int, asked: float, outcome: Outcome) -> None:
+    """Count a sample; one is too old if it lacks what was acknowledged before the bound."""
+    ledger.samples += 1
+    if outcome.freshness is None:
+        return
+    ledger.from_primary += 1
+    seen = outcome.versions["hits"] or 0
+    age = _age(ledger.acknowledged[number], seen, asked)
+    ledger.oldest_s = max(ledger.oldest_s, age)
+    ledger.late += age > _BOUND_S
+
+
+def _age(acknowledged: Sequence[tuple[float, int]], seen: int, asked: float) -> float:
+    """Return for how long the first version that is lacking had been acknowledged."""
+    lacking = [at for at, version in acknowledged[-200:] if version > seen and at <= asked]
+    return asked - min(lacking) if lacking else 0.0
+
+
+async def _caught_up(running: Beside, ledger: _Ledger) -> None:
+    """Wait until the primary has every count, and check it."""
+    async with asyncio.timeout(120):
+        for number, writes in enumerate(ledger.acknowledged):
+            if writes:
+                await _has(running, number, writes[-1][1], len(writes))
+
+
+async def _has(running: Beside, number: int, version: int, count: int) -> None:
+    while True:
+        outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _PRIMARY)
+        if outcome.freshness is not None and (outcome.versions["hits"] or 0) >= version:
+            break
+        await asyncio.sleep(0.05)
+    if (outcome.values or {}).get("hits") != count:
+        raise Failed(f"a{number} was counted {count} times, and the primary says otherwise")
