@@ -19,6 +19,7 @@ from app.doctor import examine
 from app.interruption import Interrupted
 from app.serve import Serving, serving
 from app.settings import HttpSettings, MediatorSettings
+from app.upkeep import RunFailed, Upkeep
 from benchmarks.measured import Failed, Options
 from benchmarks.runner import UnknownBenchmark, available, lines, measure
 from mediator.errors import MediatorError
@@ -44,8 +45,13 @@ CANNOT_RUN = (
     OSError,
     Failed,
     UnknownBenchmark,
+    RunFailed,
 )
 """What ends a command with a sentence instead of a traceback."""
+
+AdminUrl = Annotated[
+    str | None, typer.Option(help="Address of the admin API; by the settings if not given.")
+]
 
 S = TypeVar("S", HttpSettings, MediatorSettings)
 
@@ -123,6 +129,43 @@ def demo(
     http = _overridden(HttpSettings(), port=port, admin_port=admin_port)
     settings = _overridden(MediatorSettings(), embedded=True, data_dir=data_dir)
     _run(tell(http, settings, DemoOptions(seconds, once), Console()))
+
+
+@app.command()
+def verify(
+    database: Annotated[str, typer.Argument(help="A database that has a primary.")],
+    *,
+    repair: Annotated[bool, typer.Option(help="Make good what is wrong.")] = False,
+    url: AdminUrl = None,
+) -> None:
+    """Compare the primary of a database with the systems that it is copied from.
+
+    Ends with 1 if something is wrong and was not repaired. The service has to be running.
+    """
+    _run(_look_after(_upkeep(url).verify(database, repair=repair)))
+
+
+@app.command()
+def rebuild_primary(
+    database: Annotated[str, typer.Argument(help="A database that has a primary.")],
+    *,
+    url: AdminUrl = None,
+) -> None:
+    """Copy a whole database into its primary anew, while it is in use, and compare them.
+
+    Ends with 1 if something is wrong afterwards. The service has to be running.
+    """
+    _run(_look_after(_upkeep(url).rebuild(database)))
+
+
+def _upkeep(url: str | None) -> Upkeep:
+    http = HttpSettings()
+    return Upkeep(url or f"http://{http.admin_host}:{http.admin_port}", console)
+
+
+async def _look_after(run: Coroutine[Any, Any, bool]) -> None:
+    if not await run:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from app.api.options import DataOptions
 from app.main import DataApp
 from app.observers import Instruments, log_observation
 from app.settings import HttpSettings, MediatorSettings, SystemSettings
+from mediator.coordination.feed import Retention
 from mediator.observation import broadcast
 from mediator.query.budget import Limits
 from mediator.service import Mediator, MediatorOptions
@@ -39,6 +40,10 @@ class Container:
     data: DataApp
     admin: FastAPI
 
+    def end_streams(self) -> None:
+        """End answers that have no end of their own, so that requests can be finished."""
+        self.mediator.changes.end_streams()
+
     async def stop(self) -> None:
         """Release every connection."""
         await self.mediator.stop()
@@ -61,8 +66,10 @@ async def build(http: HttpSettings, settings: MediatorSettings) -> Container:
         origins={name: tuple(origins) for name, origins in http.cors_origins.items()},
         max_body_bytes=http.body_limit,
     )
-    data = DataApi(mediator.data, options, broadcast(*observers))
-    admin = create_admin_app(mediator.control, instruments.registry)
+    subscriptions = mediator.changes.subscriptions
+    instruments.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
+    data = DataApi(mediator.data, options, broadcast(*observers), subscriptions)
+    admin = create_admin_app(mediator.control, instruments.registry, mediator.primaries)
     return Container(mediator, DataApp(data), admin)
 
 
@@ -102,5 +109,6 @@ def _options(settings: MediatorSettings) -> MediatorOptions:
         systems=[system.registration() for system in settings.systems],
         proposal_margin=settings.proposal_margin,
         proposal_dwell_s=settings.proposal_dwell_s,
+        retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -11,7 +11,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from mediator.observation import (
+    ChangesRelayed,
     CircuitChanged,
+    FeedFellBack,
+    FeedGapFound,
+    FeedLagMeasured,
     Observation,
     ProposalRecorded,
     RedoRecovered,
@@ -30,18 +34,21 @@ _STORE_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)
 
 
 _FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished})
+_UNLOGGED: Final = _FREQUENT | {ChangesRelayed, FeedLagMeasured}
 
 MOST_WAITING: Final = 128
 """Observations that wait to be counted, at most."""
 
 
 def log_observation(told: Observation) -> None:
-    """Write what operators want to read; requests and store calls are left to the metrics."""
-    if told.__class__ in _FREQUENT:
+    """Write what operators want to read; what happens all the time is left to the metrics."""
+    if told.__class__ in _UNLOGGED:
         return
     match told:
-        case CircuitChanged(open=True) | ViolationDetected():
+        case CircuitChanged(open=True) | ViolationDetected() | FeedFellBack():
             _log.warning("%s", told)
+        case FeedGapFound():
+            _log.error("%s", told)
         case _:
             _log.info("%s", told)
 
@@ -92,6 +99,28 @@ class Instruments(Collector):
         self._redone = self._counter(
             "portolan_redo", "Writes over several systems settled after a crash.", "outcome"
         )
+        self._relayed = self._counter(
+            "portolan_feed_changes", "Changes brought to the feed.", "system"
+        )
+        self._fallbacks = self._counter(
+            "portolan_feed_fallbacks", "Times that the feed lost what it had.", "system"
+        )
+        self._gaps = self._counter(
+            "portolan_feed_gaps", "Times that changes were missing for good.", "system"
+        )
+        self._lag = Gauge(
+            "portolan_feed_lag_seconds",
+            "For how long the feed may have lacked changes of a system.",
+            ["database", "system"],
+            registry=self.registry,
+        )
+        self._subscribers = Gauge(
+            "portolan_feed_subscribers", "Clients that follow a feed.", registry=self.registry
+        )
+
+    def count_subscribers(self, count: Callable[[], int]) -> None:
+        """Ask `count` for the clients that follow a feed, whenever the registry is read."""
+        self._subscribers.set_function(count)
 
     def collect(self) -> Iterable[Metric]:
         """Count what waits, so that the metrics asked next have it; there is none of its own."""
@@ -119,6 +148,19 @@ class Instruments(Collector):
                 self._proposals.labels(told.database, told.node).inc()
             case RedoRecovered():
                 self._redone.labels(told.outcome).inc()
+            case _:
+                self._observe_feed(told)
+
+    def _observe_feed(self, told: Observation) -> None:
+        match told:
+            case ChangesRelayed():
+                self._relayed.labels(told.system).inc(told.count)
+            case FeedLagMeasured():
+                self._lag.labels(told.database, told.system).set(told.seconds)
+            case FeedFellBack():
+                self._fallbacks.labels(told.system).inc()
+            case FeedGapFound():
+                self._gaps.labels(told.system).inc()
             case _:
                 return
 

@@ -126,6 +126,7 @@ async def _answering(
     try:
         yield ended
     finally:
+        container.end_streams()
         for server, _ in servers:
             server.should_exit = True
         await asyncio.gather(*tasks)

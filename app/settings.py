@@ -69,8 +69,16 @@ class MediatorSettings(BaseSettings):
         None, description="PostgreSQL that holds schemas, placements and redo records."
     )
     coordination_url: SecretStr | None = Field(
-        None, description="Redis through which replicas share metrics; alone without it."
+        None,
+        description="Redis that holds the change feed, and through which replicas share metrics;"
+        " without it there is no feed.",
     )
+    feed_changes: int = Field(
+        1_000_000,
+        ge=1_000,
+        description="Changes that the feed keeps, of each of a database's four partitions.",
+    )
+    feed_hours: float = Field(24.0, gt=0, description="For how many hours it keeps them.")
     systems: list[SystemSettings] = Field(
         default_factory=list,
         description="Systems that are registered at the start, as a JSON list.",

@@ -10,7 +10,11 @@ from mediator.immutable import immutable
 
 __all__ = [
     "CallOutcome",
+    "ChangesRelayed",
     "CircuitChanged",
+    "FeedFellBack",
+    "FeedGapFound",
+    "FeedLagMeasured",
     "Observation",
     "Observer",
     "PlacementDecided",
@@ -102,6 +106,39 @@ class RedoRecovered:
 
 
 @immutable
+class ChangesRelayed:
+    """A relay brought changes of a system to the feed."""
+
+    system: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFellBack:
+    """The feed lost what it had of a system's changes; they are brought again from its logs."""
+
+    system: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeedGapFound:
+    """Changes are missing from the feed for good; the feeds of these databases begin anew."""
+
+    system: str
+    databases: tuple[str, ...]
+    reason: str
+
+
+@immutable
+class FeedLagMeasured:
+    """How long ago the feed of a database was complete, as far as a system is concerned."""
+
+    database: str
+    system: str
+    seconds: float
+
+
+@immutable
 class RequestFinished:
     """One HTTP request was answered."""
 
@@ -119,6 +156,10 @@ Observation: TypeAlias = (
     | ProposalRecorded
     | ViolationDetected
     | RedoRecovered
+    | ChangesRelayed
+    | FeedFellBack
+    | FeedGapFound
+    | FeedLagMeasured
     | RequestFinished
 )
 Observer: TypeAlias = Callable[[Observation], None]

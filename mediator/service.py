@@ -13,18 +13,20 @@ from mediator.catalogue.events import CatalogueEvents
 from mediator.catalogue.redo_log import CatalogueRedoLog
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.schemas import CatalogueSchemas
-from mediator.changes.model import Change
-from mediator.changes.pending_relays import PendingRelays
+from mediator.changes.service import ChangeService
 from mediator.clock import Clock, SystemClock
 from mediator.control.judgement import Judgement, Patience
 from mediator.control.plane import Control
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
 from mediator.control.watch import Duty, Watch
+from mediator.coordination.connecting import Coordination
+from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.guard import NullGuard, WriteGuard
+from mediator.materialise.service import MaterialiseService
 from mediator.materialise.watermarks import Watermarks
-from mediator.observation import Observer, broadcast
+from mediator.observation import Observation, Observer, broadcast
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.operations.expiry import Sweep
@@ -46,11 +48,13 @@ class MediatorOptions:
 
     Attributes:
         catalogue_url: The PostgreSQL that holds durable metadata.
-        coordination_url: The Redis through which replicas share metrics, if there are several.
+        coordination_url: The Redis that holds the change feed, and through which replicas share
+            metrics; without it there is no feed.
         systems: Systems registered at the start.
         proposal_margin: By what ratio another system must score higher to be proposed.
         proposal_dwell_s: For how many seconds it must do so.
         query_limits: What a query may cost.
+        retention: What the change feed keeps.
         guard: Told of every write.
         clock: The time, for everything but the stores.
     """
@@ -61,6 +65,7 @@ class MediatorOptions:
     proposal_margin: float = 0.2
     proposal_dwell_s: float = 60.0
     query_limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
     guard: WriteGuard = field(default_factory=NullGuard)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -81,7 +86,7 @@ class Mediator:
         self._options = options
         self._replica = uuid4().hex
         self._book = MetricsBook(clock)
-        observe = broadcast(self._book.observe, *observers)
+        observe = broadcast(self._book.observe, self._hear, *observers)
         self._catalogue = Catalogue(options.catalogue_url)
         self._exchange = _exchange(options.coordination_url)
         registrations = CatalogueSystems(self._catalogue)
@@ -95,13 +100,33 @@ class Mediator:
         self.data = Executor(
             calls, split, self._watermarks, self._refresh, options.query_limits, clock
         )
+        url = options.coordination_url
+        self._coordination = Coordination(url, options.retention) if url else None
+        shared = self._coordination
+        events = CatalogueEvents(self._catalogue)
+        self.primaries = MaterialiseService(
+            calls,
+            self._watermarks,
+            lambda: self.data.model,
+            (shared.feed, shared.primary_state, shared.leases) if shared else None,
+            events,
+            self._replica,
+            observe,
+            clock,
+        )
         self._schemas = Schemas(
-            CatalogueSchemas(self._catalogue), self._registry, systems, self.data, calls, observe
+            CatalogueSchemas(self._catalogue),
+            self._registry,
+            systems,
+            self.data,
+            calls,
+            self.primaries,
+            observe,
         )
         judgement = Judgement(
             self._registry,
             self.data,
-            CatalogueEvents(self._catalogue),
+            events,
             Patience(options.proposal_margin, options.proposal_dwell_s),
             observe,
             clock,
@@ -110,7 +135,15 @@ class Mediator:
             self._catalogue, self._registry, systems, self._schemas, judgement, self.data
         )
         self._secrets = registrations
-        relays = PendingRelays(systems, lambda: self.data.model, _nowhere, clock)
+        self.changes = ChangeService(
+            systems,
+            lambda: self.data.model,
+            self._refresh,
+            (shared.feed, shared.leases) if shared else None,
+            self._replica,
+            observe,
+            clock,
+        )
         self._watch = Watch(
             [
                 Duty("looking for a newer routing model", 1.0, self._schemas.refresh),
@@ -120,7 +153,8 @@ class Mediator:
                 Duty("judging placements", 5.0, judgement.judge),
                 Duty("removing what is past its retention", 60.0, self._reap),
                 Duty("removing expired objects", 5.0, self._sweep_expired),
-                Duty("relaying changes that wait in records", 0.25, relays.run),
+                *self.changes.duties(),
+                *self.primaries.duties(),
             ]
         )
 
@@ -139,6 +173,10 @@ class Mediator:
     async def stop(self) -> None:
         """End the duties and release every connection."""
         await self._watch.stop()
+        await self.primaries.close()
+        await self.changes.close()
+        if self._coordination is not None:
+            await self._coordination.close()
         await asyncio.gather(
             self._registry.close(), self._catalogue.close(), self._exchange.close()
         )
@@ -146,6 +184,9 @@ class Mediator:
     async def secret(self, name: str, proposal: str) -> str:
         """Return a secret that all replicas share."""
         return await self._secrets.secret(name, proposal)
+
+    def _hear(self, told: Observation) -> None:
+        self.changes.hear(told)
 
     async def _refresh(self) -> None:
         await self._schemas.refresh()
@@ -161,10 +202,6 @@ class Mediator:
 
     async def _sweep_expired(self) -> None:
         await self._sweep.run(self.data.model)
-
-
-async def _nowhere(_changes: Sequence[Change]) -> None:
-    """Let changes go: there is no feed that takes them."""
 
 
 def _exchange(url: str | None) -> MetricsExchange:

@@ -9,20 +9,26 @@ import orjson
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from app.admin import placements, schemas, systems
+from app.admin import materialisation, placements, schemas, systems
 from app.admin.answers import PROBLEM
 from app.http.framework import answer_problems
+from mediator.materialise.service import MaterialiseService
 from mediator.planes import ControlPlane
 
 __all__ = ["create_admin_app"]
 
 
-def create_admin_app(control: ControlPlane, metrics: CollectorRegistry) -> FastAPI:
+def create_admin_app(
+    control: ControlPlane,
+    metrics: CollectorRegistry,
+    primaries: MaterialiseService | None = None,
+) -> FastAPI:
     """Make the admin application.
 
     Args:
         control: The control plane.
         metrics: What ``/metrics`` shows.
+        primaries: What keeps primaries up.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -34,12 +40,14 @@ def create_admin_app(control: ControlPlane, metrics: CollectorRegistry) -> FastA
     )
     answer_problems(app)
     app.state.control = control
+    app.state.primaries = primaries
     app.get("/live", tags=["health"])(_live)
     app.get("/ready", tags=["health"])(_readiness(control.readiness))
     app.get("/metrics", tags=["health"], response_class=Response)(_exposition(metrics))
     app.include_router(systems.router, prefix="/admin/v1", tags=["systems"])
     app.include_router(schemas.router, prefix="/admin/v1", tags=["schemas"])
     app.include_router(placements.router, prefix="/admin/v1", tags=["placements"])
+    app.include_router(materialisation.router, prefix="/admin/v1", tags=["primaries"])
     return app
 
 

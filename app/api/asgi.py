@@ -13,6 +13,7 @@ from typing import Final
 
 from app.api.batch import Batches
 from app.api.calls import Call
+from app.api.changes import Changes
 from app.api.creation import Creation
 from app.api.exports import Exports
 from app.api.imports import Imports
@@ -33,7 +34,7 @@ from app.http.message import (
     Send,
     forbid_body,
 )
-from app.http.negotiation import NDJSON, check_accept
+from app.http.negotiation import EVENT_STREAM, NDJSON, check_accept
 from app.http.problems import (
     INTERNAL,
     METHOD_NOT_ALLOWED,
@@ -41,6 +42,7 @@ from app.http.problems import (
     HttpError,
     problem_of,
 )
+from mediator.changes.subscriptions import Subscriptions
 from mediator.errors import MediatorError
 from mediator.observation import Observer, RequestFinished
 from mediator.planes import DataPlane
@@ -54,7 +56,12 @@ _CLIENT_GONE: Final = 499
 _METHODS: Final = frozenset({"GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS"})
 
 
-def _table(plane: DataPlane, directory: Directory, options: DataOptions) -> Table:
+def _table(
+    plane: DataPlane,
+    directory: Directory,
+    options: DataOptions,
+    subscriptions: Subscriptions | None,
+) -> Table:
     ids = OperationIds()
     objects = Objects(plane, options, ids)
     queries = Queries(plane, options)
@@ -91,6 +98,12 @@ def _table(plane: DataPlane, directory: Directory, options: DataOptions) -> Tabl
             {"GET": exports.get, "HEAD": exports.get},
             offers=NDJSON,
         ),
+        changes=Route(
+            "/v1/{database}/changes",
+            {"GET": Changes(plane, directory, subscriptions).get},
+            of_class=False,
+            streams=(EVENT_STREAM,),
+        ),
     )
 
 
@@ -101,11 +114,18 @@ class DataApi:
         plane: Does the operations.
         options: Bounds and keys.
         observe: Is told of every request that was answered.
+        subscriptions: Lets clients follow the change feed; None: there is no feed.
     """
 
-    def __init__(self, plane: DataPlane, options: DataOptions, observe: Observer) -> None:
+    def __init__(
+        self,
+        plane: DataPlane,
+        options: DataOptions,
+        observe: Observer,
+        subscriptions: Subscriptions | None = None,
+    ) -> None:
         self._directory = Directory(plane)
-        self._table = _table(plane, self._directory, options)
+        self._table = _table(plane, self._directory, options, subscriptions)
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
 
@@ -137,7 +157,7 @@ class DataApi:
             return self._options(exchange, route)
         accept = request.headers.get(b"accept")
         if accept is not None and accept != "*/*":
-            check_accept(accept, route.offers)
+            check_accept(accept, route.offers, *route.streams)
         call = Call(request, address.database, address.class_name, address.id)
         if route.of_class:
             call.resource = await self._directory.find(address.database, address.class_name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any, Final
 
+from app.api.openapi_feed import FEED_PARAMETERS, FEED_SCHEMAS
 from app.api.openapi_schemas import COMPONENTS, ref
-from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, NDJSON, UPDATE
+from app.http.negotiation import EVENT_STREAM, JSON, JSON_PATCH, MERGE_PATCH, NDJSON, UPDATE
 from app.http.problems import PROBLEM_JSON
 
 __all__ = ["data_components", "data_paths"]
@@ -27,13 +28,18 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/{class}/query": _path(_CLASS, {"post": _query()}),
         "/v1/{database}/{class}/import": _path(_CLASS, {"post": _import()}),
         "/v1/{database}/{class}/export": _path(_CLASS, _export()),
+        "/v1/{database}/changes": _path(("database",), {"get": _changes()}),
         "/v1/{database}/batch": _path(("database",), {"post": _batch()}),
     }
 
 
 def data_components() -> dict[str, Any]:
     """Return the components that the paths refer to."""
-    return COMPONENTS
+    return {
+        **COMPONENTS,
+        "parameters": COMPONENTS["parameters"] | FEED_PARAMETERS,
+        "schemas": COMPONENTS["schemas"] | FEED_SCHEMAS,
+    }
 
 
 def _path(parameters: tuple[str, ...], operations: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +126,15 @@ def _export() -> dict[str, Any]:
         "get": _operation("exportObjects", summary, read, shown, _ALWAYS),
         "head": _operation("headExport", summary, read, _headless(shown), _ALWAYS),
     }
+
+
+def _changes() -> dict[str, Any]:
+    asked = ("ofClass", "afterPosition", "changes", "wait", "lastEventId")
+    events = {EVENT_STREAM: {"schema": {"type": "string"}}}
+    page = _json("Changes", "Cache-Control")
+    page["content"] = page["content"] | events
+    summary = "Follow the change feed: a page of changes, or server-sent events without end"
+    return _operation("followChanges", summary, asked, {200: page}, (*_ALWAYS, 410))
 
 
 _READ: Final = ("ETag", "Cache-Control", "Preference-Applied", "Portolan-Partial")

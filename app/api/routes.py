@@ -35,6 +35,7 @@ class Route:
         handlers: By method.
         of_class: Whether the address names a class.
         offers: Media type of the answers.
+        streams: Media types of answers that have no end.
         patch_types: Media types of PATCH, for Accept-Patch.
     """
 
@@ -42,6 +43,7 @@ class Route:
     handlers: Mapping[str, Handler]
     of_class: bool = True
     offers: str = JSON
+    streams: tuple[str, ...] = ()
     patch_types: tuple[str, ...] = ()
 
     @property
@@ -70,6 +72,7 @@ class Table:
     queries: Route
     imports: Route
     exports: Route
+    changes: Route
 
     def find(self, path: bytes) -> Address:
         """Find the route of a raw path.
@@ -95,6 +98,8 @@ class Table:
     def _below_database(self, database: str, segment: bytes) -> Address:
         if segment == b"batch":
             return Address(self.batch, database)
+        if segment == b"changes":
+            return Address(self.changes, database)
         return Address(self.collection, database, _decode_name(segment, "class"))
 
     def _below_class(self, database: str, class_name: str, segment: bytes) -> Address:

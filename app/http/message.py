@@ -41,6 +41,7 @@ _READ: Final = frozenset(
         b"idempotency-key",
         b"if-match",
         b"if-none-match",
+        b"last-event-id",
         b"origin",
         b"prefer",
         b"transfer-encoding",

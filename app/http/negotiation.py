@@ -8,9 +8,20 @@ from typing import Final
 
 from app.http.problems import NOT_ACCEPTABLE, HttpError
 
-__all__ = ["JSON", "JSON_PATCH", "MERGE_PATCH", "NDJSON", "UPDATE", "check_accept", "media_type"]
+__all__ = [
+    "EVENT_STREAM",
+    "JSON",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "NDJSON",
+    "UPDATE",
+    "asks_for",
+    "check_accept",
+    "media_type",
+]
 
 JSON: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
 NDJSON: Final = "application/x-ndjson"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -32,15 +43,22 @@ def media_type(content_type: str) -> str | None:
     return match[1].lower() if all(map(_CHARSET.fullmatch, charsets)) else None
 
 
-def check_accept(accept: str, offered: str) -> None:
+def check_accept(accept: str, *offered: str) -> None:
     """Refuse a request whose Accept rules out what we have (RFC 9110, section 12.5.1).
 
     Raises:
-        HttpError: With the media type that is offered.
+        HttpError: With the media types that are offered.
     """
-    if not _accepts(accept, offered):
-        detail = f"The answer is {offered}; Accept rules it out."
-        raise HttpError(NOT_ACCEPTABLE, detail, extra={"offered": [offered]})
+    if not any(_accepts(accept, one) for one in offered):
+        detail = f"The answer is {' or '.join(offered)}; Accept rules it out."
+        raise HttpError(NOT_ACCEPTABLE, detail, extra={"offered": list(offered)})
+
+
+@lru_cache(maxsize=256)
+def asks_for(accept: str, type_: str) -> bool:
+    """Whether Accept names a media type in so many words."""
+    ranges = [match for part in accept.split(",") if (match := _RANGE.fullmatch(part))]
+    return any(m[1].lower() == type_ for m in ranges) and _accepts(accept, type_)
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from mediator import errors
+from mediator.changes.feed import PositionGone
 from mediator.errors import MediatorError, Place, Unavailable
 
 __all__ = [
@@ -70,6 +71,7 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.AlreadyExists: ProblemType("already-exists", 409, "It is there already"),
     errors.DataWouldMove: ProblemType("data-would-move", 409, "Existing data would move"),
     errors.AdvisoryOnly: ProblemType("advisory-only", 409, "The database only gives advice"),
+    PositionGone: ProblemType("gone", 410, "The changes are no longer kept"),
     errors.PreconditionFailed: ProblemType("precondition-failed", 412, "A precondition failed"),
     errors.PreconditionRequired: ProblemType(
         "precondition-required", 428, "A precondition is required"

@@ -128,8 +128,11 @@ class Feed(Protocol):
             last_us: What was told last; 0 if nothing was.
 
         Raises:
-            FeedWentBack: The feed does not know of `last_us`.
+            FeedWentBack: The feed knows of an earlier time than `last_us`, or of no replica.
         """
+
+    async def leave(self, database: str, system: str, replica: str) -> None:
+        """Take a replica out of account, which has brought everything and writes no more."""
 
     async def retire(self, database: str, system: str, before_us: int) -> None:
         """Forget replicas that have told nothing since; somebody must have swept after them."""

@@ -29,6 +29,9 @@ _ROOM: Final = 10_000
 _AT_ONCE: Final = 64
 """Records that are read, and settled, in one call."""
 
+_MANY: Final = 200
+"""Changes of one record that may be more than a store returns at once."""
+
 _PAGE: Final = 512
 """Records that a sweep finds in one call."""
 
@@ -46,6 +49,7 @@ class PendingRelay:
         fragment_of: Finds the fragment of a class on the store.
         clock: When to sweep.
         odd: Told of records whose changes do not lead to their values.
+        settled: Told of changes that are settled.
     """
 
     def __init__(
@@ -55,14 +59,19 @@ class PendingRelay:
         fragment_of: FragmentOf,
         clock: Clock,
         odd: Callable[[Unsettled], None],
+        settled: Append | None = None,
     ) -> None:
         self._store = store
         self._append = append
         self._fragment_of = fragment_of
         self._clock = clock
         self._odd = odd
+        self._settled = settled
         self._waiting: dict[_Where, None] = {}
+        self._doubtful: set[_Where] = set()
         self._swept_at: dict[tuple[str, str], float] = {}
+        self.complete = False
+        """Whether the last `drain` brought all that this process had written before it."""
 
     async def drain(self) -> int:
         """Bring what this process has written; return the number of changes.
@@ -70,8 +79,9 @@ class PendingRelay:
         Raises:
             StoreError: What could not be brought is left for the next call.
         """
-        room = _ROOM - len(self._waiting)
-        self._waiting.update(dict.fromkeys(self._store.written(room)))
+        self.complete = False
+        overflowing = not self._take()
+        self._doubtful.clear()
         brought, refusal = 0, None
         for (database, class_name), ids in self._by_class().items():
             fragment = self._fragment_of(database, class_name)
@@ -85,7 +95,21 @@ class PendingRelay:
                         del self._waiting[database, class_name, id_]
         if refusal is not None:
             raise refusal
+        if overflowing:  # so many wait that the store may have forgotten some
+            self.sweep_soon()
+        self.complete = self._take() and self._doubtful.isdisjoint(self._waiting)
         return brought
+
+    def _take(self) -> bool:
+        """Take what the store says was written; False if there may be more."""
+        room = _ROOM - len(self._waiting)
+        taken = self._store.written(room)
+        self._waiting.update(dict.fromkeys(taken))
+        return len(taken) < room
+
+    def sweep_soon(self) -> None:
+        """Let the next sweep look everywhere."""
+        self._swept_at.clear()
 
     async def sweep(self, fragments: Iterable[Fragment]) -> int:
         """Look for changes that nobody relays, in classes whose turn it is; return how many."""
@@ -112,10 +136,19 @@ class PendingRelay:
         if changes:
             await self._append(changes)
             await self._store.settle(waiting)
+            if self._settled is not None:
+                await self._settled(changes)
+        self._doubt(fragment, ids, waiting)
         for one in waiting:
             if not one.agrees:
                 self._odd(one)
         return len(changes)
+
+    def _doubt(self, fragment: Fragment, ids: Sequence[str], found: Sequence[Unsettled]) -> None:
+        """Remember records that were perhaps not read to their ends: then they are told again."""
+        whole = {one.id for one in found if len(one.changes) < _MANY}
+        where = (fragment.database, fragment.class_name)
+        self._doubtful.update((*where, id_) for id_ in ids if id_ not in whole)
 
     def _by_class(self) -> dict[tuple[str, str], list[str]]:
         classes: defaultdict[tuple[str, str], list[str]] = defaultdict(list)

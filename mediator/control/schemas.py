@@ -40,7 +40,20 @@ from mediator.control.changes import (
     unused,
     would_move,
 )
-from mediator.control.layout import copies_of, fragments_of, route_of, same_place
+from mediator.control.layout import (
+    copies_of,
+    fragments_of,
+    primary_of,
+    route_of,
+    same_place,
+)
+from mediator.control.primaries import (
+    PrimaryKeeper,
+    check_primary,
+    notes_on_primary,
+    outdated,
+    unheld,
+)
 from mediator.control.registry import Registry
 from mediator.errors import (
     Conflict,
@@ -78,9 +91,11 @@ class Schemas:
         systems: Systems,
         executor: Executor,
         calls: StoreCalls,
+        keeper: PrimaryKeeper,
         observe: Observer,
     ) -> None:
         self._calls = calls
+        self._keeper = keeper
         self._catalogue = catalogue
         self._registry = registry
         self._systems = systems
@@ -133,7 +148,7 @@ class Schemas:
         route = self._executor.model.databases.get(name)
         pins = pins_of(route, list(route.classes)) if route else NO_PINS
         decision = decide(schema, self._registry.candidates(), pins)
-        return _change(stored, self._executor.model.epoch, decision, ())
+        return self._change(stored, self._executor.model.epoch, decision, schema=schema)
 
     async def put(
         self, name: str, document: Any, *, dry_run: bool, version: int | None
@@ -153,14 +168,15 @@ class Schemas:
             holding = await self._holding(present)
             decision, moves = self._decide(schema, present, holding)
             new = stored_form(schema, decision, stored)
+            check_primary(schema, primary_of(new), self._systems)
             moves += left_behind(present, route_of(new), holding)
             if dry_run:
-                return _change(new, snapshot.epoch, decision, moves)
+                return self._change(new, snapshot.epoch, decision, moves, schema=schema)
             if moves:
                 raise would_move(moves)
             epoch = await self._put_in_force(new, holding)
         self._observe(PlacementDecided(name, epoch, _systems_of(decision)))
-        return _change(new, epoch, decision, ())
+        return self._change(new, epoch, decision, schema=schema)
 
     async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
         """Drop a database with its data; returns the objects of each class."""
@@ -174,6 +190,25 @@ class Schemas:
             if not dry_run:
                 await self._drop(name, route)
         return {"database": name, "objects": counts, "dropped": not dry_run}
+
+    def _change(
+        self,
+        stored: StoredDatabase,
+        epoch: int,
+        decision: Decision,
+        moves: Sequence[dict[str, Any]] = (),
+        *,
+        schema: Schema,
+    ) -> SchemaChange:
+        return SchemaChange(
+            database=stored.name,
+            version=stored.version,
+            epoch=epoch,
+            document=stored.document,
+            placements=placements_of(decision),
+            moves=tuple(moves),
+            notes=(*notes_on(decision), *notes_on_primary(schema, self._keeper)),
+        )
 
     def _route(self, stored: StoredDatabase) -> DatabaseRoute:
         """Return the routes of a database; the same objects as long as nothing changes.
@@ -219,6 +254,7 @@ class Schemas:
     async def _drop(self, name: str, route: DatabaseRoute) -> None:
         fragments = fragments_of(route)
         async with self._held(fragments):
+            await self._keeper.retract(copies_of(route))
             for fragment in (*fragments, *copies_of(route)):
                 await self._on(fragment, "write", _dropping(fragment))
             epoch = await self._catalogue.remove(name)
@@ -269,11 +305,13 @@ class Schemas:
             for fragment in fragments_of(route):
                 previous = same_place(present, fragment)
                 await self._on(fragment, "write", _preparing(fragment, previous))
+            # What is known of a copy by this name is not about the one that is made now.
+            await self._keeper.retract(unheld(present, route))
             for copy in copies_of(route):
                 await self._on(copy, "write", _preparing(copy, None))
             epoch = await self._catalogue.put(new)
         self._follow(epoch, {**self._executor.model.databases, new.name: self._route(new)})
-        for fragment in (*unused(present, route), *_outdated(present, route)):
+        for fragment in (*unused(present, route), *outdated(present, route)):
             with suppress(Unavailable):  # the change is in force; an empty table may stay behind
                 await self._on(fragment, "write", _dropping(fragment))
         return epoch
@@ -308,12 +346,6 @@ class Schemas:
             raise unavailable(guarded, error, operation) from error
 
 
-def _outdated(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
-    """Return the copies that the primary need not hold any more."""
-    kept = {(copy.class_name, copy.system) for copy in copies_of(new)}
-    return [c for c in copies_of(present) if (c.class_name, c.system) not in kept]
-
-
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:
     return lambda store: store.drop(fragment)
 
@@ -322,20 +354,6 @@ def _preparing(
     fragment: Fragment, previous: Fragment | None
 ) -> Callable[[Store], Coroutine[Any, Any, None]]:
     return lambda store: store.prepare(fragment, previous)
-
-
-def _change(
-    stored: StoredDatabase, epoch: int, decision: Decision, moves: Sequence[dict[str, Any]]
-) -> SchemaChange:
-    return SchemaChange(
-        database=stored.name,
-        version=stored.version,
-        epoch=epoch,
-        document=stored.document,
-        placements=placements_of(decision),
-        moves=tuple(moves),
-        notes=tuple(notes_on(decision)),
-    )
 
 
 def _systems_of(decision: Decision) -> dict[str, str]:

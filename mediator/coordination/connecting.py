@@ -1,4 +1,4 @@
-"""Connections to the coordination Redis."""
+"""What replicas share in the coordination Redis, through one pool of connections."""
 
 from __future__ import annotations
 
@@ -8,10 +8,33 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-__all__ = ["connect"]
+from mediator.coordination.feed import RedisFeed, Retention
+from mediator.coordination.leases import Leases
+from mediator.coordination.primary_state import RedisPrimaryState
+
+__all__ = ["Coordination", "connect"]
 
 TIMEOUT_S: Final = 3.0
 """Longest wait for an answer; longer than any call of ours blocks on purpose."""
+
+
+class Coordination:
+    """The feed, the leases, and what is known of primaries.
+
+    Args:
+        url: Address of the coordination Redis.
+        retention: What the feed keeps.
+    """
+
+    def __init__(self, url: str, retention: Retention | None = None) -> None:
+        self._redis = connect(url)
+        self.feed = RedisFeed(self._redis, retention)
+        self.leases = Leases(self._redis)
+        self.primary_state = RedisPrimaryState(self._redis)
+
+    async def close(self) -> None:
+        """Release every connection."""
+        await self._redis.aclose()
 
 
 def connect(url: str) -> Redis:

@@ -115,6 +115,10 @@ class RedisFeed:
         args = [uuid4().hex, "", f"{system}/{replica}", until_us, last_us or ""]
         _checked(await self._run("publish", database, args))
 
+    async def leave(self, database: str, system: str, replica: str) -> None:
+        """Take a replica out of account, which has brought everything and writes no more."""
+        await self._ask(self._redis.hdel(_key(database, "until"), f"{system}/{replica}"))
+
     async def retire(self, database: str, system: str, before_us: int) -> None:
         """Forget replicas that have told nothing since; somebody must have swept after them."""
         await self._run("retire", database, [f"{system}/", before_us])
@@ -156,7 +160,7 @@ class RedisFeed:
         self, database: str, after: Sequence[str], limit: int, wait_s: float
     ) -> list[Event]:
         """Wait up to `wait_s` for events beyond a stream id in each partition."""
-        streams = {_key(database, p): place for p, place in enumerate(after)}
+        streams: dict[Any, Any] = {_key(database, p): id_ for p, id_ in enumerate(after)}
         block = max(1, round(wait_s * 1000))
         answer = await self._ask(self._redis.xread(streams, limit, block))
         found = answer.items() if isinstance(answer, dict) else answer or ()

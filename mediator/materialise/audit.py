@@ -8,17 +8,17 @@ that version is older than the bound, and what looks wrong is looked at twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import Final
 
 from mediator.clock import Clock
-from mediator.materialise.copier import CHUNK, Copier
+from mediator.materialise.copier import Copier
+from mediator.materialise.walk import pages
 from mediator.placement.routing import ClassRoute
-from mediator.stores.port import Fragment, Record, StoreError
-from mediator.systems import Systems, unavailable
+from mediator.stores.port import Record
+from mediator.systems import Systems
 
 __all__ = ["Audit", "Finding", "Report", "Wrong", "compare"]
 
@@ -156,7 +156,7 @@ class Audit:
             Unavailable: A system does not answer.
         """
         report = Report(route.schema.name)
-        async for ids in self._pages(route):
+        async for ids in pages(self._systems, route):
             findings = await self._look(route, ids, bound_s)
             if findings:
                 findings = await self._look(route, [f.id for f in findings], bound_s)
@@ -184,28 +184,3 @@ class Audit:
         await self._copier.copy(route, of.pop(Wrong.AHEAD), force=True)
         await self._copier.copy(route, [id_ for ids in of.values() for id_ in ids])
         return len(findings)
-
-    async def _pages(self, route: ClassRoute) -> AsyncIterator[list[str]]:
-        """Walk through the ids of both sides at once."""
-        assert route.copy is not None
-        after: str | None = None
-        while True:
-            sides = [await self._ids(side, after) for side in (route.anchor, route.copy)]
-            full = [ids for ids in sides if len(ids) == CHUNK]
-            # Beyond the end of a full page that side has not been seen yet.
-            end = min((ids[-1] for ids in full), key=str.encode, default=None)
-            ids = {id_ for side in sides for id_ in side}
-            page = sorted(i for i in ids if end is None or i.encode() <= end.encode())
-            if page:
-                yield page
-            if end is None:
-                return
-            after = end
-
-    async def _ids(self, fragment: Fragment, after: str | None) -> list[str]:
-        guarded = self._systems.get(fragment.system)
-        scan = partial(guarded.store.scan, fragment, after, CHUNK, ())
-        try:
-            return [record.id for record in await guarded.guarded(scan)]
-        except StoreError as error:
-            raise unavailable(guarded, error, "read") from error

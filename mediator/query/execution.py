@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from mediator.clock import Clock
 from mediator.operations.calls import StoreCalls
-from mediator.operations.expiry import living
 from mediator.operations.merge import merge_records
 from mediator.operations.model import Freshness, Get, Outcome
 from mediator.operations.objects import named
 from mediator.operations.plan import resource_of
 from mediator.placement.routing import ClassRoute
-from mediator.query.aggregation import (
-    Groups,
-    Row,
-    checked,
-    filtered,
-    lookup_of_row,
-    too_many_groups,
-)
+from mediator.query.aggregation import Groups, Row, lookup_of_row
 from mediator.query.budget import Budget
+from mediator.query.driving import Driver
 from mediator.query.evaluate import Lookup, compile_filter, lookup_of
 from mediator.query.joins import Joiner
 from mediator.query.model import OrderBy, Position
@@ -31,23 +23,9 @@ from mediator.query.ordering import Top, beyond, position_of, sort_key
 from mediator.query.planner import Plan
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
-from mediator.stores.port import (
-    Aggregating,
-    Find,
-    Found,
-    Queryable,
-    Read,
-    Record,
-    Store,
-    StoreError,
-    StoreTooCostly,
-)
-from mediator.systems import unavailable
+from mediator.stores.port import Read, Record
 
 __all__ = ["Answer", "Execution", "Item", "LookAgain"]
-
-PAGE: Final = 500
-"""Records asked of the driver at once, where the limit cannot be pushed."""
 
 LookAgain: TypeAlias = Callable[
     [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
@@ -129,6 +107,7 @@ class Execution:
         self._calls = calls
         self._clock = clock
         self._budget = budget
+        self._driver = Driver(plan, calls.systems, clock, budget)
         self._joiner = joiner
         self._look_again = look_again
         self._seen: set[str] = set()
@@ -222,44 +201,13 @@ class Execution:
         # What one store found by all of the filter needs no second look.
         if plan.residual is None and len(plan.route.fragments) == 1:
             test = None
-        async for page in self._pages(after):
+        async for page in self._driver.pages(after):
             # What changes its place meanwhile may be found twice.
             records = [record for record in page if record.id not in self._seen]
             self._seen.update(record.id for record in records)
             outcomes = await self._complete(records)
             found = [Item(outcome) for outcome in outcomes if outcome is not None]
             yield [item for item in found if test is None or test(item.lookup())]
-
-    async def _pages(self, after: Position | None) -> AsyncIterator[list[Record]]:
-        plan, driver = self._plan, self._plan.driver
-        fields = None
-        if plan.fields is not None:
-            fields = tuple(name for name in plan.fields if name in driver.fields)
-        limit = min(PAGE, plan.query.limit + 1) if plan.limited else PAGE
-        order = plan.query.order if plan.ordered else ()
-        find = Find(driver, plan.pushdown.pushed, order, limit, after, None, fields)
-        while True:
-            found = await self._find(find)
-            reads = [Read(driver, record.id, fields) for record in found.records]
-            kept = living(reads, list(found.records), self._clock.now())
-            yield [record for record in kept if record is not None]
-            if found.resume is None:
-                return
-            find = Find(driver, plan.pushdown.pushed, order, PAGE, None, found.resume, fields)
-
-    async def _find(self, find: Find) -> Found:
-        guarded = self._calls.systems.get(find.fragment.system)
-        store = guarded.store
-        timed = replace(find, deadline_s=self._budget.left_s())
-        search = store.find if isinstance(store, Queryable) else partial(_scanned, store)
-        try:
-            found = await guarded.guarded(lambda: search(timed))
-        except StoreTooCostly:
-            raise self._budget.too_long() from None
-        except StoreError as error:
-            raise unavailable(guarded, error, "read") from error
-        self._budget.spend(guarded.name, len(found.records))
-        return found
 
     async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
         """Join what the driver found with the parts that others hold, in one round trip."""
@@ -283,7 +231,7 @@ class Execution:
     async def _aggregate(self) -> Answer:
         plan, query = self._plan, self._plan.query
         assert query.aggregate is not None
-        rows = await self._aggregated() if plan.aggregated else await self._grouped()
+        rows = await self._driver.rows() if plan.aggregated else await self._grouped()
         return Answer((), tuple(self._in_order(rows)[: query.limit]), None, plan, self._budget)
 
     async def _grouped(self) -> list[Row]:
@@ -295,33 +243,6 @@ class Execution:
                 groups.add(item.lookup())
         return groups.rows()
 
-    async def _aggregated(self) -> list[Row]:
-        """Let the system of the driver group the objects."""
-        plan, aggregate = self._plan, self._plan.query.aggregate
-        guarded = self._calls.systems.get(plan.driver.system)
-        store, most = guarded.store, self._budget.limits.groups
-        assert isinstance(store, Aggregating)
-        assert aggregate is not None
-        call = partial(
-            store.aggregate,
-            plan.driver,
-            plan.pushdown.pushed,
-            aggregate.group,
-            aggregate.compute,
-            limit=most + 1,
-            deadline_s=self._budget.left_s(),
-        )
-        try:
-            found = await guarded.guarded(call)
-        except StoreTooCostly:
-            raise self._budget.too_long() from None
-        except StoreError as error:
-            raise unavailable(guarded, error, "read") from error
-        self._budget.spend(guarded.name, len(found))
-        if len(found) > most:
-            raise too_many_groups(most)
-        return filtered(aggregate, [checked(Row(group, computed)) for group, computed in found])
-
     def _in_order(self, rows: Sequence[Row]) -> list[Row]:
         query = self._plan.query
         assert query.aggregate is not None
@@ -329,10 +250,3 @@ class Execution:
         key = sort_key(order)
         aggregate = query.aggregate
         return sorted(rows, key=lambda row: key(lookup_of_row(aggregate, row), ""))
-
-
-async def _scanned(store: Store, find: Find) -> Found:
-    """Find everything in a store that cannot search, in the order of ids."""
-    after = find.resume or (find.after.id if find.after else None)
-    records = await store.scan(find.fragment, after, find.limit, find.fields)
-    return Found(records, records[-1].id if len(records) == find.limit else None)

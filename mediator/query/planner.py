@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from mediator.errors import NeedsScan, Place
@@ -21,7 +22,7 @@ from mediator.placement.routing import ClassRoute
 from mediator.query.conjuncts import all_of, conjuncts, paths_of
 from mediator.query.evaluate import holds
 from mediator.query.filters import ID, Between, Compare, Comparison, Exists, Filter, In, Not, Path
-from mediator.query.model import Query
+from mediator.query.model import Position, Query
 from mediator.schema.tree import MISSING
 from mediator.stores.port import Access, Aggregating, Fragment, Pushdown, Queryable, Store
 
@@ -29,6 +30,8 @@ __all__ = ["Plan", "StoreOf", "make_plan"]
 
 StoreOf = Callable[[str], Store]
 """Finds the store of a system; raises `Unavailable` if it is not connected."""
+
+REMEMBERED_LISTINGS: Final = 256
 
 _RANKS: Final = {access: rank for rank, access in enumerate(Access)}
 _EQUAL, _BOUNDED, _OPEN, _UNBOUND = range(4)
@@ -90,6 +93,25 @@ def make_plan(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan:
         NeedsScan: All objects would have to be sent over, and that is not allowed.
         Unavailable: A system of the class is not connected.
     """
+    if query.filter is not None or query.aggregate is not None:
+        return _chosen(query, route, store_of)
+    # Without constants, which may be equal and yet of different types, alike queries have one plan.
+    stores = tuple([(f.system, store_of(f.system)) for f in route.fragments])
+    plan = _listing(query if query.after is None else replace(query, after=None), route, stores)
+    return plan if query.after is None else _beyond(plan, query.after)
+
+
+@lru_cache(REMEMBERED_LISTINGS)
+def _listing(query: Query, route: ClassRoute, stores: tuple[tuple[str, Store], ...]) -> Plan:
+    return _chosen(query, route, dict(stores).__getitem__)
+
+
+def _beyond(plan: Plan, after: Position) -> Plan:
+    rest = None if plan.rest is None else _beyond(plan.rest, after)
+    return replace(plan, query=replace(plan.query, after=after), rest=rest)
+
+
+def _chosen(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan:
     plan = _plan(query, route, store_of)
     if plan.pushdown.pushed is None and not plan.ordered and len(route.fragments) > 1:
         plan = _by_order(query, route, store_of) or plan
@@ -104,16 +126,11 @@ def _by_order(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan | None
     In a descending order the others come last, so that they are seldom asked for.
     """
     first = query.order[0] if query.order and query.aggregate is None else None
-    field = route.schema.fields.get(first.path[0]) if first is not None else None
-    if first is None or field is None:
+    if first is None or not first.descending or first.path[0] not in route.fragment_of:
         return None
     present = Exists(first.path)
     plan = _plan(_narrowed(query, present), route, store_of)
     if not plan.ordered or plan.access is Access.CLIENT_SCAN:
-        return None
-    if field.required and len(first.path) == 1:
-        return plan
-    if not first.descending:
         return None
     return replace(plan, rest=_plan(_narrowed(query, Not(present)), route, store_of))
 
@@ -252,6 +269,12 @@ def _needs_scan(plan: Plan) -> NeedsScan:
     known = sorted(names & plan.route.schema.fields.keys())
     asked = [member for member in ("filter", "order", "aggregate") if getattr(query, member)]
     what = f"an index on {' or '.join(known)}" if known else "a filter on an indexed field"
+    ascending = [o.path for o in query.order[:1] if not o.descending]
+    if any(
+        path[0] in plan.route.fragment_of.keys() - plan.route.anchor.fields for path in ascending
+    ):
+        # Objects that have no part on the system of the order come first.
+        what += f' with {{"exists": "{".".join(ascending[0])}"}} in the filter'
     others = ", ".join(f.system for f in plan.route.fragments)
     return NeedsScan(
         f"Every object of {query.class_name} would have to be sent by {others}. What helps:"

@@ -67,7 +67,9 @@ class Service:
         return cls(("--embedded", "--data-dir", str(data_dir)), {})
 
     @classmethod
-    def on(cls, configs: Iterable[SystemConfig], catalogue_url: str) -> Self:
+    def on(
+        cls, configs: Iterable[SystemConfig], catalogue_url: str, coordination_url: str = ""
+    ) -> Self:
         """Return a service on the stores of somebody else."""
         told = ("name", "kind", "url", "durability", "deadline_s", "namespace")
         systems = [{name: getattr(config, name) for name in told} for config in configs]
@@ -75,6 +77,8 @@ class Service:
             "PORTOLAN_CATALOGUE_URL": catalogue_url,
             "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
         }
+        if coordination_url:
+            environment["PORTOLAN_COORDINATION_URL"] = coordination_url
         return cls((), environment)
 
     async def start(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -12,9 +13,12 @@ import orjson
 
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from mediator.errors import Unavailable
+from mediator.operations.executor import Executor
 from mediator.operations.model import Create
 from mediator.operations.plan import plan_write, with_birth
-from mediator.stores.port import Status, WriteResult
+from mediator.schema.types import Values
+from mediator.stores.port import Status, Write, WriteResult
 from tests.process.service import Service, unique
 
 __all__ = ["PLACEMENTS", "Asking", "asking", "fill"]
@@ -33,6 +37,7 @@ PLACEMENTS: tuple[tuple[str, ...], ...] = (
 _NDJSON = {"content-type": "application/x-ndjson"}
 _MOST_PAGES = 1_000
 _AT_ONCE = 1_000
+_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -90,25 +95,38 @@ async def asking(mediator: Service, database: str) -> AsyncIterator[Asking]:
 
 
 async def fill(
-    mediator: Service, database: str, class_name: str, objects: Mapping[str, Any]
+    data: Executor, database: str, class_name: str, objects: Mapping[str, Values]
 ) -> None:
     """Create objects as writes over several systems do, but without a record of each to redo."""
-    data = mediator.mediator.data
     route = data.model.databases[database].classes[class_name]
     rows = list(objects.items())
     for start in range(0, len(rows), _AT_ONCE):
-        steps = []
-        for id_, document in rows[start : start + _AT_ONCE]:
-            values = route.codec.decode_object(document)
-            steps.append(
-                plan_write(route, Create(database, class_name, id_, unique(), values=values), {})
-            )
-        decided = await data._calls.write_each([step.first for step in steps])
+        steps = [
+            plan_write(route, Create(database, class_name, id_, unique(), values=values), {})
+            for id_, values in rows[start : start + _AT_ONCE]
+        ]
+        decided = await _written(data, [step.first for step in steps])
         rest = [
             with_birth(write, result)
             for step, result in zip(steps, decided, strict=True)
-            if isinstance(result, WriteResult)
             for write in step.rest
         ]
-        results = [*decided, *await data._calls.write_each(rest)]
-        assert {getattr(result, "status", result) for result in results} == {Status.APPLIED}
+        await _written(data, rest)
+
+
+async def _written(data: Executor, writes: Sequence[Write]) -> list[WriteResult]:
+    """Write, and write again what an overloaded store did not answer in time."""
+    writes = [replace(write, remember="") for write in writes]
+    results: dict[int, WriteResult] = {}
+    for _ in range(_TRIES):
+        left = [number for number in range(len(writes)) if number not in results]
+        answers = await data._calls.write_each([writes[number] for number in left])
+        errors = [answer for answer in answers if isinstance(answer, Unavailable)]
+        for number, answer in zip(left, answers, strict=True):
+            if isinstance(answer, WriteResult):
+                assert answer.status in (Status.APPLIED, Status.REPLAYED)
+                results[number] = answer
+        if not errors:
+            return [results[number] for number in range(len(writes))]
+        await asyncio.sleep(max(error.retry_after_s for error in errors))
+    raise AssertionError("a store does not answer at all")

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ import pytest
 from benchmarks.profiles import CLASSES, QUERIED, QUERIES, ProfileQuery, Profiles, generate, placed
 from mediator.operations.model import Delete
 from mediator.query.budget import Limits
-from mediator.stores.port import StoreUnavailable
+from mediator.stores.port import Find, Found, Queryable, StoreUnavailable
 from tests.process.newspaper import assert_problem
 from tests.process.querying import PLACEMENTS, Asking, asking, fill
 from tests.process.service import Service, field_on, unique
@@ -23,6 +24,8 @@ from tests.process.service import Service, field_on, unique
 Json = dict[str, Any]
 
 COUNT, WALLS = 1_000, 60
+LARGE, LARGE_ON_THE_STAND_IN = 100_000, 10_000
+"""The stand-in for MongoDB needs minutes for what others do in seconds."""
 
 every_placement = pytest.mark.parametrize("profiles", PLACEMENTS, ids="+".join, indirect=True)
 on_one = pytest.mark.parametrize("profiles", PLACEMENTS[:3], ids="+".join, indirect=True)
@@ -49,7 +52,7 @@ async def loaded(
                 for name in QUERIED:
                     used = min(len(systems), len(CLASSES[name]))
                     assert len(mediator.systems_of(database, name)) == used
-                    await fill(mediator, database, name, data.objects[name])
+                    await fill(mediator.mediator.data, database, name, data.objects[name])
             return known[systems]
 
         yield load
@@ -88,6 +91,27 @@ def _turned(value: Any, level: str) -> Any:
 async def test_the_eleven_queries(profiles: Asking, data: Profiles, query: ProfileQuery) -> None:
     asked = {**query.body, "limit": 1_000, "allow_scan": True}
     assert await profiles.all(query.class_name, asked) == query.answers(data)
+
+
+@pytest.mark.large
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("systems", [*PLACEMENTS[:4], PLACEMENTS[-1]], ids="+".join)
+async def test_the_eleven_queries_on_large_data(
+    mediator: Service, systems: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = LARGE_ON_THE_STAND_IN if "mongo" in systems else LARGE
+    many = generate(count, walls=count // 50)
+    monkeypatch.setattr(mediator.mediator.data, "_limits", Limits(rows=10_000_000, seconds=600))
+    queried = {name: CLASSES[name] for name in QUERIED}
+    database = await mediator.put_schema(placed(queried, systems, field_on))
+    for name in QUERIED:
+        await fill(mediator.mediator.data, database, name, many.objects[name])
+    async with asking(mediator, database) as client:
+        for query in QUERIES:
+            asked = {**query.body, "limit": 1_000, "allow_scan": True}
+            found = await client.all(query.class_name, asked)
+            assert found == query.answers(many), f"query {query.number}"
+    await mediator.mediator.control.delete_schema(database)
 
 
 @every_placement
@@ -291,6 +315,37 @@ async def test_the_top_ten_is_read_in_one_round_trip(split: Asking, data: Profil
     assert sum(answer["explain"]["round_trips"].values()) == 1
     whole = await split.ask("entries", {**asked, "fields": ["entry", "likeCounter"]})
     assert [item["entry"] for item in whole["items"]] == [o["entry"] for o in best]
+
+
+async def test_what_is_found_twice_is_answered_once(
+    mediator: Service, split: Asking, data: Profiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it happens if an object changes its place between two pages of a store."""
+    store = mediator.mediator._systems.get("postgres").store
+    assert isinstance(store, Queryable)
+    find = store.find
+
+    async def again(asked: Find) -> Found:
+        page = await find(replace(asked, resume=None))
+        return Found(page.records, None if asked.resume else "once more")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "find", again)
+        asked = {"filter": {"ge": ["likeCounter", 0]}, "order": ["author"], "limit": 1_000}
+        found = await split.ask("entries", {**asked, "fields": ["entry"], "allow_scan": True})
+        counted = await split.ask(
+            "entries",
+            {
+                "aggregate": {
+                    "compute": {"n": {"min": "entry"}, "all": {"count": "*"}},
+                    "group": ["author"],
+                },
+                "allow_scan": True,
+                "limit": 1_000,
+            },
+        )
+    assert len(found["items"]) == len(data.objects["entries"])
+    assert {item["all"] for item in counted["items"]} == {5}
 
 
 @pytest.mark.parametrize("limits", [Limits(rows=500), Limits(seconds=0.0)], ids=["rows", "seconds"])

@@ -25,12 +25,15 @@ from benchmarks.readme import README
 from mediator.operations.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
 from mediator.placement.ballot import Kind
+from mediator.query.conditions import OPERATORS
+from mediator.query.reading import read_query
 from mediator.schema import limits
 from mediator.schema.annotations import Capability, Metric, Statistic
 from mediator.schema.parse import RESERVED_CLASSES, parse_schema
 from mediator.schema.requirements import LEVELS
 from mediator.schema.tree import Mode
 from mediator.schema.types import FieldType
+from mediator.stores.port import Access
 
 ROOT = README.parent
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
@@ -188,6 +191,29 @@ def test_every_operator_has_its_row_with_its_types(operator: Operator) -> None:
     told = row_of("schema.md", operator, "## Operators")[1]
     types = set(FieldType) if told == "all" else {FieldType(t) for t in told.split(", ")}
     assert types == APPLICABLE[operator]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_operator_of_filters_has_its_row(operator: str) -> None:
+    row_of("queries.md", operator, "## Filters")
+
+
+@pytest.mark.parametrize("access", Access)
+def test_every_access_has_its_row(access: Access) -> None:
+    row_of("queries.md", access, "## How a query is carried out")
+
+
+def test_printed_queries_are_queries() -> None:
+    texts = {key: {"type": "string"} for key in ("firstname", "lastname", "country", "nick")}
+    numbers = {key: {"type": "integer"} for key in ("year", "hits")}
+    employer = {"works_for": {"type": "reference", "to": "companies"}}
+    classes = {
+        "players": {"fields": {**texts, **numbers, **employer}},
+        "companies": {"fields": {"name": {"type": "string"}}},
+    }
+    schema = parse_schema("club", {"classes": classes})
+    for block in blocks(page("queries.md"), "json"):
+        read_query(json.loads(block), schema, "players")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ if redis.call('GET', KEYS[2]) ~= token then return -1 end
 local cursor = redis.call('HGET', base .. 'cursors', source) or ''
 if below(cursor, after) then return -2 end
 incarnate(ARGV[1])
-local new, appended = cursor == after, 0
+local new, appended = false, 0
 for at = 6, #ARGV, 4 do
   new = new or below(cursor, ARGV[at + 1])
   if new then

@@ -7,6 +7,7 @@ from typing import Final
 from mediator.stores.conformance import (
     aggregating,
     bulk,
+    changes,
     concurrency,
     deletes,
     hostile,
@@ -43,6 +44,7 @@ _MODULES = (
     query_orders,
     aggregating,
     mirror,
+    changes,
     concurrency,
     hostile,
 )

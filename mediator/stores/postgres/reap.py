@@ -1,4 +1,4 @@
-"""Removing what is past its retention: tombstones, remembered operations, changes."""
+"""Removing what is past its retention: tombstones, remembered operations, too many changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mediator.stores.postgres.statements import DIALECT
 __all__ = ["CHANGES_KEPT", "reap"]
 
 CHANGES_KEPT: Final = 1_000_000
-"""Changes kept at most; older than `REMEMBER_S` they go in any case."""
+"""About how many changes are kept at most, relayed or not. The relay trims what it has relayed."""
 
 _TABLES: Final = 'SELECT "table" FROM {classes}'
 # Locked rows are skipped: someone is just making the record again.
@@ -24,14 +24,11 @@ _OPERATIONS: Final = """
 DELETE FROM {table} WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {table} WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))
 """
-# Looks at the oldest rows only, so that a reap with nothing to do costs nothing. Below the oldest
-# running transaction, because rows of a lower xid may still be committed.
+# Looks at the oldest rows only, so that a reap with nothing to do costs nothing.
 _CHANGES: Final = """
-DELETE FROM {table} WHERE (xid, seq) IN (
-    SELECT xid, seq FROM (
-        SELECT xid, seq, at FROM {table}
-        WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid, seq LIMIT $2) oldest
-    WHERE at < $1 OR seq <= (SELECT seq FROM {table} ORDER BY xid DESC, seq DESC LIMIT 1) - $3)
+DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM (SELECT ctid, seq FROM {table} ORDER BY xid, seq LIMIT $1) oldest
+    WHERE seq <= (SELECT seq FROM {table} ORDER BY xid DESC, seq DESC LIMIT 1) - $2))
 """
 
 
@@ -48,14 +45,13 @@ async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int
     before = datetime.fromtimestamp(now_s - REMEMBER_S, UTC)
     classes = f"{quote(namespace)}.{quote('_classes')}"
     names = [name for (name,) in await connection.fetch(_TABLES.format(classes=classes))]
-    work: list[tuple[str, str, tuple[int, ...]]] = [("_operations", _OPERATIONS, ())]
-    work += [(name, _TOMBSTONES, ()) for name in names]
-    work += [("_outbox", _CHANGES, (CHANGES_KEPT,))]
+    work = [("_operations", _OPERATIONS), *((name, _TOMBSTONES) for name in names)]
     removed = 0
-    for name, statement, more in work:
+    for name, statement in [*work, ("_outbox", _CHANGES)]:
         if removed < limit:
-            sql = statement.format(table=f"{quote(namespace)}.{quote(name)}")
-            removed += _count(await connection.execute(sql, before, limit - removed, *more))
+            sql, left = statement.format(table=f"{quote(namespace)}.{quote(name)}"), limit - removed
+            bounds = (left, CHANGES_KEPT) if statement is _CHANGES else (before, left)
+            removed += _count(await connection.execute(sql, *bounds))
     return removed
 
 

@@ -17,6 +17,8 @@ from mediator.stores.port import (
     Find,
     Found,
     Fragment,
+    FragmentOf,
+    Logged,
     Pushdown,
     Read,
     Recalled,
@@ -29,6 +31,7 @@ from mediator.stores.port import (
 from mediator.stores.postgres import ddl, facts, operators, reap
 from mediator.stores.postgres.aggregates import computes
 from mediator.stores.postgres.answers import recalled, record
+from mediator.stores.postgres.changelog import LOG, OutboxLog
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.mirror import Copies
 from mediator.stores.postgres.plans import Plans
@@ -59,6 +62,7 @@ class PostgresStore:
         self._copies = Copies(self._plans, self._pool)
         self._writer = Writer(config.name, self._plans, self._pool, self._read)
         self._searcher = Searcher(config, self._plans)
+        self._outbox = OutboxLog(self._plans, self._use)
 
     async def open(self) -> None:
         """Connect, and make the namespace if it is not there.
@@ -205,6 +209,31 @@ class PostgresStore:
         """Remove up to `limit` rows past their retention; return how many were removed."""
         now, namespace = self._clock.now(), self.config.namespace
         return await self._use(lambda c: reap.reap(c, namespace, now, limit))
+
+    def logs(self) -> Sequence[str]:
+        """Name the logs; see `ChangeLog`."""
+        return (LOG,)
+
+    async def changes(
+        self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
+    ) -> list[Logged]:
+        """Return changes beyond a position, oldest first; see `ChangeLog`."""
+        del log  # there is one
+        return await self._outbox.read(after, limit, fragment_of)
+
+    async def horizon(self) -> tuple[int, int]:
+        """Return which transactions are told by now, and which have been acknowledged."""
+        return await self._outbox.horizon()
+
+    async def oldest(self, log: str) -> str | None:
+        """Return the position of the oldest change that is still there, or None."""
+        del log
+        return await self._outbox.oldest()
+
+    async def trim(self, log: str, upto: str, keep_s: float) -> int:
+        """Remove changes up to a position, but none younger than `keep_s`; return how many."""
+        del log
+        return await self._outbox.trim(upto, keep_s)
 
     async def _read(self, calls: Sequence[Read]) -> list[Record | None]:
         if len(calls) == 1:

@@ -17,6 +17,8 @@ from mediator.stores.port import (
     Find,
     Found,
     Fragment,
+    FragmentOf,
+    Logged,
     Pushdown,
     Read,
     Recalled,
@@ -30,6 +32,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.redis.answers import recalled
+from mediator.stores.redis.changelog import StreamLogs
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.facts import DURABILITY, facts_of, refuse_unfit, settings_of
 from mediator.stores.redis.gathering import Gathering
@@ -61,6 +64,7 @@ class RedisStore:
         self._bulk_line = Line(config, clock) if config.pool_size > 1 else self._line
         self._plans = Plans(config)
         self._under_way = 0
+        self._logs = StreamLogs(config, self._bulk_line)
         self._gathering = Gathering(self._plans, self._line, config.name)
 
     async def open(self) -> None:
@@ -193,6 +197,24 @@ class RedisStore:
                     return await search.page(self._bulk_line)
         except TimeoutError:
             raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
+
+    def logs(self) -> Sequence[str]:
+        """Name the logs; see `ChangeLog`."""
+        return self._logs.names()
+
+    async def changes(
+        self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
+    ) -> list[Logged]:
+        """Return changes beyond a position, oldest first."""
+        return await self._logs.read(log, after, limit, fragment_of)
+
+    async def oldest(self, log: str) -> str | None:
+        """Return the position of the oldest change that is still there, or None."""
+        return await self._logs.oldest(log)
+
+    async def trim(self, log: str, upto: str, keep_s: float) -> int:
+        """Remove changes up to a position, but none younger than `keep_s`; return how many."""
+        return await self._logs.trim(log, upto, keep_s)
 
     async def _listed(self, wanted: Listing, limit: int) -> list[Record]:
         try:

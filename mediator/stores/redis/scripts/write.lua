@@ -228,8 +228,9 @@ local function reindex(shape, row, held, after)
 end
 
 -- An entry of the outbox: what (database/class/group/kind), object, operation, version, time (unless
--- it is the version), and -field and +field: the texts before and after, of those that are there.
-local function announce(shape, row, held, before, after)
+-- it is the version), absent (if an object was replaced that was not there), and -field and +field:
+-- the texts before and after, of those that are there.
+local function announce(shape, row, held, before, after, created)
   for _, position in ipairs(shape.written) do
     local version = held[position]
     local what = argv[1] .. '/' .. shape.group_at[position] .. '/' .. shape.kind
@@ -237,6 +238,9 @@ local function announce(shape, row, held, before, after)
     local n = 8
     if version ~= now_text then
       entry[9], entry[10], n = 'time', now_text, 10
+    end
+    if created == 1 and shape.kind == 'replace' then
+      entry[n + 1], entry[n + 2], n = 'absent', '1', n + 2
     end
     for i, change in ipairs(shape.changes) do
       if change.group == position then
@@ -267,7 +271,7 @@ local function apply(shape, row, held, after)
   if shape.has_collections or row.all then alter_collections(shape, row, held) end
   local born = put(shape, row, held, after)
   if next(indexed) then reindex(shape, row, held, after) end
-  announce(shape, row, held, before, images(shape, row, after, 0))
+  announce(shape, row, held, before, images(shape, row, after, 0), created)
   local versions, values = versions_of(shape, held), returned(shape, row)
   if shape.remembers then
     memory().remember(row, created, born, shape.names, versions, values, argv[3])

@@ -1,0 +1,177 @@
+"""``GET /v1/{database}/changes``: the change feed, as server-sent events or by long polling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+from app.api.answers import JSON_TYPE, NO_STORE
+from app.api.calls import Call
+from app.api.resources import Directory
+from app.http.message import Request, Response, forbid_body
+from app.http.negotiation import EVENT_STREAM, asks_for
+from app.http.paths import parse_query, whole_number
+from mediator.changes.feed import Event, PositionGone
+from mediator.changes.position import FeedPosition
+from mediator.changes.subscriptions import Subscription, Subscriptions
+from mediator.errors import NotFound, Unavailable
+from mediator.planes import DataPlane
+
+__all__ = ["Changes"]
+
+_PARAMETERS: Final = frozenset({"class", "after", "limit", "wait"})
+_BEGINNING: Final = "beginning"
+_LONGEST_WAIT_S: Final = 30
+_LONGEST_SEARCH_S: Final = 5.0
+"""How long changes of a class are looked for among those of others, if there is no wait."""
+
+_MOST: Final = 1_000
+_HEARTBEAT_S: Final = 15.0
+_TURN_S: Final = 1.0
+"""How soon it is seen that a client has gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a request asks for."""
+
+    database: str
+    class_name: str | None
+    position: FeedPosition
+    limit: int
+    wait_s: float
+
+    def shows(self, event: Event) -> bool:
+        return self.class_name is None or event.class_name == self.class_name
+
+
+class Changes:
+    """Lets clients follow the feed.
+
+    Args:
+        plane: Knows the databases.
+        directory: Finds classes.
+        subscriptions: Follows feeds; None: there are none.
+    """
+
+    def __init__(
+        self, plane: DataPlane, directory: Directory, subscriptions: Subscriptions | None
+    ) -> None:
+        self._plane = plane
+        self._directory = directory
+        self._subscriptions = subscriptions
+
+    async def get(self, call: Call) -> Response:
+        """Answer with events for as long as the client stays, or with what there is."""
+        forbid_body(call.request)
+        subscriptions = self._subscriptions
+        if subscriptions is None:
+            detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."
+            raise Unavailable(detail, system="coordination", retry_after_s=60)
+        wanted = await self._wanted(call, subscriptions)
+        call.request.phases.end("parse")
+        # A position that is gone, or a feed that does not answer, is told before the status is.
+        subscription = await subscriptions.open(wanted.database, wanted.position)
+        accept = call.request.headers.get(b"accept", "")
+        if asks_for(accept, EVENT_STREAM):
+            chunks = _events(subscriptions, subscription, wanted, call.request)
+            headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE]
+            headers.append((b"x-accel-buffering", b"no"))
+            return Response(200, headers, chunks=chunks)
+        try:
+            return await _page(subscription, wanted, call.request)
+        finally:
+            subscriptions.close(subscription)
+
+    async def _wanted(self, call: Call, subscriptions: Subscriptions) -> _Wanted:
+        parameters = parse_query(call.request.query, _PARAMETERS)
+        database, class_name = call.database, parameters.get("class")
+        await self._check(database, class_name)
+        after, name = parameters.get("after"), "after"
+        if last := call.request.headers.get(b"last-event-id"):
+            after, name = last, "Last-Event-ID"
+        if after is None:
+            position = await subscriptions.now(database)
+        elif after == _BEGINNING:
+            position = await subscriptions.beginning(database)
+        else:
+            position = FeedPosition.parse(after, name)
+        limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=_MOST)
+        wait_s = whole_number(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
+        return _Wanted(database, class_name, position, limit, wait_s)
+
+    async def _check(self, database: str, class_name: str | None) -> None:
+        if class_name is not None:
+            await self._directory.find(database, class_name)
+            return
+        if database not in self._plane.model.databases:
+            with suppress(NotFound):  # which is said only after a look for a newer model
+                await self._plane.route(database, "")
+        if database not in self._plane.model.databases:
+            raise NotFound("There is no such database.")
+
+
+async def _page(subscription: Subscription, wanted: _Wanted, request: Request) -> Response:
+    """Collect a page; the wait ends with the first change that is shown."""
+    shown: list[bytes] = []
+    started = monotonic()
+    latest = started + max(wanted.wait_s, _LONGEST_SEARCH_S)
+    while len(shown) < wanted.limit and monotonic() < latest and not subscription.ended:
+        left_s = 0.0 if shown else max(0.0, started + wanted.wait_s - monotonic())
+        events = await subscription.next(min(left_s, _TURN_S), wanted.limit - len(shown))
+        shown += [event.data for event, _ in events if wanted.shows(event)]
+        if not events and not left_s:
+            break
+    request.phases.end("feed")
+    body = b'{"changes":[%b],"position":"%b"}'
+    position = subscription.position.text.encode()
+    return Response(200, [JSON_TYPE, NO_STORE], body % (b",".join(shown), position))
+
+
+async def _events(
+    subscriptions: Subscriptions, subscription: Subscription, wanted: _Wanted, request: Request
+) -> AsyncIterator[bytes]:
+    gone = asyncio.create_task(_disconnected(request))
+    told = monotonic()
+    try:
+        # So that a client that loses the connection before any change resumes from here.
+        yield _place(subscription)
+        while not (gone.done() or subscription.ended):
+            chunk = await _turn(subscription, wanted)
+            if not chunk and monotonic() - told >= _HEARTBEAT_S:
+                chunk = b": heartbeat\n" + _place(subscription)
+            if chunk:
+                yield chunk
+                told = monotonic()
+    except PositionGone:
+        return  # the client comes again, and is told
+    finally:
+        gone.cancel()
+        subscriptions.close(subscription)
+
+
+async def _turn(subscription: Subscription, wanted: _Wanted) -> bytes:
+    try:
+        events = await subscription.next(_TURN_S)
+    except Unavailable:
+        await asyncio.sleep(_TURN_S)
+        return b""
+    return b"".join(
+        b"id: %b\nevent: change\ndata: %b\n\n" % (position.text.encode(), event.data)
+        for event, position in events
+        if wanted.shows(event)
+    )
+
+
+def _place(subscription: Subscription) -> bytes:
+    """Tell the position without an event (HTML, section 9.2.6: no data, no event)."""
+    return b"id: %b\n\n" % subscription.position.text.encode()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

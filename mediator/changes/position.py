@@ -1,0 +1,75 @@
+"""Positions in a database's feed: opaque to clients, a stream id of each partition to us."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from mediator.changes.feed import BEGINNING
+from mediator.changes.partitions import PARTITIONS
+from mediator.errors import Invalid, Place
+
+__all__ = ["FeedPosition", "order_of"]
+
+_FORM: Final = re.compile(
+    rf"([0-9a-f]{{1,64}})((?:,\d{{1,16}}-\d{{1,16}}){{{PARTITIONS}}})", re.ASCII
+)
+_LONGEST: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPosition:
+    """How much of a feed has been seen.
+
+    Attributes:
+        incarnation: The life of the feed.
+        ids: The stream id of the last change seen in each partition.
+    """
+
+    incarnation: str
+    ids: tuple[str, ...] = (BEGINNING,) * PARTITIONS
+
+    @property
+    def text(self) -> str:
+        """What clients keep."""
+        told = ",".join((self.incarnation, *self.ids))
+        return urlsafe_b64encode(told.encode()).rstrip(b"=").decode()
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> Self:
+        """Read what a client has kept.
+
+        Args:
+            text: What it says.
+            name: Where it says so.
+
+        Raises:
+            Invalid: It is no position.
+        """
+        found = _FORM.fullmatch(_decoded(text)) if len(text) <= _LONGEST else None
+        if found is None:
+            places = [Place(name, "must be a position that the feed has given")]
+            raise Invalid("This is no position of a feed.", places=places)
+        return cls(found[1], tuple(found[2].split(",")[1:]))
+
+    def advanced(self, partition: int, id_: str) -> Self:
+        """Return the position after a change."""
+        ids: Sequence[str] = self.ids
+        return type(self)(self.incarnation, (*ids[:partition], id_, *ids[partition + 1 :]))
+
+
+def order_of(stream_id: str) -> tuple[int, int]:
+    """Return what stream ids are ordered by."""
+    milliseconds, _, sequence = stream_id.partition("-")
+    return int(milliseconds), int(sequence)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return ""

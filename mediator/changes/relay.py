@@ -1,0 +1,183 @@
+"""The relay of one system's logs: it reads what writes left there, and brings it to the feeds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+
+from mediator.changes.cursors import Cursors
+from mediator.changes.feed import Brought, Feed, Source
+from mediator.changes.model import Change
+from mediator.changes.routes import SystemRoutes
+from mediator.coordination.leases import Lease
+from mediator.stores.port import ChangeLog, Logged
+
+__all__ = ["KEEP_S", "LogRelay", "Round", "Withholding"]
+
+KEEP_S: Final = 600.0
+"""Seconds for which logs keep what is relayed: a feed may fall back to an older state of it."""
+
+_BATCH: Final = 1_000
+_HORIZONS: Final = 64
+
+_T = TypeVar("_T")
+
+
+@runtime_checkable
+class Withholding(Protocol):
+    """A log that tells a change only when none can still appear before it (`ChangeLog.changes`).
+
+    So what it tells need not be all that was acknowledged.
+    """
+
+    async def horizon(self) -> tuple[int, int]:
+        """Return (reached, awaited), numbers of writes.
+
+        All that was acknowledged before this call has a number below `awaited`; a read that begins
+        after this call tells all numbers below `reached`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one look at the logs brought.
+
+    Attributes:
+        read: Entries that were read.
+        appended: Changes that were new to the feed.
+        drained: Whether the logs were read to their ends.
+        missing: Logs that no longer have what comes after their cursor.
+    """
+
+    read: int
+    appended: int
+    drained: bool
+    missing: tuple[str, ...] = ()
+
+
+class LogRelay:
+    """Relays for as long as its lease is held.
+
+    Every method raises `StoreError` and `Unavailable` if the store or the feed does not answer,
+    `LeaseLost` and `FeedWentBack`. After any of them `forget` is to be called.
+
+    Args:
+        store: The system.
+        feed: The feeds.
+        routes: What the routing model says of the system.
+        lease: The lease of this relay.
+    """
+
+    def __init__(self, store: ChangeLog, feed: Feed, routes: SystemRoutes, lease: Lease) -> None:
+        self._store = store
+        self._feed = feed
+        self._routes = routes
+        self._lease = lease
+        self._logs = tuple(store.logs())
+        self._cursors = Cursors(feed, routes.system, self._logs)
+        self._horizons: deque[tuple[int, int]] = deque()
+        self._due_us = 0
+        self._trimmable: dict[str, str] = {}
+
+    def forget(self, *, reached: bool = False) -> None:
+        """Believe nothing of what the feed has; and nothing of what it had (`reached`)."""
+        self._cursors.forget(reached=reached)
+        self._horizons.clear()
+        self._due_us = 0
+
+    async def round(self) -> Round:
+        """Bring what there is, up to a batch of each log; tell the feeds if that was all."""
+        loaded = await self._cursors.load(self._routes.databases())
+        missing = await self._missing() if loaded else ()
+        await self._look_out()
+        turns = await _all(self._bring(log) for log in self._logs)
+        drained = all(read < _BATCH for read, _ in turns)
+        if drained and self._due_us:
+            await self._publish(self._due_us)
+        read, appended = sum(turn[0] for turn in turns), sum(turn[1] for turn in turns)
+        return Round(read, appended, drained, missing)
+
+    async def trim(self) -> int:
+        """Remove what has long been relayed from the logs; return how many entries that was.
+
+        What was relayed last stays, so that a log that goes on right after its cursor can be told
+        from one in which something is missing.
+        """
+        trimmable = self._trimmable.items()
+        return sum(await _all(self._store.trim(log, upto, KEEP_S) for log, upto in trimmable))
+
+    async def _missing(self) -> tuple[str, ...]:
+        missing = []
+        for log in self._logs:
+            least = self._cursors.least(log)
+            oldest = await self._store.oldest(log)
+            if least and oldest is not None and oldest > least:
+                missing.append(log)
+        return tuple(missing)
+
+    async def _look_out(self) -> None:
+        """Find the time before which all that was acknowledged is told by a read from now on."""
+        now_us = await self._feed.now_us()
+        if not isinstance(self._store, Withholding):
+            self._due_us = now_us
+            return
+        reached, awaited = await self._store.horizon()
+        if len(self._horizons) < _HORIZONS:
+            self._horizons.append((now_us, awaited))
+        while self._horizons and self._horizons[0][1] <= reached:
+            self._due_us = self._horizons.popleft()[0]
+
+    async def _bring(self, log: str) -> tuple[int, int]:
+        if not self._cursors.of(log):
+            return 0, 0  # no database has a part in the system
+        after = self._cursors.least(log)
+        entries = await self._read(log, after)
+        if not entries:
+            return 0, 0
+        if after:
+            self._trimmable[log] = after
+        source, upto = Source(self._routes.system, log), entries[-1].position
+        own = _by_database(entries)
+        held = self._cursors.of(log)
+        for database in sorted(own.keys() - held.keys()):
+            await self._cursors.begin(log, database, after)
+        appended = 0
+        for database, cursor in sorted(held.items()):
+            brought = Brought(source, cursor, upto, own.get(database, ()))
+            appended += await self._feed.append(database, brought, self._lease)
+            self._cursors.move(log, database, upto)
+        return len(entries), appended
+
+    async def _read(self, log: str, after: str) -> list[Logged]:
+        find = self._routes.fragment_of
+        entries = await self._store.changes(log, after or None, _BATCH, find)
+        if any(entry.change is None for entry in entries):
+            # Their classes are gone; or were made by another replica a moment ago.
+            await self._routes.refresh()
+            entries = await self._store.changes(log, after or None, _BATCH, find)
+        return entries
+
+    async def _publish(self, until_us: int) -> None:
+        for database in self._routes.databases():
+            cursors = self._cursors.of_database(database)
+            await self._feed.publish(database, self._routes.system, until_us, cursors, self._lease)
+
+
+async def _all(tasks: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """Await all of them, whatever becomes of one: none is to go on beside the next round."""
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+def _by_database(entries: Sequence[Logged]) -> dict[str, list[tuple[str, Change]]]:
+    databases: defaultdict[str, list[tuple[str, Change]]] = defaultdict(list)
+    for entry in entries:
+        if entry.change is not None:
+            databases[entry.change.database].append((entry.position, entry.change))
+    return databases

@@ -1,0 +1,51 @@
+"""What the routing model says of one system: the databases it has a part in, and its fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+from mediator.placement.routing import RoutingModel
+from mediator.stores.port import Fragment
+
+__all__ = ["SystemRoutes"]
+
+
+class SystemRoutes:
+    """The routing model in force, as seen from one system.
+
+    Args:
+        system: Name of the system.
+        model: Returns the model in force.
+        refresh: Looks for a newer one.
+    """
+
+    def __init__(
+        self,
+        system: str,
+        model: Callable[[], RoutingModel],
+        refresh: Callable[[], Awaitable[object]],
+    ) -> None:
+        self.system = system
+        self._model = model
+        self._refresh = refresh
+
+    def fragments(self) -> Iterator[Fragment]:
+        """Return what the system holds; copies are not among it."""
+        for database in self._model().databases.values():
+            for route in database.classes.values():
+                yield from (f for f in route.fragments if f.system == self.system)
+
+    def databases(self) -> list[str]:
+        """Return the databases that the system has a part in."""
+        return sorted({fragment.database for fragment in self.fragments()})
+
+    def fragment_of(self, database: str, class_name: str) -> Fragment | None:
+        """Return what the system holds of a class."""
+        found = self._model().databases.get(database)
+        route = found.classes.get(class_name) if found else None
+        fragments = route.fragments if route else ()
+        return next((f for f in fragments if f.system == self.system), None)
+
+    async def refresh(self) -> None:
+        """Look for a newer model: another replica may just have made a class."""
+        await self._refresh()

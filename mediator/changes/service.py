@@ -1,0 +1,107 @@
+"""All that brings changes to the feed, and shows them, in one replica."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from mediator.changes.feed import Feed
+from mediator.changes.log_relays import Leasing, LogRelays
+from mediator.changes.pending_relays import PendingRelays
+from mediator.changes.routes import SystemRoutes
+from mediator.changes.subscriptions import Subscriptions
+from mediator.clock import Clock
+from mediator.control.watch import Duty
+from mediator.errors import MediatorError
+from mediator.observation import FeedLagMeasured, Observation, Observer
+from mediator.placement.routing import RoutingModel
+from mediator.stores.port import StoreError
+from mediator.systems import Systems
+
+__all__ = ["ChangeService"]
+
+_US = 1_000_000
+
+
+class ChangeService:
+    """The relays, the subscriptions, and what is measured of them.
+
+    Args:
+        systems: The opened systems.
+        model: Returns the routing model in force.
+        refresh: Looks for a newer one.
+        feed: The feeds, with what gives the leases; None: there are none, and changes are let go.
+        replica: Name of this replica.
+        observe: Told of what happens.
+        clock: The time.
+    """
+
+    def __init__(
+        self,
+        systems: Systems,
+        model: Callable[[], RoutingModel],
+        refresh: Callable[[], Awaitable[object]],
+        feed: tuple[Feed, Leasing] | None,
+        replica: str,
+        observe: Observer,
+        clock: Clock,
+    ) -> None:
+        self._model = model
+        self._observe = observe
+        self._feed = feed[0] if feed else None
+        self.subscriptions = Subscriptions(feed[0]) if feed else None
+
+        def routes(system: str) -> SystemRoutes:
+            return SystemRoutes(system, model, refresh)
+
+        self._logs = LogRelays(systems, *feed, replica, routes, observe, clock) if feed else None
+        self._pending = PendingRelays(systems, routes, self._feed, replica, observe, clock)
+
+    def duties(self) -> list[Duty]:
+        """Return what is to be done in the background."""
+        duties = [Duty("relaying changes that wait in records", 0.25, self._pending.run)]
+        if self._logs is not None:
+            duties += [
+                Duty("tending the relays of logs", 1.0, self._logs.tend),
+                Duty("measuring the feed's lag", 1.0, self.measure),
+                Duty("trimming the feed", 5.0, self.trim),
+            ]
+        return duties
+
+    def hear(self, told: Observation) -> None:
+        """Hear of writes, so that they are relayed soon."""
+        if self._logs is not None:
+            self._logs.hear(told)
+
+    def end_streams(self) -> None:
+        """Tell all who follow a feed that there is no more: the process is about to end."""
+        if self.subscriptions is not None:
+            self.subscriptions.end()
+
+    async def close(self) -> None:
+        """End; the duties have ended before."""
+        if self.subscriptions is not None:
+            await self.subscriptions.shut()
+        if self._logs is not None:
+            await self._logs.close()
+        try:
+            await self._pending.close()
+        except (MediatorError, StoreError):
+            return  # others find what is left
+
+    async def measure(self) -> None:
+        """Measure how far each feed is behind each system."""
+        feed = self._feed
+        if feed is None:
+            return
+        for database in self._model().databases:
+            until = await feed.relayed_until(database)
+            now_us = await feed.now_us()
+            for system, until_us in until.items():
+                lag_s = max(0, now_us - until_us) / _US
+                self._observe(FeedLagMeasured(database, system, lag_s))
+
+    async def trim(self) -> None:
+        """Remove what is beyond the feeds' retention."""
+        if self._feed is not None:
+            for database in self._model().databases:
+                await self._feed.trim(database)

@@ -1,0 +1,255 @@
+"""Change logs of real stores: complete, in order, with whole images, whatever commits when."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import asyncpg
+import pytest
+
+from mediator.changes.model import Change
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.kinds import make_store
+from mediator.stores.port import (
+    ChangeLog,
+    Fragment,
+    Logged,
+    Read,
+    Status,
+    Store,
+    StoreUnavailable,
+    SystemConfig,
+    Write,
+    WriteKind,
+)
+
+FIELDS = {
+    "n": Field("n", FieldType.INTEGER),
+    "text": Field("text", FieldType.STRING, index=True),
+    "price": Field("price", FieldType.DECIMAL),
+    "at": Field("at", FieldType.TIMESTAMP),
+    "raw": Field("raw", FieldType.BINARY),
+    "ratio": Field("ratio", FieldType.FLOAT),
+    "doc": Field("doc", FieldType.DOCUMENT),
+    "tags": Field("tags", FieldType.SET, items=FieldType.STRING),
+    "steps": Field("steps", FieldType.LIST, items=FieldType.DECIMAL),
+    "map": Field("map", FieldType.MAP, items=FieldType.INTEGER),
+    "hits": Field("hits", FieldType.INTEGER),
+}
+GROUPS = {"main": tuple(name for name in FIELDS if name != "hits"), "hits": ("hits",)}
+VALUES: dict[str, Any] = {
+    "n": 2**62,
+    "text": "ü\U0001f600",
+    "price": Decimal("1.50"),
+    "at": datetime(2024, 2, 29, 1, 2, 3, 4, UTC),
+    "raw": b"\x00\xff",
+    "ratio": 1e300,
+    "doc": {"a": [1, {"b": None}], "c": []},
+    "tags": ["x", "y"],
+    "steps": [Decimal("2.0"), Decimal(-1)],
+    "map": {"k": 1},
+}
+TOLD: dict[str, Any] = {
+    "n": 2**62,
+    "text": "ü\U0001f600",
+    "price": "1.5",
+    "at": "2024-02-29T01:02:03.000004Z",
+    "raw": "AP8=",
+    "ratio": 1e300,
+    "doc": {"a": [1, {"b": None}], "c": []},
+    "tags": ["x", "y"],
+    "steps": ["2", "-1"],
+    "map": {"k": 1},
+}
+
+
+class Bench:
+    """A store with one class."""
+
+    def __init__(self, store: Any, database: str) -> None:
+        self.store: Any = store
+        system = store.config.name
+        self.fragment = Fragment(system, database, "c", FIELDS, GROUPS)
+
+    def fragment_of(self, database: str, class_name: str) -> Fragment | None:
+        own = (self.fragment.database, self.fragment.class_name)
+        return self.fragment if (database, class_name) == own else None
+
+    async def write(self, kind: WriteKind, id_: str = "x", **members: Any) -> str:
+        operation = uuid.uuid4().hex
+        groups = members.pop("groups", tuple(GROUPS))
+        call = Write(self.fragment, id_, kind, operation, groups, **members)
+        [result] = await self.store.write([call])
+        assert result.status is Status.APPLIED
+        return operation
+
+    async def logged(self, limit: int = 1000) -> list[Logged]:
+        """Read all logs, page by page."""
+        entries: list[Logged] = []
+        for log in self.store.logs():
+            after = None
+            while page := await self.store.changes(log, after, limit, self.fragment_of):
+                after = page[-1].position
+                entries += page
+        return entries
+
+    async def changes(self, limit: int = 1000) -> list[Change]:
+        return [entry.change for entry in await self.logged(limit) if entry.change is not None]
+
+
+@pytest.fixture(params=["redis", "postgresql"])
+async def bench(
+    request: pytest.FixtureRequest, redis_config: SystemConfig, postgresql_config: SystemConfig
+) -> AsyncIterator[Bench]:
+    config = {"redis": redis_config, "postgresql": postgresql_config}[request.param]
+    namespace = f"log{uuid.uuid4().hex[:10]}"
+    store: Store = make_store(replace(config, namespace=namespace, deadline_s=30.0))
+    await store.open()
+    bench = Bench(store, f"d{namespace}")
+    await store.prepare(bench.fragment)
+    yield bench
+    await store.drop(bench.fragment)
+    await _remove(store.config, namespace)
+    await store.close()
+
+
+async def _remove(config: SystemConfig, namespace: str) -> None:
+    if config.kind != "postgresql":
+        return
+    connection = await asyncpg.connect(config.url)
+    await connection.execute(f"DROP SCHEMA {namespace} CASCADE")
+    await connection.close()
+
+
+async def test_stores_keep_logs(bench: Bench) -> None:
+    assert isinstance(bench.store, ChangeLog)
+
+
+async def test_images_are_whole(bench: Bench) -> None:
+    await bench.write(WriteKind.CREATE, values=VALUES)
+    await bench.write(WriteKind.UPDATE, values={"tags": ["z"], "text": None}, groups=("main",))
+    push = OperatorCall("steps", Operator.PUSH, Decimal("7.5"))
+    await bench.write(WriteKind.UPDATE, operators=(push,), unset=("map",), groups=("main",))
+    await bench.write(WriteKind.REPLACE, values={"tags": [], "hits": 1})
+    await bench.write(WriteKind.DELETE)
+    changes = [c for c in await bench.changes() if c.group == "main"]
+    create, update, pushed, replace_, delete = changes
+    assert (create.before, create.after) == (None, TOLD)
+    assert update.before == {"tags": ["x", "y"], "text": TOLD["text"]}
+    assert update.after == {"tags": ["z"], "text": None}
+    assert pushed.before == {"steps": ["2", "-1"], "map": {"k": 1}}
+    assert pushed.after == {"steps": ["2", "-1", "7.5"]}
+    rest = {**TOLD, "tags": ["z"], "text": None, "steps": ["2", "-1", "7.5"]}
+    del rest["map"]
+    assert replace_.before == rest
+    assert replace_.after == {"tags": []}
+    assert (delete.before, delete.after) == ({"tags": []}, None)
+    assert [c.kind for c in changes] == ["create", "update", "update", "replace", "delete"]
+
+
+async def test_a_replace_tells_whether_the_object_was_there(bench: Bench) -> None:
+    await bench.write(WriteKind.REPLACE, "fresh", values={"n": 1})
+    await bench.write(WriteKind.REPLACE, "fresh", values={"n": 2})
+    before = {(c.group, c.version): c.before for c in await bench.changes()}
+    ordered = [before[key] for key in sorted(before)]
+    assert ordered == [None, {}, None, {"n": 1}]
+
+
+async def test_each_group_has_a_change_of_its_own(bench: Bench) -> None:
+    operation = await bench.write(WriteKind.CREATE, values={"n": 1, "hits": 2})
+    changes = {c.group: c for c in await bench.changes()}
+    assert {c.id for c in changes.values()} == {f"{operation}:main", f"{operation}:hits"}
+    assert changes["hits"].after == {"hits": 2}
+    record = await _record(bench, "x")
+    assert {group: c.version for group, c in changes.items()} == dict(record.versions)
+    assert {c.database for c in changes.values()} == {bench.fragment.database}
+
+
+async def _record(bench: Bench, id_: str) -> Any:
+    [record] = await bench.store.read([Read(bench.fragment, id_)])
+    return record
+
+
+async def test_positions_are_text_in_their_order(bench: Bench) -> None:
+    ids = [f"o{n}" for n in range(40)]
+    await asyncio.gather(*(bench.write(WriteKind.CREATE, i, values={"n": 0}) for i in ids))
+    whole = await bench.logged()
+    assert await bench.logged(limit=7) == whole
+    for log in bench.store.logs():
+        positions = [
+            e.position for e in await bench.store.changes(log, None, 1000, bench.fragment_of)
+        ]
+        assert positions == sorted(set(positions))
+        assert len({len(p) for p in positions}) <= 1
+        oldest = await bench.store.oldest(log)
+        assert oldest == (positions[0] if positions else None)
+
+
+async def test_changes_of_a_class_that_is_gone_keep_their_places(bench: Bench) -> None:
+    await bench.write(WriteKind.CREATE, values={"n": 0}, groups=tuple(GROUPS))
+    for log in bench.store.logs():
+        entries = await bench.store.changes(log, None, 10, lambda *_: None)
+        assert all(entry.change is None for entry in entries)
+    assert await bench.changes()
+
+
+async def test_trimming_keeps_what_is_young_and_what_is_beyond(bench: Bench) -> None:
+    for n in range(6):
+        await bench.write(WriteKind.CREATE, f"{n}", values={"n": n})
+    for log in bench.store.logs():
+        entries = await bench.store.changes(log, None, 100, bench.fragment_of)
+        if len(entries) < 2:
+            continue
+        middle = entries[len(entries) // 2 - 1].position
+        assert await bench.store.trim(log, middle, 3600.0) == 0
+        assert await bench.store.trim(log, middle, -5.0) == len(entries) // 2
+        rest = await bench.store.changes(log, None, 100, bench.fragment_of)
+        assert rest == entries[len(entries) // 2 :]
+        assert await bench.store.oldest(log) == rest[0].position
+
+
+async def test_transactions_that_commit_out_of_order_are_told_in_order(
+    postgresql_config: SystemConfig,
+) -> None:
+    """A row with a lower number that is still to be committed holds back those after it."""
+    namespace = f"log{uuid.uuid4().hex[:10]}"
+    store: Any = make_store(replace(postgresql_config, namespace=namespace, deadline_s=30.0))
+    await store.open()
+    bench = Bench(store, f"d{namespace}")
+    await store.prepare(bench.fragment)
+    slow = await asyncpg.connect(postgresql_config.url)
+    try:
+        await slow.execute("BEGIN")
+        await slow.fetch("SELECT pg_current_xact_id()")
+        await slow.execute(
+            f'INSERT INTO {namespace}._outbox (change, database, class, object, "group",'
+            " version, kind, at) VALUES ('slow:main', $1, 'c', 'slow', 'main', 1, 'update', now())",
+            bench.fragment.database,
+        )
+        await bench.write(WriteKind.CREATE, values={"n": 1})
+        _, awaited = await store.horizon()
+        assert await bench.changes() == []
+        await slow.execute("COMMIT")
+        assert [c.object_id for c in await bench.changes()] == ["slow", "x", "x"]
+        reached, _ = await store.horizon()
+        assert reached >= awaited
+    finally:
+        await slow.close()
+        await store.drop(bench.fragment)
+        await _remove(store.config, namespace)
+        await store.close()
+
+
+async def test_a_log_whose_server_is_away_says_so(redis_config: SystemConfig) -> None:
+    away = replace(redis_config, url="redis://127.0.0.1:1/0", deadline_s=1.0)
+    store: Any = make_store(away)
+    with pytest.raises(StoreUnavailable):
+        await store.changes(store.logs()[0], None, 1, lambda *_: None)

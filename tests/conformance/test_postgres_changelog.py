@@ -1,0 +1,242 @@
+"""What is particular to PostgreSQL's change log: transactions that commit out of order, locks."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, Final
+
+import asyncpg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.port import Fragment, SystemConfig
+from mediator.stores.postgres import PostgresStore, changelog, reap
+from mediator.stores.postgres.changelog import LOG, Snapshot
+
+LONG_S: Final = 10.0
+NAMESPACE: Final = f"changelog_{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="module")
+async def store(postgresql_config: SystemConfig) -> AsyncIterator[PostgresStore]:
+    config = replace(postgresql_config, namespace=NAMESPACE, deadline_s=30.0, durability="second")
+    store = PostgresStore(config)
+    await store.open()
+    yield store
+    await store.close()
+    admin = await asyncpg.connect(config.url)
+    await admin.execute(f'DROP SCHEMA "{NAMESPACE}" CASCADE')
+    await admin.close()
+
+
+@pytest.fixture
+async def subject(store: PostgresStore) -> AsyncIterator[Subject]:
+    scratch = Scratch(store)
+    yield await scratch.subject(Field("n", FieldType.INTEGER), Field("s", FieldType.STRING))
+    await scratch.clear()
+
+
+@pytest.fixture
+async def other(store: PostgresStore) -> AsyncIterator[Any]:
+    """A session of somebody else's."""
+    connection = await asyncpg.connect(store.config.url)
+    yield connection
+    await connection.close()
+
+
+async def told(subject: Subject, after: str | None = None, limit: int = 10_000) -> list[str]:
+    """Return the objects of the class in the order of the log."""
+    store: Any = subject.store
+    entries = await store.changes(LOG, after, limit, of(subject.fragment))
+    return [entry.change.object_id for entry in entries if entry.change is not None]
+
+
+def of(fragment: Fragment) -> Any:
+    return lambda _, class_name: fragment if class_name == fragment.class_name else None
+
+
+REMEMBERED = f"""
+INSERT INTO "{NAMESPACE}"._operations
+VALUES ($1, $2, $3, $4, '', false, 1, '{{}}', '{{}}', '{{}}', now())
+"""
+
+
+async def waits_for_another(other: Any) -> None:
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+    async with asyncio.timeout(LONG_S):
+        while not await other.fetchval(waiting):  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0.01)
+
+
+async def test_a_writer_that_waits_holds_back_those_who_got_their_numbers_later(
+    subject: Subject, other: Any, store: PostgresStore
+) -> None:
+    await subject.create("slow", {"n": 0})
+    write = subject.change("slow", {"n": 1}, remember="f")
+    await other.execute("BEGIN")
+    names = (subject.fragment.database, subject.fragment.class_name, write.id)
+    await other.execute(REMEMBERED, write.operation, *names)
+    slow = asyncio.create_task(subject.write(write))
+    await waits_for_another(other)
+    for id_ in ("a", "b"):
+        await subject.create(id_, {"n": 1})
+    _, awaited = await store.horizon()
+    for _ in range(3):
+        assert await told(subject) == ["slow"]
+        assert (await store.horizon())[0] < awaited
+    await other.execute("ROLLBACK")
+    await slow
+    assert await told(subject) == ["slow", "slow", "a", "b"]
+    assert (await store.horizon())[0] >= awaited
+
+
+@pytest.mark.parametrize("work", ["SELECT pg_current_xact_id()", "CREATE TABLE {}.foreign ()"])
+async def test_others_who_write_elsewhere_do_not_hold_the_log_back(
+    subject: Subject, other: Any, store: PostgresStore, work: str
+) -> None:
+    await other.execute("BEGIN")
+    await other.execute(work.format(NAMESPACE))
+    await subject.create("x", {"n": 1})
+    _, awaited = await store.horizon()
+    await told(subject)  # those who run are looked at closely when they are met again
+    assert await told(subject) == ["x"]
+    assert (await store.horizon())[0] >= awaited
+    await other.execute("ROLLBACK")
+
+
+async def test_what_was_told_stays_told_when_a_writer_rolls_back(
+    subject: Subject, other: Any
+) -> None:
+    await other.execute("BEGIN")
+    await other.execute(f'LOCK TABLE "{NAMESPACE}"._outbox IN ROW EXCLUSIVE MODE')
+    await other.execute("SELECT pg_current_xact_id()")
+    await subject.create("x", {"n": 1})
+    assert await told(subject) == []
+    assert await told(subject) == []
+    await other.execute("ROLLBACK")
+    assert await told(subject) == ["x"]
+
+
+async def test_readers_neither_miss_nor_repeat_while_writers_write(subject: Subject) -> None:
+    store: Any = subject.store
+    writers, each, seen, after = 8, 25, [], await end_of(store)
+    ids = [[f"{writer}.{n}" for n in range(each)] for writer in range(writers)]
+
+    async def work(own: list[str]) -> None:
+        for i in range(0, each, 5):
+            await subject.write_all([subject.creation(id_, {"n": 1}) for id_ in own[i : i + 5]])
+
+    working = asyncio.gather(*map(work, ids))
+    async with asyncio.timeout(LONG_S):
+        while len(seen) < writers * each:
+            some = await store.changes(LOG, after, 17, of(subject.fragment))
+            after = some[-1].position if some else after
+            seen += [entry.change.object_id for entry in some if entry.change is not None]
+            await asyncio.sleep(0)
+    await working
+    assert sorted(seen) == sorted(id_ for own in ids for id_ in own)
+
+
+async def end_of(store: Any) -> str | None:
+    entries = await store.changes(LOG, None, 1_000_000, lambda *_: None)
+    return entries[-1].position if entries else None
+
+
+async def test_large_changes_come_in_small_portions(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = subject.store
+    start = await end_of(store)
+    asked: list[int] = []
+    ordered = changelog.OutboxLog._ordered
+
+    async def noting(log: Any, statement: str, *arguments: Any) -> list[Any]:
+        if len(arguments) == 4:
+            asked.append(arguments[3])
+        return await ordered(log, statement, *arguments)
+
+    monkeypatch.setattr(changelog.OutboxLog, "_ordered", noting)
+    large = "x" * 1_000_000
+    for i in range(12):
+        await subject.create(f"{i}", {"s": large})
+    for _ in range(2):
+        assert await told(subject, start) == [f"{i}" for i in range(12)]
+    assert asked[-1] < 12
+    assert asked[0] > 12
+
+
+async def test_trimming_goes_on_in_parts(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Any = subject.store
+    await store.trim(LOG, await end_of(store) or "0-0", -60.0)
+    monkeypatch.setattr(changelog, "_TRIMMED_AT_ONCE", 3)
+    await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(10)])
+    entries = await store.changes(LOG, None, 100, of(subject.fragment))
+    assert await store.trim(LOG, entries[7].position, 60.0) == 0
+    assert await store.trim(LOG, entries[7].position, -60.0) == 8
+    assert await told(subject) == ["8", "9"]
+    assert await store.oldest(LOG) == entries[8].position
+
+
+async def test_reaping_leaves_the_last_changes_whatever_their_age(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = subject.store
+    await store.trim(LOG, await end_of(store) or "0-0", -60.0)
+    for i in range(6):
+        await subject.create(f"{i}", {"n": i})
+    monkeypatch.setattr(reap, "CHANGES_KEPT", 2)
+    assert await store.reap(3) == 3
+    assert await told(subject) == ["3", "4", "5"]
+    await store.reap(100)
+    assert await told(subject) == ["4", "5"]
+
+
+async def test_a_log_is_read_through_its_index(subject: Subject, other: Any) -> None:
+    await subject.create("x", {"n": 1})
+    statement = changelog._BEYOND.format(outbox=f'"{NAMESPACE}"._outbox')
+    await other.execute("SET enable_seqscan = off")
+    await other.execute("SET enable_sort = off")
+    await other.execute(f"PREPARE beyond AS {statement}")
+    plan = await other.fetch("EXPLAIN EXECUTE beyond ('1', 0, '99999999', 10)")
+    text = "\n".join(row[0] for row in plan)
+    assert "Index Scan" in text
+    assert "ROW(" in text.split("Index Cond")[1]
+    assert "Sort" not in text
+
+
+# Which transactions matter; numbers beyond 32 bits, as locks name them by their lower half.
+
+HIGH: Final = 7 << 32
+
+
+@given(
+    running=st.sets(st.integers(HIGH + 1, HIGH + 40)),
+    writing=st.sets(st.integers(HIGH + 1, HIGH + 40)),
+)
+def test_the_lowest_running_writer_is_where_reading_ends(
+    running: set[int], writing: set[int]
+) -> None:
+    snapshot = Snapshot(min(running, default=HIGH + 50), HIGH + 50, tuple(sorted(running)))
+    locks: list[tuple[str, int | None]] = [(f"v{x}", x & 0xFFFFFFFF) for x in running | writing]
+    locks += [(f"v{x}", None) for x in writing]
+    assert snapshot.reached(locks) == min(running & writing, default=HIGH + 50)
+
+
+def test_a_running_transaction_without_a_lock_may_be_a_writer_s_that_has_none_yet() -> None:
+    snapshot = Snapshot(5, 10, (5, 7))
+    assert snapshot.reached([("other", 5)]) == 10
+    assert snapshot.reached([("other", 5), ("writer", None)]) == 7
+    assert snapshot.reached([("other", 5), ("writer", None), ("writer", 7)]) == 7
+    assert snapshot.reached([("other", 5), ("foreign", 7), ("writer", None), ("writer", 12)]) == 10
+
+
+def test_snapshots_are_read_as_postgresql_writes_them() -> None:
+    assert Snapshot.read("10:20:10,14") == Snapshot(10, 20, (10, 14))
+    assert Snapshot.read("10:10:") == Snapshot(10, 10, ())

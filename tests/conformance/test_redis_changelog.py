@@ -1,0 +1,225 @@
+"""What is particular to Redis's change logs: streams, whole collections, entries of others."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pytest
+import redis.asyncio
+
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.port import Fragment, Logged, StoreTimeout, SystemConfig
+from mediator.stores.redis import RedisStore, changelog
+
+Server: TypeAlias = Any
+"""A client of the driver; its own types do not tell what an asynchronous call brings."""
+
+FIELDS = (
+    Field("n", FieldType.INTEGER, index=True),
+    Field("s", FieldType.STRING),
+    Field("l", FieldType.LIST, items=FieldType.STRING),
+    Field("t", FieldType.SET, items=FieldType.INTEGER, group="side"),
+    Field("m", FieldType.MAP, items=FieldType.DECIMAL, group="side"),
+)
+
+
+@pytest.fixture(scope="module")
+def config(redis_config: SystemConfig) -> SystemConfig:
+    namespace = f"changelog_{uuid.uuid4().hex[:8]}"
+    return replace(redis_config, namespace=namespace, deadline_s=20.0, partitions=1)
+
+
+@pytest.fixture(scope="module")
+async def server(config: SystemConfig) -> AsyncIterator[Server]:
+    async with redis.asyncio.Redis.from_url(config.url, protocol=2) as client:
+        yield client
+        await client.delete(f"{{{config.namespace}:0}}:outbox")
+
+
+@pytest.fixture(scope="module")
+async def store(config: SystemConfig, server: Server) -> AsyncIterator[RedisStore]:
+    store = RedisStore(config)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def subject(store: RedisStore, stream: str, server: Server) -> AsyncIterator[Subject]:
+    await server.delete(stream)
+    scratch = Scratch(store)
+    yield await scratch.subject(*FIELDS)
+    await scratch.clear()
+
+
+@pytest.fixture
+def stream(config: SystemConfig) -> str:
+    return f"{{{config.namespace}:0}}:outbox"
+
+
+def of(fragment: Fragment) -> Any:
+    return lambda _, class_name: fragment if class_name == fragment.class_name else None
+
+
+async def entries(subject: Subject, after: str | None = None, limit: int = 1_000) -> list[Logged]:
+    store: Any = subject.store
+    some: list[Logged] = await store.changes("0", after, limit, of(subject.fragment))
+    return some
+
+
+async def test_each_partition_has_a_log_and_its_objects_are_told_there(
+    config: SystemConfig, server: Server
+) -> None:
+    store = RedisStore(replace(config, namespace=f"{config.namespace}p", partitions=3))
+    await store.open()
+    scratch = Scratch(store)
+    subject = await scratch.subject(*FIELDS)
+    for n in range(3):
+        await subject.write_all([subject.replacement(f"{i}", {"n": n}) for i in range(30)])
+    assert store.logs() == ("0", "1", "2")
+    seen: list[str] = []
+    for log in store.logs():
+        told = await store.changes(log, None, 1_000, of(subject.fragment))
+        by_object: dict[str, list[Any]] = {}
+        for entry in told:
+            if entry.change is not None and entry.change.group == "main":
+                by_object.setdefault(entry.change.object_id, []).append(entry.change.after)
+        assert all(after == [{"n": 0}, {"n": 1}, {"n": 2}] for after in by_object.values())
+        assert by_object
+        seen += by_object
+    assert sorted(seen) == sorted(f"{i}" for i in range(30))
+    await scratch.clear()
+    await store.close()
+    await server.delete(*(f"{{{config.namespace}p:{p}}}:outbox" for p in range(3)))
+
+
+async def test_collections_are_told_whole_whatever_touches_them(subject: Subject) -> None:
+    await subject.create("x", {"l": ["a"], "t": [1], "m": {}, "n": 1})
+    push, add = OperatorCall("l", Operator.PUSH, "b"), OperatorCall("t", Operator.ADD_TO_SET, 9)
+    await subject.update("x", operators=(push, add))
+    await subject.update("x", {"n": 2}, unset=("l",))
+    await subject.update("x", {"m": None, "t": []})
+    await subject.delete("x")
+    told = [entry.change for entry in await entries(subject) if entry.change is not None]
+    images = [(change.group, change.before, change.after) for change in told]
+    assert images == [
+        ("main", None, {"l": ["a"], "n": 1}),
+        ("side", None, {"t": [1], "m": {}}),
+        ("main", {"l": ["a"]}, {"l": ["a", "b"]}),
+        ("side", {"t": [1]}, {"t": [1, 9]}),
+        ("main", {"n": 1, "l": ["a", "b"]}, {"n": 2}),
+        ("side", {"t": [1, 9], "m": {}}, {"t": [], "m": None}),
+        ("main", {"n": 2}, None),
+        ("side", {"t": [], "m": None}, None),
+    ]
+
+
+async def test_entries_that_are_none_of_ours_are_passed_over(
+    subject: Subject, server: Server, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = subject.fragment
+    what = f"{own.database}/{own.class_name}/main/update"
+    whole = {"what": what, "object": "x", "operation": "o", "version": "7"}
+    await server.xadd(stream, {"secret": "of somebody"})
+    await server.xadd(stream, whole | {"what": "one/two"})
+    await server.xadd(stream, whole | {"version": "new"})
+    await server.xadd(stream, whole | {"object": b"\xff"})
+    await server.xadd(stream, whole | {"+n": "nonsense", "+s": b"s\xff", "+l": "L9:x", "-n": ""})
+    await server.xadd(stream, whole | {"+n": "s5", "-n": "4", "+gone": "5", "+s": "sa"})
+    told = await entries(subject)
+    assert [entry.change is None for entry in told] == [True] * 4 + [False] * 2
+    assert [(c.before, c.after) for e in told if (c := e.change)] == [
+        ({}, {}),
+        ({"n": 4}, {"s": "a"}),
+    ]
+    assert [entry.position for entry in told] == sorted(entry.position for entry in told)
+    assert caplog.records
+    assert "somebody" not in caplog.text
+
+
+async def test_stream_ids_of_any_length_keep_their_order(
+    subject: Subject, server: Server, stream: str
+) -> None:
+    largest = 2**64 - 1
+    ids = ["1-0", "1-9", "1-10", "9-1", "10-0", f"10-{largest}", f"{largest}-0"]
+    for id_ in ids:
+        await server.xadd(stream, {"other": "1"}, id=id_)
+    whole = [entry.position for entry in await entries(subject)]
+    assert whole == sorted(whole)
+    assert len(set(map(len, whole))) == 1
+    for place, position in enumerate(whole):
+        rest = await entries(subject, position)
+        assert [entry.position for entry in rest] == whole[place + 1 :]
+    await server.delete(stream)
+
+
+async def test_trimming_is_exact_and_stops_at_what_is_young(
+    subject: Subject, server: Server, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = subject.store
+    monkeypatch.setattr(changelog, "_TRIMMED_AT_ONCE", 100)
+    seconds, _ = await server.time()
+    old = (seconds - 100) * 1000
+    for n in range(501):
+        await server.xadd(stream, {"other": "1"}, id=f"{old}-{n + 1}")
+    await subject.create("x", {"n": 1})
+    whole = await entries(subject)
+    assert await store.trim("0", whole[250].position, 200.0) == 0
+    assert await store.trim("0", whole[250].position, 50.0) == 251
+    assert await entries(subject) == whole[251:]
+    assert await store.trim("0", whole[-1].position, 50.0) == 250
+    assert await entries(subject) == whole[501:]
+    assert await store.oldest("0") == whole[501].position
+    assert await store.trim("0", whole[-1].position, -60.0) == 2
+    assert await store.oldest("0") is None
+    assert await entries(subject) == []
+
+
+async def test_after_an_answer_that_took_too_long_less_is_asked_for(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(30)])
+    store: Any = subject.store
+    asked: list[int] = []
+    ranged = changelog.StreamLogs._range
+
+    async def slow(logs: Any, name: str, after: str | None, count: int) -> Any:
+        asked.append(count)
+        if count > 2:
+            raise StoreTimeout("too much")
+        return await ranged(logs, name, after, count)
+
+    monkeypatch.setattr(changelog.StreamLogs, "_range", slow)
+    told: list[Logged] = []
+    while not told:
+        try:
+            told = await store.changes("0", None, 4, of(subject.fragment))
+        except StoreTimeout:
+            assert len(asked) < 10
+    assert len(told) == 4
+    assert min(asked) <= 2
+
+
+async def test_large_entries_come_few_at_a_time(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(12):
+        await subject.create(f"{i}", {"s": "x" * 1_000_000})
+    counts: list[int] = []
+    ranged = changelog.StreamLogs._range
+
+    async def noting(logs: Any, name: str, after: str | None, count: int) -> Any:
+        counts.append(count)
+        return await ranged(logs, name, after, count)
+
+    monkeypatch.setattr(changelog.StreamLogs, "_range", noting)
+    for _ in range(2):
+        told = [e.change for e in await entries(subject) if e.change and e.change.group == "main"]
+        assert [change.object_id for change in told] == [f"{i}" for i in range(12)]
+    assert counts[-1] < 12

@@ -1,0 +1,221 @@
+"""The feed in Redis: what is brought twice is taken once, and nothing is skipped."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+import pytest
+
+from mediator.changes.document import change_from, document_of
+from mediator.changes.feed import (
+    BEGINNING,
+    Brought,
+    FeedWentBack,
+    LeaseLost,
+    PositionGone,
+    Source,
+)
+from mediator.changes.model import Change
+from mediator.changes.partitions import PARTITIONS, partition_of
+from mediator.coordination.connecting import connect
+from mediator.coordination.feed import RedisFeed, Retention
+from mediator.coordination.leases import Lease, Leases
+from mediator.stores.port import SystemConfig
+
+SOURCE = Source("store", "0")
+
+
+class Bench:
+    """A feed of a database of its own, and a lease."""
+
+    def __init__(self, url: str, retention: Retention | None = None) -> None:
+        self.redis = connect(url)
+        self.feed = RedisFeed(self.redis, retention)
+        self.leases = Leases(self.redis)
+        self.database = f"d{uuid.uuid4().hex[:12]}"
+        self.lease = Lease(f"test:{self.database}", "holder")
+
+    def change(self, number: int, object_id: str = "x", version: int | None = None) -> Change:
+        version = number if version is None else version
+        after = {"n": number}
+        return Change(
+            f"op{number}:main", self.database, "c", object_id, "main", version, "update",
+            None, after, 1_700_000_000_000_000 + number,
+        )  # fmt: skip
+
+    def brought(self, after: str, upto: str, numbers: Iterable[int]) -> Brought:
+        return Brought(SOURCE, after, upto, [(place(n), self.change(n)) for n in numbers])
+
+    async def ids(self) -> list[str]:
+        """Return the ids of all changes in the feed, partition by partition."""
+        found: list[str] = []
+        for partition in range(PARTITIONS):
+            oldest = await self.feed.oldest(self.database, partition)
+            told = await self.feed.read(self.database, partition, oldest, 10_000)
+            found += [change.id for _, change in told]
+        return found
+
+    async def close(self) -> None:
+        keys = [key async for key in self.redis.scan_iter(f"*{self.database}*")]
+        if keys:
+            await self.redis.delete(*keys)
+        await self.redis.aclose()
+
+
+def place(number: int) -> str:
+    return f"{number:020d}"
+
+
+def ids_of(numbers: Iterable[int]) -> Sequence[str]:
+    return [f"op{number}:main" for number in numbers]
+
+
+@pytest.fixture
+async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
+    bench = Bench(redis_config.url)
+    await bench.leases.acquire(bench.lease.name, bench.lease.token, 60)
+    yield bench
+    await bench.close()
+
+
+async def test_a_change_is_its_document(bench: Bench) -> None:
+    change = bench.change(7, "ü/\U0001f600")
+    assert change_from(document_of(change)) == change
+
+
+async def test_what_is_brought_twice_is_taken_once(bench: Bench) -> None:
+    batch = bench.brought("", place(3), [1, 2, 3])
+    assert await bench.feed.append(bench.database, batch, bench.lease) == 3
+    assert await bench.feed.append(bench.database, batch, bench.lease) == 0
+    overlapping = bench.brought("", place(5), [1, 2, 3, 4, 5])
+    assert await bench.feed.append(bench.database, overlapping, bench.lease) == 2
+    assert await bench.ids() == ids_of(range(1, 6))
+    assert await bench.feed.cursors(bench.database, "store") == {"0": place(5)}
+    assert await bench.feed.cursors(bench.database, "stor") == {}
+
+
+async def test_an_empty_batch_moves_the_cursor(bench: Bench) -> None:
+    await bench.feed.append(bench.database, bench.brought("", place(9), []), bench.lease)
+    assert await bench.feed.cursors(bench.database, "store") == {"0": place(9)}
+    await bench.feed.append(bench.database, bench.brought("", place(4), []), bench.lease)
+    assert await bench.feed.cursors(bench.database, "store") == {"0": place(9)}
+
+
+async def test_without_its_lease_a_relay_appends_nothing(bench: Bench) -> None:
+    stale = Lease(bench.lease.name, "before")
+    with pytest.raises(LeaseLost):
+        await bench.feed.append(bench.database, bench.brought("", place(1), [1]), stale)
+    with pytest.raises(LeaseLost):
+        await bench.feed.publish(bench.database, "store", 1, {}, stale)
+    assert await bench.ids() == []
+
+
+async def test_a_feed_that_went_back_says_so(bench: Bench) -> None:
+    await bench.feed.append(bench.database, bench.brought("", place(2), [1, 2]), bench.lease)
+    with pytest.raises(FeedWentBack):
+        await bench.feed.append(bench.database, bench.brought(place(3), place(4), [4]), bench.lease)
+    with pytest.raises(FeedWentBack):
+        await bench.feed.publish(bench.database, "store", 9, {"0": place(3)}, bench.lease)
+    assert await bench.ids() == ids_of([1, 2])
+    assert await bench.feed.relayed_until(bench.database) == {}
+
+
+async def test_places_are_compared_byte_by_byte(bench: Bench) -> None:
+    """Not as the server's locale has it, in which a hyphen may count for nothing."""
+    first = Brought(SOURCE, "", "0-9", [("0-9", bench.change(1))])
+    await bench.feed.append(bench.database, first, bench.lease)
+    with pytest.raises(FeedWentBack):
+        await bench.feed.append(bench.database, Brought(SOURCE, "00", "01", []), bench.lease)
+
+
+async def test_changes_above_the_last_of_their_group_are_taken(bench: Bench) -> None:
+    changes = [bench.change(n) for n in (1, 2, 3)]
+    assert await bench.feed.append_above(changes[:2]) == 2
+    assert await bench.feed.append_above(changes) == 1
+    await bench.feed.settled(changes)
+    assert await bench.feed.append_above(changes) == 0, "a relay that was slow comes with them"
+    assert await bench.feed.append_above([bench.change(4)]) == 1
+    await bench.feed.settled(changes)
+    assert await bench.feed.append_above([bench.change(4)]) == 0
+    assert await bench.ids() == ids_of([1, 2, 3, 4])
+
+
+async def test_a_system_is_complete_up_to_its_slowest_replica(bench: Bench) -> None:
+    feed, name = bench.feed, bench.database
+    await feed.publish_own(name, "mongo", "one", 50, 0)
+    await feed.publish_own(name, "mongo", "two", 40, 0)
+    await feed.publish(name, "store", 7, {}, bench.lease)
+    assert await feed.relayed_until(name) == {"mongo": 40, "store": 7}
+    await feed.retire(name, "mongo", 45)
+    assert await feed.relayed_until(name) == {"mongo": 50, "store": 7}
+    await feed.publish_own(name, "mongo", "two", 60, 40)
+    with pytest.raises(FeedWentBack):
+        await feed.publish_own(name, "mongo", "one", 80, 70)
+    await feed.leave(name, "mongo", "one")
+    assert await feed.relayed_until(name) == {"mongo": 60, "store": 7}
+
+
+async def test_objects_keep_their_order_in_their_partition(bench: Bench) -> None:
+    changes = [bench.change(n, f"o{n % 10}") for n in range(100)]
+    entries = [(place(n), change) for n, change in enumerate(changes)]
+    await bench.feed.append(bench.database, Brought(SOURCE, "", place(99), entries), bench.lease)
+    for partition in range(PARTITIONS):
+        told = [c for _, c in await bench.feed.read(bench.database, partition, BEGINNING, 1000)]
+        assert told == [c for c in changes if partition_of("c", c.object_id) == partition]
+        if told:
+            pages = [p async for p in _pages(bench, partition, 7)]
+            assert [c for page in pages for c in page] == told
+
+
+async def _pages(bench: Bench, partition: int, limit: int) -> AsyncIterator[list[Change]]:
+    after = BEGINNING
+    while page := await bench.feed.read(bench.database, partition, after, limit):
+        yield [change for _, change in page]
+        after = page[-1][0]
+    assert after == await bench.feed.last(bench.database, partition)
+
+
+async def test_a_position_is_gone_once_what_follows_it_is_removed(
+    redis_config: SystemConfig,
+) -> None:
+    bench = Bench(redis_config.url, Retention(changes=3))
+    feed, name, partition = bench.feed, bench.database, partition_of("c", "x")
+    try:
+        await feed.append_above([bench.change(n) for n in range(1, 9)])
+        before = [id_ for id_, _ in await feed.read(name, partition, BEGINNING, 100)]
+        await feed.trim(name)
+        assert await bench.ids() == ids_of([6, 7, 8])
+        assert await feed.oldest(name, partition) == before[4]
+        assert len(await feed.read(name, partition, before[4], 10)) == 3
+        for gone in (BEGINNING, before[3]):
+            with pytest.raises(PositionGone):
+                await feed.read(name, partition, gone, 10)
+    finally:
+        await bench.close()
+
+
+async def test_what_is_too_old_is_removed_whole(redis_config: SystemConfig) -> None:
+    bench = Bench(redis_config.url, Retention(seconds=0.0))
+    feed, name, partition = bench.feed, bench.database, partition_of("c", "x")
+    try:
+        await feed.append_above([bench.change(n) for n in range(1, 4)])
+        newest = await feed.last(name, partition)
+        while await bench.redis.xlen(f"{{portolan:feed:{name}}}:{partition}"):
+            await feed.trim(name)
+        assert await feed.last(name, partition) == newest
+        assert await feed.read(name, partition, newest, 10) == []
+    finally:
+        await bench.close()
+
+
+async def test_a_lease_is_held_by_one(bench: Bench) -> None:
+    name = f"other:{bench.database}"
+    assert await bench.leases.acquire(name, "a", 60)
+    assert await bench.leases.acquire(name, "a", 60)
+    assert not await bench.leases.acquire(name, "b", 60)
+    assert not await bench.leases.renew(name, "b", 60)
+    await bench.leases.release(name, "b")
+    assert await bench.leases.renew(name, "a", 60)
+    await bench.leases.release(name, "a")
+    assert await bench.leases.acquire(name, "b", 60)

@@ -1,0 +1,382 @@
+"""The relay of logs, with a log in memory: whatever interrupts it, nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mediator.changes.feed import BEGINNING, Brought, Feed, FeedWentBack, LeaseLost
+from mediator.changes.model import Change
+from mediator.changes.partitions import PARTITIONS
+from mediator.changes.relay import LogRelay, Round
+from mediator.changes.routes import SystemRoutes
+from mediator.coordination.connecting import connect
+from mediator.coordination.feed import RedisFeed
+from mediator.coordination.leases import Lease, Leases
+from mediator.placement.routing import RoutingModel
+from mediator.stores.port import Fragment, FragmentOf, Logged, StoreUnavailable, SystemConfig
+
+
+class MemoryLog:
+    """Two logs that are lists, and that fail when told to."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, list[tuple[str, Change]]] = {"0": [], "1": []}
+        self.reads: list[tuple[str, str | None]] = []
+        self.pause: Callable[[], Awaitable[None]] | None = None
+        self._next = 0
+
+    def write(self, database: str, object_id: str = "x", log: str = "0") -> Change:
+        self._next += 1
+        change = Change(
+            f"op{self._next}:main", database, "c", object_id, "main", self._next, "update",
+            {"n": self._next - 1}, {"n": self._next}, self._next,
+        )  # fmt: skip
+        self.entries[log].append((f"{self._next:020d}", change))
+        return change
+
+    def logs(self) -> Sequence[str]:
+        return ("0", "1")
+
+    async def changes(
+        self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
+    ) -> list[Logged]:
+        self.reads.append((log, after))
+        beyond = [e for e in self.entries[log] if e[0] > (after or "")][:limit]
+        if self.pause is not None:
+            await self.pause()
+        known = [(p, c if fragment_of(c.database, c.class_name) else None) for p, c in beyond]
+        return [Logged(position, change) for position, change in known]
+
+    async def oldest(self, log: str) -> str | None:
+        return self.entries[log][0][0] if self.entries[log] else None
+
+    async def trim(self, log: str, upto: str, keep_s: float) -> int:
+        assert keep_s > 0
+        before = len(self.entries[log])
+        self.entries[log] = [e for e in self.entries[log] if e[0] > upto]
+        return before - len(self.entries[log])
+
+
+class LateLog(MemoryLog):
+    """A log that withholds what was written from a number on."""
+
+    numbers = (0, 0)
+
+    async def horizon(self) -> tuple[int, int]:
+        return self.numbers
+
+
+class Bench:
+    """Databases on one system, their feeds, and relays that compete for a lease."""
+
+    def __init__(self, url: str) -> None:
+        self.redis = connect(url)
+        self.feed: Feed = RedisFeed(self.redis)
+        self.leases = Leases(self.redis)
+        tag = uuid.uuid4().hex[:10]
+        self.databases = [f"a{tag}", f"b{tag}"]
+        self.known = list(self.databases)
+        self.system = f"s{tag}"
+        self.log = MemoryLog()
+
+    def model(self) -> RoutingModel:
+        def route(database: str) -> Any:
+            fragment = Fragment(self.system, database, "c", {}, {"main": ()})
+            return SimpleNamespace(classes={"c": SimpleNamespace(fragments=(fragment,))})
+
+        return RoutingModel(1, {name: route(name) for name in self.known})
+
+    async def refresh(self) -> None:
+        self.known = list(self.databases)
+
+    async def relay(self, token: str = "one", feed: Feed | None = None) -> LogRelay:
+        """Start a relay that takes the lease, as the holder's successor does."""
+        lease = Lease(f"relay:{self.system}", token)
+        await self.redis.set(lease.key, token)
+        routes = SystemRoutes(self.system, self.model, self.refresh)
+        return LogRelay(self.log, feed or self.feed, routes, lease)
+
+    async def ids(self, database: str) -> list[str]:
+        """Return the ids in a feed, sorted by version; those of one object in their order."""
+        found: list[tuple[str, Change]] = []
+        for partition in range(PARTITIONS):
+            told = await self.feed.read(database, partition, BEGINNING, 100_000)
+            found += told
+            last: dict[str, int] = {}
+            for _, change in told:
+                assert last.get(change.object_id, 0) < change.version
+                last[change.object_id] = change.version
+        return [c.id for _, c in sorted(found, key=lambda pair: pair[1].version)]
+
+    async def close(self) -> None:
+        for name in (*self.databases, self.system):
+            keys = [key async for key in self.redis.scan_iter(f"*{name}*")]
+            if keys:
+                await self.redis.delete(*keys)
+        await self.redis.aclose()
+
+
+class Failing:
+    """A feed whose chosen calls fail, before or after they took effect."""
+
+    def __init__(self, feed: Feed, name: str, number: int, *, after: bool) -> None:
+        self._feed = feed
+        self._name = name
+        self._number = number
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._feed, name)
+        if name != self._name:
+            return real
+
+        async def call(*args: Any) -> Any:
+            self._number -= 1
+            if self._number == 0 and not self._after:
+                raise ConnectionError
+            answer = await real(*args)
+            if self._number == 0:
+                raise ConnectionError
+            return answer
+
+        return call
+
+
+@pytest.fixture
+async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
+    bench = Bench(redis_config.url)
+    yield bench
+    await bench.close()
+
+
+async def drain(relay: LogRelay) -> Round:
+    while True:
+        done = await relay.round()
+        if not done.read:
+            return done
+
+
+async def test_each_database_gets_its_changes(bench: Bench) -> None:
+    one, two = bench.databases
+    relay = await bench.relay()
+    expected: dict[str, list[str]] = {one: [], two: []}
+    for n in range(3_000):
+        database = (one, two)[n % 3 == 0]
+        change = bench.log.write(database, f"o{n % 7}", log="01"[n % 7 % 2])
+        expected[database].append(change.id)
+    assert (await drain(relay)).drained
+    for database in bench.databases:
+        assert await bench.ids(database) == expected[database]
+        assert list(await bench.feed.relayed_until(database)) == [bench.system]
+
+
+async def test_a_database_that_is_new_is_not_skipped(bench: Bench) -> None:
+    """Although other databases are further, and the relay dies between them."""
+    one, two = bench.databases
+    relay = await bench.relay()
+    first = bench.log.write(one)
+    await drain(relay)
+    lost = [bench.log.write(two).id, bench.log.write(two).id]
+    bench.log.write(one)
+    for number in range(1, 4):
+        dying = await bench.relay(feed=Failing(bench.feed, "append", number, after=True))
+        with suppress(ConnectionError):
+            await drain(dying)
+    await drain(await bench.relay("two"))
+    assert await bench.ids(two) == lost
+    assert (await bench.ids(one))[0] == first.id
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", ["begin", "append", "publish"])
+async def test_a_relay_that_dies_loses_and_doubles_nothing(
+    bench: Bench, name: str, after: bool
+) -> None:
+    expected: dict[str, list[str]] = {database: [] for database in bench.databases}
+    for number in range(1, 7):
+        for database in bench.databases:
+            expected[database] += [bench.log.write(database, f"o{n}").id for n in range(5)]
+        dying = await bench.relay(f"r{number}", Failing(bench.feed, name, number, after=after))
+        with suppress(ConnectionError):  # some calls are made too seldom to fail
+            await drain(dying)
+    await drain(await bench.relay("last"))
+    for database in bench.databases:
+        assert await bench.ids(database) == expected[database]
+
+
+async def test_a_relay_that_wakes_late_does_no_harm(bench: Bench) -> None:
+    """It has read, and sleeps; another takes over and goes on; then it appends what it read."""
+    database = bench.databases[0]
+    ids = [bench.log.write(database).id for _ in range(5)]
+    reading, awake = asyncio.Event(), asyncio.Event()
+
+    async def sleep() -> None:
+        reading.set()
+        await awake.wait()
+
+    bench.log.pause = sleep
+    late = asyncio.create_task((await bench.relay("late")).round())
+    await reading.wait()
+    bench.log.pause = None
+    successor = await bench.relay("next")
+    await drain(successor)
+    ids.append(bench.log.write(database).id)
+    await drain(successor)
+    awake.set()
+    with pytest.raises(LeaseLost):
+        await late
+    assert await bench.ids(database) == ids
+
+
+async def test_a_cursor_that_went_back_is_found_and_made_good(bench: Bench) -> None:
+    database = bench.databases[0]
+    relay = await bench.relay()
+    ids = [bench.log.write(database).id for _ in range(3)]
+    await drain(relay)
+    keys = [key async for key in bench.redis.scan_iter(f"*feed:{database}*")]
+    older = {key: await bench.redis.dump(key) for key in keys}
+    ids += [bench.log.write(database).id for _ in range(3)]
+    await drain(relay)
+    for key in keys:
+        await bench.redis.restore(key, 0, older[key], replace=True)
+    assert await bench.ids(database) == ids[:3]
+    with pytest.raises(FeedWentBack):
+        await relay.round()
+    relay.forget(reached=True)
+    assert (await relay.round()).missing == ()
+    await drain(relay)
+    assert await bench.ids(database) == ids
+
+
+async def test_what_was_believed_is_compared_after_a_lost_connection(bench: Bench) -> None:
+    database = bench.databases[0]
+    relay = await bench.relay()
+    bench.log.write(database)
+    await drain(relay)
+    keys = [key async for key in bench.redis.scan_iter(f"*feed:{database}*")]
+    await bench.redis.delete(*keys)
+    relay.forget()
+    with pytest.raises(FeedWentBack):
+        await relay.round()
+    await drain(relay)
+    assert len(await bench.ids(database)) == 1
+
+
+async def test_changes_that_are_missing_for_good_are_noticed(bench: Bench) -> None:
+    database = bench.databases[0]
+    relay = await bench.relay()
+    for _ in range(3):
+        bench.log.write(database)
+        await drain(relay)
+    await relay.trim()
+    assert len(bench.log.entries["0"]) == 1, "the last one stays"
+    assert (await (await bench.relay("two")).round()).missing == ()
+    bench.log.write(database)
+    bench.log.write(database)
+    del bench.log.entries["0"][:2]
+    assert (await (await bench.relay("three")).round()).missing == ("0",)
+
+
+async def test_a_crash_between_append_and_trim_is_nothing(bench: Bench) -> None:
+    database = bench.databases[0]
+    ids = []
+    for number in range(4):
+        relay = await bench.relay(f"r{number}")
+        ids += [bench.log.write(database).id for _ in range(3)]
+        await drain(relay)
+        if number % 2:
+            await relay.trim()
+    assert await bench.ids(database) == ids
+
+
+async def test_a_class_that_another_replica_made_is_found(bench: Bench) -> None:
+    one, two = bench.databases
+    bench.known = [one]
+    change = bench.log.write(two)
+    await drain(await bench.relay())
+    assert await bench.ids(two) == [change.id]
+
+
+async def test_changes_of_a_class_that_is_gone_are_passed_over(bench: Bench) -> None:
+    one, two = bench.databases
+    bench.log.write("nowhere")
+    change = bench.log.write(one)
+    await drain(await bench.relay())
+    assert await bench.ids(one) == [change.id]
+    assert await bench.ids(two) == []
+
+
+async def test_what_is_withheld_is_not_called_complete(bench: Bench) -> None:
+    log = bench.log = LateLog()
+    database = bench.databases[0]
+    relay = await bench.relay()
+    log.numbers = (5, 7)
+    await relay.round()
+    assert await bench.feed.relayed_until(database) == {}
+    before_us = await bench.feed.now_us()
+    log.numbers = (6, 9)
+    await relay.round()
+    assert await bench.feed.relayed_until(database) == {}
+    log.numbers = (7, 9)
+    await relay.round()
+    until_us = (await bench.feed.relayed_until(database))[bench.system]
+    assert until_us < before_us, "what was acknowledged since may be withheld"
+    log.numbers = (9, 9)
+    await relay.round()
+    assert (await bench.feed.relayed_until(database))[bench.system] > before_us
+
+
+async def test_what_is_not_drained_is_not_called_complete(bench: Bench) -> None:
+    database = bench.databases[0]
+    relay = await bench.relay()
+    for _ in range(1_500):
+        bench.log.write(database)
+    assert not (await relay.round()).drained
+    assert await bench.feed.relayed_until(database) == {}
+    assert (await relay.round()).drained
+    assert bench.system in await bench.feed.relayed_until(database)
+
+
+async def test_a_store_that_fails_is_asked_again(bench: Bench) -> None:
+    database = bench.databases[0]
+    relay = await bench.relay()
+    change = bench.log.write(database)
+
+    async def fail() -> None:
+        raise StoreUnavailable("it is away")
+
+    bench.log.pause = fail
+    with pytest.raises(StoreUnavailable):
+        await relay.round()
+    bench.log.pause = None
+    relay.forget()
+    await drain(relay)
+    assert await bench.ids(database) == [change.id]
+
+
+async def test_an_append_may_be_sent_twice(bench: Bench) -> None:
+    """As a client does whose connection broke before the answer came."""
+
+    class Twice:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.feed, name)
+
+        async def append(self, database: str, brought: Brought, lease: Lease) -> int:
+            count = await bench.feed.append(database, brought, lease)
+            assert await bench.feed.append(database, replace(brought), lease) == 0
+            return count
+
+    ids = []
+    relay = await bench.relay(feed=Twice())  # type: ignore[arg-type]  # it passes calls on
+    for _ in range(3):
+        ids += [bench.log.write(bench.databases[0]).id for _ in range(10)]
+        await drain(relay)
+    assert await bench.ids(bench.databases[0]) == ids

@@ -1,0 +1,98 @@
+"""What the change logs tell leads to the records, whatever was written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mediator.changes.model import Change
+from mediator.operations.operators import OperatorCall
+from mediator.stores.conformance.scratch import Scratch
+from mediator.stores.conformance.told import Listener, json_of
+from mediator.stores.port import ChangeLog, Record, WriteKind
+from tests.conformance.real_stores import STORES, opened
+from tests.properties.test_store_model import FIELDS, Side, Step, steps
+
+Held = dict[tuple[str, str], tuple[int, dict[str, Any]]]
+"""Of each object and group: its version and its values in their JSON form."""
+
+
+@pytest.fixture(scope="module", params=STORES)
+async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Listener]:
+    config = request.getfixturevalue(f"{request.param}_config")
+    async with opened(replace(config, namespace="replay", deadline_s=30.0)) as store:
+        if not isinstance(store, ChangeLog):
+            pytest.skip("keeps its changes in the records")
+        scratch = Scratch(store)
+        yield Listener(await scratch.subject(*FIELDS.values()))
+        await scratch.clear()
+
+
+def replayed(changes: list[Change]) -> Held:
+    """Make records of what was told, and of nothing else."""
+    held: Held = {}
+    ids = set()
+    for change in changes:
+        assert change.id not in ids
+        ids.add(change.id)
+        key = (change.object_id, change.group)
+        version, values = held.pop(key, (0, None))
+        assert change.version > version
+        was_there = (
+            None
+            if values is None
+            else {n: values[n] for n in change.before or values if n in values}
+        )
+        assert change.before == was_there
+        if change.after is not None:
+            kept = {} if change.kind != "update" else dict(values or {})
+            for name in change.before or {}:
+                kept.pop(name, None)
+            held[key] = (change.version, kept | dict(change.after))
+    return held
+
+
+def kept_of(listener: Listener, records: list[Record]) -> Held:
+    fragment = listener.subject.fragment
+    return {
+        (record.id, group): (
+            record.versions[group],
+            json_of(fragment, {n: record.values[n] for n in names if n in record.values}),
+        )
+        for record in records
+        for group, names in fragment.groups.items()
+    }
+
+
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(batches=st.lists(st.lists(steps(), min_size=1, max_size=5), min_size=2, max_size=5))
+async def test_what_is_told_leads_to_what_is_there(
+    listener: Listener, batches: list[list[Step]]
+) -> None:
+    subject, prefix = listener.subject, uuid.uuid4().hex
+    side, ids = Side(subject, prefix), [prefix + id_ for id_ in ("a", "é'\\")]
+    first = [Step("a", WriteKind.CREATE), Step("é'\\", WriteKind.CREATE)]
+    for batch in [first, *batches]:
+        await side.take([_doable(listener, step) for step in batch])
+    records = [record for record in await subject.read_all(ids) if record is not None]
+    listener.logged.clear()
+    told = [change for id_ in ids for change in await listener.changes_of(id_)]
+    assert replayed(told) == kept_of(listener, records)
+
+
+def _doable(listener: Listener, step: Step) -> Step:
+    store = listener.subject.store
+    calls: list[OperatorCall] = [
+        c for c in step.operators if store.supports(c.operator, FIELDS[c.field].type)
+    ]
+    return replace(step, operators=tuple(calls))

@@ -1,0 +1,332 @@
+"""Planning queries: which system finds the objects, what it is given, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.errors import NeedsScan
+from mediator.placement.routing import ClassRoute
+from mediator.query.conjuncts import all_of, conjuncts, paths_of
+from mediator.query.evaluate import holds, lookup_of
+from mediator.query.filters import (
+    ID,
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+    Path,
+)
+from mediator.query.model import Aggregate, Computation, Function, Join, OrderBy, Query
+from mediator.query.planner import Plan, make_plan
+from mediator.query.rendering import filter_document
+from mediator.schema.tree import ClassSchema, Field
+from mediator.schema.types import FieldType
+from mediator.stores.port import Access, Find, Found, Fragment, Pushdown
+
+FIELDS = {
+    "a": Field("a", FieldType.INTEGER, index=True),
+    "b": Field("b", FieldType.INTEGER),
+    "x": Field("x", FieldType.INTEGER, index=True),
+    "y": Field("y", FieldType.INTEGER),
+    "z": Field("z", FieldType.INTEGER, index=True, required=True),
+}
+
+
+class Server:
+    """A store that pushes every condition but LIKE down, and has the order of any one field."""
+
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        pushed = [part for part in conjuncts(filter_) if self.applies(fragment, part)]
+        left = [part for part in conjuncts(filter_) if part not in pushed]
+        used = {path for part in pushed for path in paths_of(part)}
+        access = Access.SERVER_SCAN
+        if ID in used:
+            access = Access.KEYS
+        elif self.indexed(fragment, used) or (filter_ is None and self.indexed(fragment, (ID,))):
+            access = Access.INDEX
+        return Pushdown(all_of(pushed), all_of(left), access, self.orders(fragment, order))
+
+    def applies(self, fragment: Fragment, part: Filter) -> bool:
+        return not isinstance(part, Like)
+
+    def orders(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> bool:
+        return len(order) <= 1
+
+    def indexed(self, fragment: Fragment, paths: Collection[Path]) -> bool:
+        return any(path == ID or fragment.fields[path[0]].index for path in paths)
+
+    def aggregates(self, *_: object) -> bool:
+        return True
+
+    async def aggregate(self, *_: object, **__: object) -> Any:
+        raise AssertionError("planning asks no server")
+
+    async def find(self, find: Find) -> Found:
+        raise AssertionError("planning asks no server")
+
+
+class Indexes(Server):
+    """A store that pushes only what it has an index for, and only has the order of indexes."""
+
+    def applies(self, fragment: Fragment, part: Filter) -> bool:
+        return isinstance(part, Compare | Between | In | Exists) and self.indexed(
+            fragment, paths_of(part)
+        )
+
+    def orders(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> bool:
+        return not order or (
+            len(order) == 1 and self.indexed(fragment, [level.path for level in order])
+        )
+
+    def aggregates(self, *_: object) -> bool:
+        return False
+
+
+STORES: Mapping[str, Any] = {"server": Server(), "indexes": Indexes()}
+
+
+def fragment(system: str, *names: str, ttl_s: float | None = None) -> Fragment:
+    fields = {name: FIELDS[name] for name in names}
+    groups = {system: tuple(names)}
+    return Fragment(system, "db", "things", fields, groups, ttl_s=ttl_s)
+
+
+def route(*fragments: Fragment) -> ClassRoute:
+    return ClassRoute(ClassSchema("things", FIELDS), 1, fragments)
+
+
+WHOLE = route(fragment("server", *FIELDS))
+LISTED = route(fragment("indexes", *FIELDS))
+SPLIT = route(fragment("server", "a", "b"), fragment("indexes", "x", "y", "z"))
+TURNED = route(fragment("indexes", "x", "y", "z"), fragment("server", "a", "b"))
+
+
+def plan(where: ClassRoute, filter_: Filter | None = None, **members: Any) -> Plan:
+    query = Query("db", "things", filter_, **{"allow_scan": True, **members})
+    return make_plan(query, where, STORES.__getitem__)
+
+
+def eq(name: str, value: int = 1) -> Filter:
+    return Compare(Comparison.EQ, tuple(name.split(".")), value)
+
+
+def ge(name: str, value: int = 1) -> Filter:
+    return Compare(Comparison.GE, (name,), value)
+
+
+def by(name: str, *, down: bool = False) -> tuple[OrderBy, ...]:
+    return (OrderBy((name,), down),)
+
+
+LIKE = Like(("b",), "%x%")
+
+
+@pytest.mark.parametrize("where", [WHOLE, LISTED, SPLIT, TURNED])
+def test_a_listing_by_id_is_no_scan(where: ClassRoute) -> None:
+    made = plan(where, allow_scan=False)
+    assert (made.driver, made.limited, made.access) == (where.anchor, True, Access.INDEX)
+
+
+def test_what_is_pushed_whole_is_ordered_and_limited_there() -> None:
+    made = plan(WHOLE, And((eq("a"), ge("b"))), order=by("b"))
+    assert (made.residual, made.ordered, made.limited) == (None, True, True)
+
+
+def test_a_limit_is_not_pushed_before_a_residual() -> None:
+    made = plan(WHOLE, And((eq("a"), LIKE)), order=by("b"))
+    assert (made.pushdown.pushed, made.residual) == (eq("a"), LIKE)
+    assert (made.ordered, made.limited) == (True, False)
+
+
+def test_an_order_that_the_driver_lacks_is_made_here() -> None:
+    two = (*by("a"), *by("b"))
+    assert not plan(WHOLE, eq("a"), order=two).ordered
+    assert not plan(SPLIT, eq("a"), order=by("x")).ordered
+
+
+@pytest.mark.parametrize(
+    ("filter_", "driver"),
+    [
+        (eq("x"), "indexes"),  # nobody without a part there meets it
+        (And((ge("a"), eq("x"))), "indexes"),  # equality leaves less than a bound
+        (And((eq("a"), ge("x"))), "server"),
+        (And((eq("b"), ge("x"))), "indexes"),  # an index is better than a scan
+        (And((eq("id"), eq("x"))), "indexes"),  # by its id, and it has nothing else left to do
+        (And((eq("id"), eq("b"))), "server"),
+        (Compare(Comparison.NE, ("x",), 1), "server"),
+        (Not(Exists(("x",))), "server"),
+        (Or((eq("a"), eq("x"))), "server"),
+        (And((eq("y"), LIKE)), "server"),  # no index, so it would have to send all
+    ],
+)
+def test_the_driver_finds_everything_with_least_work(filter_: Filter, driver: str) -> None:
+    assert plan(SPLIT, filter_).driver.system == driver
+
+
+def test_ids_alone_let_no_other_system_drive() -> None:
+    made = plan(SPLIT, And((eq("id"), Compare(Comparison.NE, ("x",), 1))))
+    assert made.driver is SPLIT.anchor
+    assert made.residual == Compare(Comparison.NE, ("x",), 1)
+
+
+@pytest.mark.parametrize(
+    ("where", "filter_", "order"),
+    [
+        (LISTED, eq("y"), ()),
+        (LISTED, None, by("y")),
+        (SPLIT, eq("y"), ()),
+        (SPLIT, Or((eq("a"), eq("x"))), ()),
+        (SPLIT, None, by("x")),  # those without a part come first
+        (SPLIT, None, (*by("a"), *by("x"))),
+        (WHOLE, LIKE, ()),
+    ],
+)
+def test_scans_are_refused_unless_allowed(
+    where: ClassRoute, filter_: Filter | None, order: tuple[OrderBy, ...]
+) -> None:
+    with pytest.raises(NeedsScan) as refused:
+        plan(where, filter_, order=order, allow_scan=False)
+    for path in {*paths_of(filter_), *(level.path for level in order)}:
+        assert path[0] in refused.value.detail
+    assert refused.value.places
+    assert plan(where, filter_, order=order).access is Access.CLIENT_SCAN
+
+
+def test_a_server_may_look_at_all_it_has() -> None:
+    made = plan(WHOLE, eq("b"), allow_scan=False)
+    assert (made.access, made.residual) == (Access.SERVER_SCAN, None)
+
+
+def test_the_system_that_has_the_order_drives_downwards() -> None:
+    made = plan(SPLIT, None, order=by("x", down=True), allow_scan=False)
+    assert (made.driver.system, made.pushdown.pushed) == ("indexes", Exists(("x",)))
+    assert made.limited
+    assert made.rest is not None
+    assert made.rest.driver is SPLIT.anchor
+    assert made.rest.residual == Not(Exists(("x",)))
+
+
+def test_upwards_it_drives_if_nothing_comes_first() -> None:
+    """A required field may be younger than an object, so only a condition says it is there."""
+    for name in ("x", "z"):
+        with pytest.raises(NeedsScan, match=f'"exists": "{name}"'):
+            plan(SPLIT, None, order=by(name), allow_scan=False)
+        made = plan(SPLIT, Exists((name,)), order=by(name), allow_scan=False)
+        assert (made.driver.system, made.limited, made.rest) == ("indexes", True, None)
+
+
+def test_a_selective_condition_is_better_than_an_order() -> None:
+    made = plan(SPLIT, eq("a"), order=by("x", down=True), allow_scan=False)
+    assert (made.driver, made.ordered, made.rest) == (SPLIT.anchor, False, None)
+
+
+JOIN = Join("that", ("a",), "others", ("n",))
+
+
+def test_what_is_joined_is_tested_afterwards() -> None:
+    late = Or((eq("that.n"), eq("a")))
+    made = plan(WHOLE, And((eq("a"), late)), order=by("b"), joins=(JOIN,))
+    assert (made.own, made.late, made.residual) == (eq("a"), late, None)
+    assert made.ordered
+    assert not made.limited
+    assert plan(WHOLE, eq("a"), order=by("b"), joins=(JOIN,)).limited
+
+
+COUNT = Aggregate(
+    (("b",),), {"n": Computation(Function.COUNT), "s": Computation(Function.SUM, ("a",))}
+)
+
+
+def test_an_aggregate_is_pushed_only_if_all_of_it_is_there() -> None:
+    assert plan(WHOLE, eq("a"), aggregate=COUNT, allow_scan=False).aggregated
+    assert plan(SPLIT, eq("a"), aggregate=COUNT, allow_scan=False).aggregated
+    assert plan(WHOLE, aggregate=COUNT, allow_scan=False).aggregated
+    for made in (
+        plan(WHOLE, LIKE, aggregate=COUNT),
+        plan(SPLIT, eq("x"), aggregate=COUNT),
+        plan(SPLIT, And((eq("a"), eq("x"))), aggregate=COUNT),
+        plan(WHOLE, eq("that.n"), aggregate=COUNT, joins=(JOIN,)),
+        plan(WHOLE, aggregate=Aggregate((("that", "n"),), {}), joins=(JOIN,)),
+        plan(route(fragment("server", *FIELDS, ttl_s=60.0)), eq("a"), aggregate=COUNT),
+        plan(LISTED, eq("a"), aggregate=COUNT),
+    ):
+        assert not made.aggregated
+
+
+def test_fields_are_those_that_are_needed_and_one_of_the_driver() -> None:
+    made = plan(SPLIT, eq("x"), order=by("b"), fields=("y",), joins=(JOIN,))
+    assert made.fields == ("a", "b", "x", "y")
+    assert plan(SPLIT, fields=("x",)).fields == ("a", "x")
+    assert plan(route(fragment("server"), fragment("indexes", "x")), fields=("x",)).fields is None
+    assert plan(SPLIT).fields is None
+    assert plan(SPLIT, eq("a"), aggregate=COUNT).fields == ("a", "b")
+
+
+VALUES = st.sampled_from((None, 0, 1, 2))
+OBJECTS = st.dictionaries(st.sampled_from(sorted(FIELDS)), VALUES)
+PATHS = st.sampled_from([*((name,) for name in FIELDS), ID])
+LEAVES: st.SearchStrategy[Filter] = st.one_of(
+    st.builds(Compare, st.sampled_from(Comparison), PATHS, st.sampled_from((0, 1))),
+    st.builds(Exists, PATHS),
+    st.builds(Between, PATHS, st.just(0), st.just(1)),
+    st.just(LIKE),
+)
+FILTERS = st.recursive(
+    LEAVES,
+    lambda parts: st.one_of(
+        st.lists(parts, max_size=3).map(lambda some: And(tuple(some))),
+        st.lists(parts, max_size=3).map(lambda some: Or(tuple(some))),
+        parts.map(Not),
+    ),
+    max_leaves=6,
+)
+ORDERS = st.lists(st.builds(OrderBy, PATHS, st.booleans()), max_size=2).map(tuple)
+
+
+@given(
+    where=st.sampled_from((WHOLE, LISTED, SPLIT, TURNED)),
+    filter_=FILTERS,
+    order=ORDERS,
+    values=OBJECTS,
+    parts=st.sets(st.sampled_from(("server", "indexes"))),
+)
+def test_no_plan_loses_an_object(
+    where: ClassRoute,
+    filter_: Filter,
+    order: tuple[OrderBy, ...],
+    values: dict[str, Any],
+    parts: set[str],
+) -> None:
+    """An object is found by a plan, or by its rest, exactly if the filter holds for it."""
+    there = [f for f in where.fragments if f is where.anchor or f.system in parts]
+    values = {n: v for n, v in values.items() if any(n in f.fields for f in there)}
+    lookup = lookup_of("1", values)
+    made = plan(where, filter_, order=order)
+
+    def finds(one: Plan | None) -> bool:
+        if one is None or one.driver not in there:
+            return False
+        left = [part for part in (one.pushdown.pushed, one.residual, one.late) if part is not None]
+        return all(holds(part, lookup) for part in left)
+
+    assert finds(made) + finds(made.rest) == holds(filter_, lookup)
+
+
+def test_filters_are_told_as_they_are_sent() -> None:
+    told = filter_document(And((eq("a"), Not(Or((Exists(("b",)), Between(("x",), 1, 2)))))))
+    assert told == {
+        "and": [{"eq": ["a", 1]}, {"not": {"or": [{"exists": "b"}, {"between": ["x", 1, 2]}]}}]
+    }
