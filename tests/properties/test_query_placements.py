@@ -43,15 +43,6 @@ NUMBERS = ("n", "k", "f", "d")
 EXACT = Context(prec=10_000)
 
 
-def in_range(json: Any) -> Any:
-    """Take a double from 2^63 on for itself, even where JSONB gives it back as an integer."""
-    if isinstance(json, dict):
-        return {key: in_range(member) for key, member in json.items()}
-    if isinstance(json, list):
-        return [in_range(member) for member in json]
-    return float(json) if type(json) is int and abs(json) > 2**63 else json
-
-
 ROWS = drawn_records()
 
 
@@ -139,7 +130,7 @@ async def pages(data: Executor, query: Query) -> AsyncIterator[tuple[str, Values
             values = item.outcome.values or {}
             wanted = query.fields
             assert not item.outcome.partial
-            kept = {n: in_range(v) for n, v in values.items() if wanted is None or n in wanted}
+            kept = {n: v for n, v in values.items() if wanted is None or n in wanted}
             yield item.outcome.id, kept
         if answer.next is None:
             return

@@ -8,6 +8,7 @@ used.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB
 
+from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import SCALAR_ENCODERS
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
@@ -82,6 +84,25 @@ def _then(first: Convert | None, second: Convert) -> Convert:
     return second if first is None else lambda value: second(first(value))
 
 
+_HUGE: Final = re.compile("[0-9]{19}")
+
+
+def _document(text: str) -> Any:
+    """Read a document; what is beyond 64 bits was a float, which jsonb writes out in digits."""
+    document = orjson.loads(text)
+    return _floated(document) if _HUGE.search(text) else document
+
+
+def _floated(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _floated(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_floated(element) for element in value]
+    if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
+        return float(value)
+    return value
+
+
 _TEXT: Final = sa.Text(collation="C")
 _PLAIN: Final[dict[FieldType, Codec]] = {
     FieldType.STRING: Codec(_TEXT),
@@ -92,13 +113,14 @@ _PLAIN: Final[dict[FieldType, Codec]] = {
     FieldType.BOOLEAN: Codec(sa.Boolean()),
     FieldType.TIMESTAMP: Codec(sa.DateTime(timezone=True), decode=_aware, from_json=_time),
     FieldType.BINARY: Codec(BYTEA(), from_json=_bytes),
-    FieldType.DOCUMENT: Codec(JSONB(), encode=_dumps, decode=orjson.loads),
+    FieldType.DOCUMENT: Codec(JSONB(), encode=_dumps, decode=_document),
 }
 _FROM_MAP: Final[dict[FieldType, Convert]] = {
     FieldType.FLOAT: float,
     FieldType.DECIMAL: Decimal,
     FieldType.TIMESTAMP: datetime.fromisoformat,
     FieldType.BINARY: b64decode,
+    FieldType.DOCUMENT: _floated,
 }
 
 
