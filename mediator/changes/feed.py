@@ -11,7 +11,7 @@ every change.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from mediator.changes.model import Change
@@ -20,6 +20,7 @@ from mediator.errors import MediatorError
 
 __all__ = [
     "BEGINNING",
+    "Account",
     "Brought",
     "Event",
     "Feed",
@@ -70,6 +71,21 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """What one replica has brought of the changes that waited in a system's records.
+
+    Attributes:
+        system: The system.
+        replica: The replica.
+        brought: How often it has brought something to the feed of each database.
+    """
+
+    system: str
+    replica: str
+    brought: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """A change as it is handed to subscribers; `data` is its JSON document."""
 
@@ -96,8 +112,17 @@ class Feed(Protocol):
             FeedWentBack: The cursor is before `brought.after`, and nothing was done.
         """
 
-    async def append_above(self, changes: Sequence[Change]) -> int:
-        """Append changes, in order, whose version is above the last one of their group."""
+    async def append_above(self, changes: Sequence[Change], account: Account | None = None) -> int:
+        """Append changes, in order, whose version is above the last one of their group.
+
+        Args:
+            changes: The changes.
+            account: Who brings them; what they have brought is brought up to date.
+
+        Raises:
+            FeedWentBack: The feed lacks something of what they have brought, and nothing was done
+                for the database that `account` then lacks.
+        """
 
     async def settled(self, changes: Sequence[Change]) -> None:
         """Note that the store of these appended changes tells them no more.
@@ -115,27 +140,18 @@ class Feed(Protocol):
             FeedWentBack: A cursor of the feed is before the one in `cursors` (by log).
         """
 
-    async def publish_own(
-        self, database: str, system: str, replica: str, until_us: int, last_us: int
-    ) -> None:
+    async def publish_own(self, database: str, account: Account, until_us: int) -> None:
         """Tell the same of what one replica has written.
 
-        Args:
-            database: The database.
-            system: The system.
-            replica: The replica.
-            until_us: What was acknowledged before is in the feed.
-            last_us: What was told last; 0 if nothing was.
-
         Raises:
-            FeedWentBack: The feed knows of an earlier time than `last_us`, or of no replica.
+            FeedWentBack: The feed lacks something of what it has brought.
         """
 
-    async def leave(self, database: str, system: str, replica: str) -> None:
+    async def leave(self, database: str, account: Account) -> None:
         """Take a replica out of account, which has brought everything and writes no more."""
 
-    async def retire(self, database: str, system: str, before_us: int) -> None:
-        """Forget replicas that have told nothing since; somebody must have swept after them."""
+    async def retire(self, database: str, account: Account, before_us: int) -> None:
+        """Forget other replicas that have told nothing since; somebody has swept after them."""
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
         """Return for each system the time (us) before which all that was acknowledged is here.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
-from mediator.changes.feed import Feed, FeedWentBack
+from mediator.changes.feed import Account, Feed, FeedWentBack
 from mediator.changes.model import Change
 from mediator.changes.pending_relay import Append, PendingRelay
 from mediator.changes.recent import Recent
@@ -131,22 +133,22 @@ class _Telling(_Relaying):
     ) -> None:
         super().__init__(store, routes, self._append, clock, feed.settled)
         self._feed = feed
-        self._replica = replica
+        self._account = Account(routes.system, replica)
         self._observe = observe
         self._recent = Recent(clock)
-        self._told: dict[str, int] = {}
+        self._told: set[str] = set()
 
     async def run(self) -> None:
         """Relay what there is, and tell."""
         now_us = await self._feed.now_us()
-        for database in sorted(set(self._routes.databases()) - self._told.keys()):
+        for database in sorted(set(self._routes.databases()) - self._told):
             await self._tell(database, 0)  # not complete before the first sweep is over
         quiet = await self._quiet(now_us)
         if quiet:
             self._relay.sweep_soon()
         await super().run()
         for database in quiet:
-            await self._feed.retire(database, self._routes.system, now_us - DEAD_US)
+            await self._feed.retire(database, self._account, now_us - DEAD_US)
         if self._relay.complete:
             for database in self._routes.databases():
                 await self._tell(database, now_us)
@@ -156,10 +158,14 @@ class _Telling(_Relaying):
         await self._relay.drain()
         if self._relay.complete:
             for database in self._told:
-                await self._feed.leave(database, self._routes.system, self._replica)
+                await self._feed.leave(database, self._account)
 
     async def _append(self, changes: Sequence[Change]) -> None:
-        count = await self._feed.append_above(changes)
+        for database, own in _by_database(changes).items():
+            await self._insist(database, partial(self._bring, own))
+
+    async def _bring(self, changes: Sequence[Change]) -> None:
+        count = await self._feed.append_above(changes, self._account)
         self._recent.note(changes)
         if count:
             self._observe(ChangesRelayed(self._routes.system, count))
@@ -174,23 +180,34 @@ class _Telling(_Relaying):
         return quiet
 
     async def _tell(self, database: str, until_us: int) -> None:
-        last_us = self._told.get(database, 0)
-        system = self._routes.system
+        publish = self._feed.publish_own
+        await self._insist(database, partial(publish, database, self._account, until_us))
+        self._told.add(database)
+
+    async def _insist(self, database: str, act: Callable[[], Awaitable[None]]) -> None:
+        """Act; if the feed has lost what it had, only once that is there again."""
         try:
-            await self._feed.publish_own(database, system, self._replica, until_us, last_us)
+            await act()
         except FeedWentBack:
-            self._observe(FeedFellBack(system))
+            self._observe(FeedFellBack(self._routes.system))
             await self._bring_again(database)
-            await self._feed.publish_own(database, system, self._replica, until_us, 0)
-        self._told[database] = until_us
+            await act()
 
     async def _bring_again(self, database: str) -> None:
         """Bring what the records have no more, but the feed has lost."""
-        await self._feed.append_above(self._recent.of(database))
+        self._account.brought.pop(database, None)
+        await self._feed.append_above(self._recent.of(database), self._account)
         if self._recent.cut:
             reason = "more was relayed than this process remembers"
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
             await self._feed.renew_incarnation(database)
+
+
+def _by_database(changes: Sequence[Change]) -> dict[str, list[Change]]:
+    databases: defaultdict[str, list[Change]] = defaultdict(list)
+    for change in changes:
+        databases[change.database].append(change)
+    return databases
 
 
 async def _nowhere(_changes: Sequence[Change]) -> None:

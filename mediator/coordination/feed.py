@@ -7,6 +7,7 @@ All keys of a database share one hash tag, so that one script sees them all:
 | `{portolan:feed:<database>}:<partition>` | stream: class `k` and document `c` of each change |
 | `…:cursors` | hash: place in each log, by system and log |
 | `…:until` | hash: time up to which the feed is complete, by system and replica |
+| `…:brought` | hash: how often each replica has brought changes that waited in records |
 | `…:marks` | hash: last version of each group whose changes wait in records |
 | `…:marks:<period>` | the same of those that are settled, until it expires |
 | `…:floor` | hash: id of the last change removed, by partition |
@@ -27,6 +28,7 @@ from redis.exceptions import RedisError
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import (
     BEGINNING,
+    Account,
     Brought,
     Event,
     FeedWentBack,
@@ -82,15 +84,19 @@ class RedisFeed:
             args += (_partition(change), place, change.class_name, document_of(change))
         return _checked(await self._run("append", database, [uuid4().hex, *args], lease.key))
 
-    async def append_above(self, changes: Sequence[Change]) -> int:
+    async def append_above(self, changes: Sequence[Change], account: Account | None = None) -> int:
         """Append changes, in order, whose version is above the last one of their group."""
         appended = 0
         for database, own in _by_database(changes).items():
-            args: list[Any] = [uuid4().hex]
+            who, count = _standing(account, database)
+            args: list[Any] = [uuid4().hex, who, count]
             for change in own:
                 args += (_partition(change), _group(change), change.version)
                 args += (change.class_name, document_of(change))
-            appended += await self._run("above", database, args)
+            new, count = await self._ask(self._scripts["above"]([_key(database, "")], args))
+            appended += _checked(new)
+            if account is not None:
+                account.brought[database] = count
         return appended
 
     async def settled(self, changes: Sequence[Change]) -> None:
@@ -108,20 +114,22 @@ class RedisFeed:
             args += (_field(Source(system, log)), cursor)
         _checked(await self._run("publish", database, args, lease.key))
 
-    async def publish_own(
-        self, database: str, system: str, replica: str, until_us: int, last_us: int
-    ) -> None:
+    async def publish_own(self, database: str, account: Account, until_us: int) -> None:
         """Tell the same of what one replica has written."""
-        args = [uuid4().hex, "", f"{system}/{replica}", until_us, last_us or ""]
+        who, count = _standing(account, database)
+        args = [uuid4().hex, "", who, until_us, count]
         _checked(await self._run("publish", database, args))
 
-    async def leave(self, database: str, system: str, replica: str) -> None:
+    async def leave(self, database: str, account: Account) -> None:
         """Take a replica out of account, which has brought everything and writes no more."""
-        await self._ask(self._redis.hdel(_key(database, "until"), f"{system}/{replica}"))
+        who, _ = _standing(account, database)
+        for name in ("until", "brought"):
+            await self._ask(self._redis.hdel(_key(database, name), who))
 
-    async def retire(self, database: str, system: str, before_us: int) -> None:
-        """Forget replicas that have told nothing since; somebody must have swept after them."""
-        await self._run("retire", database, [f"{system}/", before_us])
+    async def retire(self, database: str, account: Account, before_us: int) -> None:
+        """Forget other replicas that have told nothing since; somebody has swept after them."""
+        who, _ = _standing(account, database)
+        await self._run("retire", database, [f"{account.system}/", before_us, who])
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
         """Return for each system the time (us) before which all that was acknowledged is here."""
@@ -217,6 +225,12 @@ def _key(database: str, what: str | int) -> str:
 
 def _field(source: Source) -> str:
     return f"{source.system}/{source.log}"
+
+
+def _standing(account: Account | None, database: str) -> tuple[str, int]:
+    if account is None:
+        return "", 0
+    return f"{account.system}/{account.replica}", account.brought.get(database, 0)
 
 
 def _group(change: Change) -> str:

@@ -1,4 +1,4 @@
-"""SIGKILL while the feed is filled, and a Redis that falls back: nothing is lost or out of order."""
+"""SIGKILL while the feed is filled, and a Redis that falls back: nothing is lost; all in order."""
 
 from __future__ import annotations
 
@@ -163,11 +163,11 @@ async def falling(
     async with (
         scratch_catalogue(postgresql_config) as catalogue,
         scratch_systems(*configs) as scratch,
+        Service.on(scratch, catalogue, endpoint.url).running() as service,
     ):
-        async with Service.on(scratch, catalogue, endpoint.url).running() as service:
-            await service.favour()
-            await service.put_schema("shop", CLASSES)
-            yield service, server
+        await service.favour()
+        await service.put_schema("shop", CLASSES)
+        yield service, server
     await asyncio.to_thread(server.stop)
 
 

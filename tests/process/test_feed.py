@@ -10,6 +10,7 @@ import pytest
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import (
     BEGINNING,
+    Account,
     Brought,
     FeedWentBack,
     LeaseLost,
@@ -143,17 +144,31 @@ async def test_changes_above_the_last_of_their_group_are_taken(bench: Bench) -> 
 
 async def test_a_system_is_complete_up_to_its_slowest_replica(bench: Bench) -> None:
     feed, name = bench.feed, bench.database
-    await feed.publish_own(name, "mongo", "one", 50, 0)
-    await feed.publish_own(name, "mongo", "two", 40, 0)
+    one, two = Account("mongo", "one"), Account("mongo", "two")
+    await feed.publish_own(name, one, 50)
+    await feed.publish_own(name, two, 40)
     await feed.publish(name, "store", 7, {}, bench.lease)
     assert await feed.relayed_until(name) == {"mongo": 40, "store": 7}
-    await feed.retire(name, "mongo", 45)
+    await feed.retire(name, two, 45)
+    assert await feed.relayed_until(name) == {"mongo": 40, "store": 7}
+    await feed.retire(name, one, 45)
     assert await feed.relayed_until(name) == {"mongo": 50, "store": 7}
-    await feed.publish_own(name, "mongo", "two", 60, 40)
-    with pytest.raises(FeedWentBack):
-        await feed.publish_own(name, "mongo", "one", 80, 70)
-    await feed.leave(name, "mongo", "one")
+    await feed.publish_own(name, two, 60)
+    await feed.leave(name, one)
     assert await feed.relayed_until(name) == {"mongo": 60, "store": 7}
+
+
+async def test_a_feed_that_lacks_what_a_replica_brought_says_so(bench: Bench) -> None:
+    feed, account = bench.feed, Account("mongo", "one")
+    for number in (1, 2):
+        assert await feed.append_above([bench.change(number)], account) == 1
+    assert account.brought == {bench.database: 2}
+    await bench.redis.hset(f"{{portolan:feed:{bench.database}}}:brought", "mongo/one", 1)
+    with pytest.raises(FeedWentBack):
+        await feed.append_above([bench.change(3)], account)
+    with pytest.raises(FeedWentBack):
+        await feed.publish_own(bench.database, account, 1)
+    assert await bench.ids() == ids_of([1, 2])
 
 
 async def test_objects_keep_their_order_in_their_partition(bench: Bench) -> None:

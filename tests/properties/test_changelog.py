@@ -37,25 +37,24 @@ async def listener(request: pytest.FixtureRequest) -> AsyncIterator[Listener]:
 def replayed(changes: list[Change]) -> Held:
     """Make records of what was told, and of nothing else."""
     held: Held = {}
-    ids = set()
     for change in changes:
-        assert change.id not in ids
-        ids.add(change.id)
         key = (change.object_id, change.group)
         version, values = held.pop(key, (0, None))
         assert change.version > version
-        was_there = (
-            None
-            if values is None
-            else {n: values[n] for n in change.before or values if n in values}
-        )
-        assert change.before == was_there
+        assert change.before == _touched(change, values)
         if change.after is not None:
-            kept = {} if change.kind != "update" else dict(values or {})
-            for name in change.before or {}:
-                kept.pop(name, None)
-            held[key] = (change.version, kept | dict(change.after))
+            rest = values if change.kind == "update" and values is not None else {}
+            rest = {n: value for n, value in rest.items() if n not in (change.before or {})}
+            held[key] = (change.version, rest | dict(change.after))
     return held
+
+
+def _touched(change: Change, values: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what a change should say was there before."""
+    if change.kind != "update" or values is None:
+        return values
+    names = {*(change.before or {}), *(change.after or {})}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def kept_of(listener: Listener, records: list[Record]) -> Held:
@@ -87,6 +86,7 @@ async def test_what_is_told_leads_to_what_is_there(
     records = [record for record in await subject.read_all(ids) if record is not None]
     listener.logged.clear()
     told = [change for id_ in ids for change in await listener.changes_of(id_)]
+    assert len({(change.object_id, change.id) for change in told}) == len(told)
     assert replayed(told) == kept_of(listener, records)
 
 

@@ -17,3 +17,8 @@ local function below(one, other)
   end
   return #one < #other
 end
+
+-- Whether the feed lacks something of what a replica has brought.
+local function lacks(who, count)
+  return tonumber(redis.call('HGET', base .. 'brought', who) or 0) < tonumber(count)
+end

@@ -1,15 +1,10 @@
 -- Tells up to when all that a system acknowledged is in the feed.
--- KEYS: prefix, lease (none for a replica). ARGV: incarnation proposed, token, field, until, what
--- was told last ('' if that does not matter); then pairs of source, cursor.
+-- KEYS: prefix, lease (none for a replica). ARGV: incarnation proposed, token, field, until, how
+-- often a replica has brought something ('' for a relay); then pairs of source, cursor.
 -- Answers 1; -1: no lease; -2: went back.
 
 if KEYS[2] and redis.call('GET', KEYS[2]) ~= ARGV[2] then return -1 end
-if ARGV[5] ~= '' then
-  local last = redis.call('HGET', base .. 'until', ARGV[3])
-  if last and tonumber(last) < tonumber(ARGV[5]) then return -2 end
-  -- Others retire a replica that was silent. But if there are no others, who has?
-  if not last and redis.call('EXISTS', base .. 'until') == 0 then return -2 end
-end
+if ARGV[5] ~= '' and lacks(ARGV[3], ARGV[5]) then return -2 end
 for at = 6, #ARGV, 2 do
   local cursor = redis.call('HGET', base .. 'cursors', ARGV[at]) or ''
   if below(cursor, ARGV[at + 1]) then return -2 end

@@ -1,10 +1,12 @@
--- Forgets replicas that have told nothing for a while.
--- KEYS: prefix. ARGV: what their fields begin with, time before which they told last.
+-- Forgets replicas of a system that have told nothing for a while.
+-- KEYS: prefix. ARGV: what their fields begin with, time before which they told last, one to keep.
 
 local told = redis.call('HGETALL', base .. 'until')
 for at = 1, #told, 2 do
   local field = told[at]
-  if string.sub(field, 1, #ARGV[1]) == ARGV[1] and tonumber(told[at + 1]) < tonumber(ARGV[2]) then
+  if string.sub(field, 1, #ARGV[1]) == ARGV[1] and field ~= ARGV[3]
+    and tonumber(told[at + 1]) < tonumber(ARGV[2]) then
     redis.call('HDEL', base .. 'until', field)
+    redis.call('HDEL', base .. 'brought', field)
   end
 end
