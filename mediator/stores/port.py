@@ -268,7 +268,7 @@ class SystemConfig:
             configured. A store applies it as far as one of its clients may (and `facts`
             observes what came of it).
         deadline_s: Longest time of one call.
-        pool_size: Connections at most.
+        pool_size: Connections at most; a store may have half as many more for searches.
         namespace: Prefix of keys, name of the PostgreSQL schema, or prefix of MongoDB databases.
         partitions: Hash tags that the objects of a class are spread over (Redis); fixed for good.
     """
