@@ -141,6 +141,7 @@ class _Turn:
         self._feed = feed
         self._observe = observe
         self._failing = False
+        self._fell_back = False
 
     async def keep(self, clock: Clock, guarded: GuardedStore) -> None:
         """Relay until cancelled, whatever happens."""
@@ -160,6 +161,7 @@ class _Turn:
         except FeedWentBack:
             self._observe(FeedFellBack(self._routes.system))
             self._relay.forget(reached=True)
+            self._fell_back = True
         except (MediatorError, StoreError) as error:
             if not self._failing:
                 log.warning("relaying %s: %s", self._routes.system, error)
@@ -176,6 +178,8 @@ class _Turn:
                 if not await self._leases.acquire(self._lease.name, self._lease.token, LEASE_S):
                     return
                 renewed = now
+            if self._fell_back:
+                await self._renew()
             found = await self._look()
             self._failing = False
             if now - trimmed >= TRIM_S:
@@ -195,8 +199,17 @@ class _Turn:
         databases = tuple(self._routes.databases())
         reason = f"the logs {', '.join(done.missing)} no longer have what is missing"
         self._observe(FeedGapFound(self._routes.system, databases, reason))
-        for database in databases:
+        await self._renew()
+
+    async def _renew(self) -> None:
+        """Begin another life of the feeds, before anything is appended.
+
+        A server that takes over may have a clock that is behind: what it appends could come to
+        stand before positions that followers have reached, and they would never see it.
+        """
+        for database in self._routes.databases():
             await self._feed.renew_incarnation(database)
+        self._fell_back = False
 
     async def _release(self) -> None:
         try:

@@ -190,6 +190,7 @@ class _Telling(_Relaying):
             await act()
         except FeedWentBack:
             self._observe(FeedFellBack(self._routes.system))
+            await self._feed.renew_incarnation(database)
             await self._bring_again(database)
             await act()
 
@@ -200,7 +201,6 @@ class _Telling(_Relaying):
         if self._recent.cut:
             reason = "more was relayed than this process remembers"
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
-            await self._feed.renew_incarnation(database)
 
 
 def _by_database(changes: Sequence[Change]) -> dict[str, list[Change]]:
