@@ -126,7 +126,8 @@ async def test_what_was_told_stays_told_when_a_writer_rolls_back(
 
 async def test_readers_neither_miss_nor_repeat_while_writers_write(subject: Subject) -> None:
     store: Any = subject.store
-    writers, each, seen, after = 8, 25, [], await end_of(store)
+    seen: list[str] = []
+    writers, each, after = 8, 25, await end_of(store)
     ids = [[f"{writer}.{n}" for n in range(each)] for writer in range(writers)]
 
     async def work(own: list[str]) -> None:

@@ -130,7 +130,7 @@ async def test_entries_that_are_none_of_ours_are_passed_over(
     await server.xadd(stream, whole | {"what": "one/two"})
     await server.xadd(stream, whole | {"version": "new"})
     await server.xadd(stream, whole | {"object": b"\xff"})
-    await server.xadd(stream, whole | {"+n": "nonsense", "+s": b"s\xff", "+l": "L9:x", "-n": ""})
+    await server.xadd(stream, whole | {"+n": "5x", "+s": b"s\xff", "+l": "L9:x", "-n": ""})
     await server.xadd(stream, whole | {"+n": "s5", "-n": "4", "+gone": "5", "+s": "sa"})
     told = await entries(subject)
     assert [entry.change is None for entry in told] == [True] * 4 + [False] * 2
@@ -141,6 +141,17 @@ async def test_entries_that_are_none_of_ours_are_passed_over(
     assert [entry.position for entry in told] == sorted(entry.position for entry in told)
     assert caplog.records
     assert "somebody" not in caplog.text
+
+
+async def test_a_broken_text_is_not_told_as_null(
+    subject: Subject, server: Server, stream: str
+) -> None:
+    own = subject.fragment
+    what = f"{own.database}/{own.class_name}/main/update"
+    entry = {"what": what, "object": "x", "operation": "o", "version": "7"}
+    await server.xadd(stream, entry | {"-n": "nonsense", "+n": "n", "-s": "n", "+s": "n0"})
+    told = [e.change for e in await entries(subject) if e.change is not None]
+    assert [(change.before, change.after) for change in told] == [({"s": None}, {"n": None})]
 
 
 async def test_stream_ids_of_any_length_keep_their_order(

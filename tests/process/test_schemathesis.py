@@ -78,8 +78,14 @@ CHECKS: Final = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-SLOW: Final = frozenset({"POST /admin/v1/systems/{name}/calibration", "POST /admin/v1/systems"})
-"""They measure a system each time."""
+SLOW: Final = frozenset(
+    {
+        "POST /admin/v1/systems/{name}/calibration",
+        "POST /admin/v1/systems",
+        "GET /v1/{database}/changes",
+    }
+)
+"""They measure a system each time, or wait for something to happen (see `test_changes_api`)."""
 
 Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
 

@@ -1,16 +1,13 @@
-"""Change logs: every write that took effect is told once, exactly and in its order."""
+"""What change logs tell: of every write that took effect, exactly what was there and what is."""
 
 from __future__ import annotations
 
-import uuid
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final
 
-from mediator.changes.model import Change, change_id
+from mediator.changes.model import change_id
 from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX
 from mediator.schema.tree import Field, MissingType
@@ -20,39 +17,27 @@ from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import applied, expect_status, require, same
 from mediator.stores.conformance.samples import (
     EDGES,
-    HOSTILE_TEXTS,
     collection,
     counter,
     edges_of,
     plain,
     text,
 )
-from mediator.stores.conformance.scratch import Scratch, gathered
-from mediator.stores.conformance.told import Listener, change_log, json_of, told
+from mediator.stores.conformance.scratch import Scratch
+from mediator.stores.conformance.told import Listener, is_told, json_of, told
 from mediator.stores.port import Status, Write, WriteResult
 
 __all__ = ["THEME"]
 
 THEME = Theme("changes")
 
-_WRITERS: Final = 16
-_ROUNDS: Final = 4
 _HOUR_S: Final = 3600.0
 _EVERY: Final = 7
 """Of the cases of an operator, each seventh: the theme `operators` has all of them."""
 
 
-async def _listener(scratch: Scratch, *fields: Field, groups: tuple[str, ...] = ()) -> Listener:
-    change_log(scratch.store)
-    return Listener(await scratch.subject(*fields, groups=groups))
-
-
 async def _two_groups(scratch: Scratch) -> Listener:
-    return await _listener(scratch, counter(), text(), text("side", group="side"))
-
-
-async def _is_told(listener: Listener, id_: str, *expected: Any) -> None:
-    same([told(c) for c in await listener.changes_of(id_)], list(expected), f"told of {id_!r}")
+    return await Listener.to(scratch, counter(), text(), text("side", group="side"))
 
 
 @THEME.proves("contract")
@@ -72,7 +57,7 @@ async def every_kind_of_write_is_told(scratch: Scratch) -> None:
         )
     ]
     main, side = ([result.versions[group] for result in done] for group in ("main", "side"))
-    await _is_told(
+    await is_told(
         listener,
         "x",
         ("main", "create", main[0], None, {"n": 1}),
@@ -92,7 +77,7 @@ async def every_kind_of_write_is_told(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def a_change_names_its_write(scratch: Scratch) -> None:
     """A change has the id of its operation and group, object, class, database and a time."""
-    listener = await _listener(scratch, counter(), groups=("empty", "main"))
+    listener = await Listener.to(scratch, counter(), groups=("empty", "main"))
     write = listener.subject.creation("é'/x", {"n": 1})
     result = applied(await listener.subject.write(write))
     changes = await listener.changes_of(write.id)
@@ -108,13 +93,13 @@ async def a_change_names_its_write(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def null_and_missing_are_told_apart(scratch: Scratch) -> None:
     """A null is told as null, a missing field not at all, before and after."""
-    listener = await _listener(scratch, counter("a"), counter("b"), counter("c"), counter("d"))
+    listener = await Listener.to(scratch, counter("a"), counter("b"), counter("c"), counter("d"))
     subject = listener.subject
     states: tuple[Values, ...] = ({"a": None, "b": 1}, {"a": 1, "c": None}, {"a": None})
     versions = [applied(await subject.replace("x", state)).versions["main"] for state in states]
     result = await subject.update("x", {"b": None}, unset=("a", "d"))
     versions.append(applied(result).versions["main"])
-    await _is_told(
+    await is_told(
         listener,
         "x",
         ("main", "replace", versions[0], None, states[0]),
@@ -137,7 +122,7 @@ def _edges() -> Mapping[Field, tuple[Any, ...]]:
 async def values_at_the_edges_are_told_exactly(scratch: Scratch) -> None:
     """What is told before and after is the JSON form of the values, of every type and item."""
     edges = _edges()
-    listener = await _listener(scratch, *edges)
+    listener = await Listener.to(scratch, *edges)
     subject, fragment = listener.subject, listener.subject.fragment
     rounds = max(map(len, edges.values()))
     states = [{f.name: some[i % len(some)] for f, some in edges.items()} for i in range(rounds)]
@@ -169,7 +154,7 @@ def _cases_on(type_: FieldType, scratch: Scratch) -> list[Case]:
 
 async def _operators_are_told(type_: FieldType, scratch: Scratch) -> None:
     some = _cases_on(type_, scratch)
-    listener = await _listener(scratch, *{case.field.name: case.field for case in some}.values())
+    listener = await Listener.to(scratch, *{case.field.name: case.field for case in some}.values())
     subject = listener.subject
     rows = [subject.creation(str(i), _value_of(case)) for i, case in enumerate(some)]
     changes = [
@@ -211,7 +196,7 @@ for _type in sorted({type_ for types in APPLICABLE.values() for type_ in types})
 @THEME.proves("contract")
 async def several_operators_are_told_together(scratch: Scratch) -> None:
     """One write with values, nulls, removals and operators has one change for each group."""
-    listener = await _listener(
+    listener = await Listener.to(
         scratch, counter(), text(), counter("m", group="side"), counter("other", group="third")
     )
     subject = listener.subject
@@ -219,7 +204,7 @@ async def several_operators_are_told_together(scratch: Scratch) -> None:
     calls = (OperatorCall("n", Operator.INC, 2), OperatorCall("m", Operator.MAX, 3))
     result = await subject.update("x", {"s": None}, operators=calls)
     second = applied(result).versions
-    await _is_told(
+    await is_told(
         listener,
         "x",
         ("main", "create", first["main"], None, {"n": 1, "s": "a"}),
@@ -252,148 +237,10 @@ async def what_took_no_effect_is_not_told(scratch: Scratch) -> None:
         subject.replacement("y", require_present=True),
     ):
         expect_status(await subject.write(vain), Status.MISSING, "a write to nothing")
-    await _is_told(
+    await is_told(
         listener,
         "x",
         ("main", "create", first["main"], None, {"n": INTEGER_MAX}),
         ("side", "create", first["side"], None, {}),
     )
-    await _is_told(listener, "y")
-
-
-@THEME.proves("contract")
-async def writers_of_one_record_are_told_in_order(scratch: Scratch) -> None:
-    """Of many writers of one record, versions rise in the log, and each goes on from the last."""
-    listener = await _listener(scratch, counter())
-    subject = listener.subject
-    applied(await subject.create("x", {"n": 0}))
-    add = OperatorCall("n", Operator.INC, 1)
-
-    async def work(writer: int) -> None:
-        for round_ in range(_ROUNDS):
-            if writer % 4:
-                await subject.update("x", operators=(add,))
-            else:
-                await subject.replace("x", {"n": 1000 * writer + round_})
-
-    await gathered(map(work, range(_WRITERS)))
-    changes = await listener.changes_of("x")
-    same(len(changes), _WRITERS * _ROUNDS + 1, "changes told")
-    require(all(a.version < b.version for a, b in pairwise(changes)), "versions do not rise")
-    for earlier, later in pairwise(changes):
-        same(later.before, earlier.after, "what was there before a change")
-
-
-@THEME.proves("contract")
-async def each_write_of_many_is_told_once(scratch: Scratch) -> None:
-    """Writes of one call on many records, and of many calls at once, are told once each."""
-    listener = await _two_groups(scratch)
-    subject = listener.subject
-    batches = [
-        [subject.replacement(f"{b}.{i % 40}", {"n": i}) for i in range(60)] for b in range(4)
-    ]
-    await gathered(map(subject.write_all, batches))
-    ids = [change_id(w.operation, g) for batch in batches for w in batch for g in w.groups]
-    await listener.until(set(ids))
-    same(Counter(change.id for change in listener.changes()), Counter(ids), "changes told")
-    for id_ in {write.id for batch in batches for write in batch}:
-        _check_rising(listener.changes(id_))
-
-
-def _check_rising(changes: list[Change]) -> None:
-    for group in {change.group for change in changes}:
-        versions = [change.version for change in changes if change.group == group]
-        require(all(a < b for a, b in pairwise(versions)), "versions of a group do not rise")
-
-
-@THEME.proves("contract")
-async def hostile_names_are_told(scratch: Scratch) -> None:
-    """Ids of objects and operations that mean something to somebody are told as they are."""
-    listener = await _listener(scratch, counter())
-    writes = [
-        listener.subject.creation(text_, {"n": 1}, operation=f"{text_} {uuid.uuid4().hex}")
-        for text_ in HOSTILE_TEXTS
-    ]
-    for result in await listener.subject.write_all(writes):
-        applied(result)
-    await listener.until({_id(write) for write in writes})
-    same(
-        {change.object_id: change.id for change in listener.changes()},
-        {write.id: _id(write) for write in writes},
-        "objects and changes",
-    )
-
-
-@THEME.proves("contract")
-async def reading_goes_on_anywhere(scratch: Scratch) -> None:
-    """From any position on, in portions of any size, the rest is told, and nothing else."""
-    listener, store = await _listener(scratch, counter()), change_log(scratch.store)
-    for n in range(10):
-        applied(await listener.subject.replace("x", {"n": n}))
-    await listener.changes_of("x")
-    whole = [entry.position for entry in listener.logged]
-    log = await _log_of(listener, whole[0])
-
-    async def read(after: str, limit: int) -> list[str]:
-        some = await store.changes(log, after, limit, listener.of_class)
-        require(len(some) <= limit, f"{len(some)} entries where {limit} were asked for")
-        return [entry.position for entry in some if entry.change is not None]
-
-    for place, after in enumerate(whole):
-        same(await read(after, 1_000), whole[place + 1 :], f"beyond entry {place}")
-    same(await read(whole[0], 3), whole[1:4], "three entries")
-    oldest = await store.oldest(log)
-    require(oldest is not None and oldest <= whole[0], "the oldest entry is not the oldest")
-
-
-async def _log_of(listener: Listener, position: str) -> str:
-    store = change_log(listener.subject.store)
-    for log in store.logs():
-        entries = await store.changes(log, None, 1_000_000, listener.of_class)
-        if any(e.position == position and e.change is not None for e in entries):
-            return log
-    raise AssertionError(position)
-
-
-@THEME.proves("contract")
-async def trimming_keeps_what_is_young(scratch: Scratch) -> None:
-    """Trimming removes nothing that is younger than it is told to keep."""
-    listener, store = await _listener(scratch, counter()), change_log(scratch.store)
-    applied(await listener.subject.create("x", {"n": 1}))
-    await listener.changes_of("x")
-    position = listener.logged[0].position
-    log = await _log_of(listener, position)
-    await store.trim(log, position, _HOUR_S)
-    same(await _log_of(listener, position), log, "the log of an entry after trimming")
-
-
-def _nowhere(_database: str, _class_name: str) -> None:
-    return None
-
-
-@THEME.proves("contract")
-async def a_class_that_is_gone_is_not_told(scratch: Scratch) -> None:
-    """Entries of a class that nobody knows keep their positions, without a change."""
-    listener, store = await _listener(scratch, counter()), change_log(scratch.store)
-    applied(await listener.subject.create("x", {"n": 1}))
-    await listener.changes_of("x")
-    position = listener.logged[0].position
-    log = await _log_of(listener, position)
-    entries = await store.changes(log, None, 1_000_000, _nowhere)
-    same([e.change for e in entries if e.position == position], [None], "an entry of no class")
-
-
-@THEME.proves("contract")
-async def a_later_schema_leaves_out_what_it_does_not_know(scratch: Scratch) -> None:
-    """Fields that are gone, or of another type by now, are left out; the others are told."""
-    items = collection(FieldType.LIST, FieldType.INTEGER, "l")
-    listener = await _listener(scratch, counter(), text("gone"), counter("was"), items)
-    values: Values = {"n": 1, "gone": "a", "was": 5, "l": [1]}
-    applied(await listener.subject.create("x", values))
-    fields = {"n": counter(), "was": text("was"), "l": replace(items, items=FieldType.STRING)}
-    now = replace(listener.subject.fragment, fields=fields, groups={"main": tuple(fields)})
-    listener.fragment = now
-    applied(await listener.subject.update("x", {"gone": "b"}))
-    first, second, *_ = await listener.changes_of("x")
-    same(first.after, {"n": 1}, "told of a creation")
-    same((second.before, second.after), ({}, {}), "told of a field that is gone")
+    await is_told(listener, "y")

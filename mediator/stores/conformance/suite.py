@@ -7,6 +7,7 @@ from typing import Final
 from mediator.stores.conformance import (
     aggregating,
     bulk,
+    change_logs,
     changes,
     concurrency,
     deletes,
@@ -45,6 +46,7 @@ _MODULES = (
     aggregating,
     mirror,
     changes,
+    change_logs,
     concurrency,
     hostile,
 )

@@ -11,12 +11,13 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from mediator.changes.model import Change, change_id
+from mediator.schema.tree import Field
 from mediator.schema.values import encoder
-from mediator.stores.conformance.expect import NotOffered, applied, require
-from mediator.stores.conformance.scratch import Subject
+from mediator.stores.conformance.expect import NotOffered, applied, require, same
+from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import ChangeLog, Fragment, Logged, Store
 
-__all__ = ["Listener", "Told", "change_log", "json_of", "told"]
+__all__ = ["Listener", "Told", "change_log", "is_told", "json_of", "told"]
 
 _BATCH: Final = 100
 _PATIENCE_S: Final = 10.0
@@ -56,13 +57,19 @@ class Listener:
 
     Attributes:
         subject: The class.
-        logged: Its entries, in the order of their logs.
+        logged: Its entries, each with the name of its log, in the order of their logs.
         fragment: What entries are read by; None: the class as it was prepared.
     """
 
     subject: Subject
-    logged: list[Logged] = field(default_factory=list)
+    logged: list[tuple[str, Logged]] = field(default_factory=list)
     fragment: Fragment | None = None
+
+    @classmethod
+    async def to(cls, scratch: Scratch, *fields: Field, groups: tuple[str, ...] = ()) -> Listener:
+        """Prepare a class and listen to it; `NotOffered` if the store keeps no change logs."""
+        change_log(scratch.store)
+        return cls(await scratch.subject(*fields, groups=groups))
 
     async def changes_of(self, id_: str) -> list[Change]:
         """Return all changes of an object so far, and replace it by nothing.
@@ -77,7 +84,7 @@ class Listener:
 
     def changes(self, id_: str | None = None) -> list[Change]:
         """Return what was told so far, of one object or of all."""
-        some = [logged.change for logged in self.logged if logged.change is not None]
+        some = [logged.change for _, logged in self.logged if logged.change is not None]
         return [change for change in some if id_ is None or change.object_id == id_]
 
     async def until(self, ids: AbstractSet[str]) -> None:
@@ -91,6 +98,11 @@ class Listener:
             lacking = ids - {change.id for change in self.changes()}
             require(False, f"{len(lacking)} of {len(ids)} changes were not told in time")
 
+    def positions(self) -> tuple[str, list[str]]:
+        """Return the name of the log of all entries so far, of one record, and their positions."""
+        ((log, _), *_) = self.logged
+        return log, [logged.position for _, logged in self.logged]
+
     async def listen(self) -> None:
         """Read each log to its end."""
         store = change_log(self.subject.store)
@@ -99,7 +111,7 @@ class Listener:
             while some := await store.changes(name, ends.get(name), _BATCH, self.of_class):
                 _check_order(ends.get(name, ""), some)
                 ends[name] = some[-1].position
-                self.logged += [logged for logged in some if logged.change is not None]
+                self.logged += [(name, logged) for logged in some if logged.change is not None]
 
     def of_class(self, database: str, class_name: str) -> Fragment | None:
         """Find the fragment that entries are read by."""
@@ -113,3 +125,8 @@ def _check_order(end: str, some: Sequence[Logged]) -> None:
         all(a < b for a, b in pairwise(positions)),
         "positions of a log do not rise as texts",
     )
+
+
+async def is_told(listener: Listener, id_: str, *expected: Told) -> None:
+    """Require that so much is told of an object, and no more; it is replaced by nothing."""
+    same([told(c) for c in await listener.changes_of(id_)], list(expected), f"told of {id_!r}")

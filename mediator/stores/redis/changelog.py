@@ -15,7 +15,7 @@ from mediator.schema.types import Value
 from mediator.stores.images import UNREADABLE, image_of
 from mediator.stores.logs import Page, Portions, numbers_of, position_of, read_on
 from mediator.stores.port import Fragment, FragmentOf, Logged, SystemConfig
-from mediator.stores.redis.codec import decode
+from mediator.stores.redis.codec import NULL, decode
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.line import Line
 
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _TRIMMED_AT_ONCE: Final = 10_000
 _TRIMS: Final = 20
 _BEFORE, _AFTER = b"-", b"+"
+_NULL: Final = NULL.encode()
 
 
 class StreamLogs:
@@ -142,4 +143,7 @@ def _fields(entry: Mapping[bytes, bytes], side: bytes) -> Iterator[tuple[str, by
 
 
 def _value(_: str, text: bytes) -> Value:
+    # `decode` looks at the tag alone: a broken text must not be told as a null that was stored.
+    if text.startswith(_NULL) and text != _NULL:
+        raise ValueError("a null is nothing but its tag")
     return decode(text)
