@@ -145,7 +145,7 @@ def verify(
     _run(_look_after(_upkeep(url).verify(database, repair=repair)))
 
 
-@app.command()
+@app.command("rebuild-primary")
 def rebuild_primary(
     database: Annotated[str, typer.Argument(help="A database that has a primary.")],
     *,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from app.admin.answers import DatabaseName
+from mediator.errors import Conflict
 from mediator.materialise.service import MaterialiseService
 
 __all__ = ["router"]
@@ -15,7 +16,9 @@ router = APIRouter()
 
 
 def _primaries(request: Request) -> MaterialiseService:
-    service: MaterialiseService = request.app.state.primaries
+    service: MaterialiseService | None = request.app.state.primaries
+    if service is None:
+        raise Conflict("This process keeps no primaries.")
     return service
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from mediator.catalogue.schemas import StoredDatabase
@@ -27,13 +27,20 @@ __all__ = [
 
 
 def stored_form(
-    schema: Schema, decision: Decision, stored: StoredDatabase | None
+    schema: Schema,
+    decision: Decision,
+    stored: StoredDatabase | None,
+    unfit: Collection[str] = (),
 ) -> StoredDatabase:
-    """Return the form of a schema and its placements that the catalogue keeps."""
+    """Return the form of a schema and its placements that the catalogue keeps.
+
+    Systems that are `unfit` take no copies.
+    """
     document = schema_document(schema)
     versions = {c: _class_version(c, document, stored) for c in schema.classes}
     mirrored = schema.mode is Mode.MICROBATCHED
-    primary = primary_system(schema, decision, primary_of(stored)) if mirrored else None
+    present = primary_of(stored)
+    primary = primary_system(schema, decision, present, unfit) if mirrored else None
     layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions, primary)
     version = stored.version + 1 if stored else 1
     return StoredDatabase(schema.database, version, document, layout)

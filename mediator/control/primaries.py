@@ -12,7 +12,14 @@ from mediator.schema.tree import Mode, Schema
 from mediator.stores.port import Fragment, Mirror
 from mediator.systems import Systems
 
-__all__ = ["PrimaryKeeper", "check_primary", "notes_on_primary", "outdated", "unheld"]
+__all__ = [
+    "PrimaryKeeper",
+    "check_primary",
+    "notes_on_primary",
+    "outdated",
+    "unheld",
+    "without_copies",
+]
 
 
 class PrimaryKeeper(Protocol):
@@ -26,12 +33,17 @@ class PrimaryKeeper(Protocol):
         """Take copies for incomplete, whatever is known of them; raises `Unavailable`."""
 
 
+def without_copies(systems: Systems) -> list[str]:
+    """Name the systems that take no copies."""
+    return [guarded.name for guarded in systems if not isinstance(guarded.store, Mirror)]
+
+
 def check_primary(schema: Schema, primary: str | None, systems: Systems) -> None:
     """Raise `SchemaInvalid` if a database is to have a primary and no system can be it."""
     if schema.mode is not Mode.MICROBATCHED:
         return
     if primary is None:
-        mistake = "no system is proven for scans, sorting and range queries"
+        mistake = "no system that takes copies is proven for scans, sorting and range queries"
         place = Place("/primary", mistake)
     else:
         guarded = systems.find(primary)

@@ -53,6 +53,7 @@ from mediator.control.primaries import (
     notes_on_primary,
     outdated,
     unheld,
+    without_copies,
 )
 from mediator.control.registry import Registry
 from mediator.errors import (
@@ -167,7 +168,7 @@ class Schemas:
             present = self._executor.model.databases.get(name)
             holding = await self._holding(present)
             decision, moves = self._decide(schema, present, holding)
-            new = stored_form(schema, decision, stored)
+            new = stored_form(schema, decision, stored, without_copies(self._systems))
             check_primary(schema, primary_of(new), self._systems)
             moves += left_behind(present, route_of(new), holding)
             if dry_run:

@@ -16,6 +16,7 @@ from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.errors import Unavailable
 from mediator.materialise.audit import Wrong, compare
 from mediator.materialise.copier import Copier
+from mediator.materialise.ending import end
 from mediator.materialise.isolation import Bringer, Brought
 from mediator.materialise.walk import pages
 from mediator.placement.routing import ClassRoute
@@ -30,6 +31,7 @@ class Build:
 
     Attributes:
         token: Its name.
+        class_name: The class.
         seen: Objects dealt with so far.
         of: How many there were about at the beginning.
         brought: What came of it so far.
@@ -39,6 +41,7 @@ class Build:
         self, systems: Systems, copier: Copier, bringer: Bringer, route: ClassRoute, partition: int
     ) -> None:
         self.token = uuid4().hex
+        self.class_name = route.schema.name
         self.seen = 0
         self.of: int | None = None
         self.brought = Brought()
@@ -72,14 +75,12 @@ class Build:
     async def end(self) -> None:
         """End it where it stands."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end([self._task])
 
     async def _run(self) -> None:
         self.of = -(-await self._count() // PARTITIONS)
         async for ids in pages(self._systems, self._route):
-            name = self._route.schema.name
-            own = [id_ for id_ in ids if partition_of(name, id_) == self._partition]
+            own = [id_ for id_ in ids if partition_of(self.class_name, id_) == self._partition]
             if own:
                 with suppress(Unavailable):  # bringing them tells what is the matter
                     await self._mend(own)

@@ -28,6 +28,11 @@ class Figures:
     builds: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     error: str = ""
 
+    def add(self, class_name: str, written: int, forgotten: int = 0) -> None:
+        """Count copies."""
+        self.written[class_name] = self.written.get(class_name, 0) + written
+        self.forgotten[class_name] = self.forgotten.get(class_name, 0) + forgotten
+
     def document(self, replica: str, at_us: int) -> dict[str, Any]:
         """Return them as JSON, with who tells them and when."""
         return {

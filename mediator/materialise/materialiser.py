@@ -13,6 +13,7 @@ from mediator.changes.log_relays import Leasing
 from mediator.clock import Clock
 from mediator.errors import MediatorError
 from mediator.materialise.builds import Builds
+from mediator.materialise.ending import end
 from mediator.materialise.rounds import Rounds, Slot
 from mediator.materialise.state import PrimaryState
 from mediator.stores.port import StoreError
@@ -106,8 +107,8 @@ class Materialiser:
                     raise LeaseLost
             work.result()
         finally:
-            work.cancel()
-            await asyncio.gather(work, self._builds.end(), return_exceptions=True)
+            await end([work])
+            await self._builds.end()
             await self._release()
 
     async def _work(self) -> None:

@@ -14,6 +14,7 @@ from mediator.clock import Clock
 from mediator.coordination.leases import Lease
 from mediator.materialise.builds import Builds
 from mediator.materialise.copier import Copier
+from mediator.materialise.ending import end
 from mediator.materialise.isolation import Bringer
 from mediator.materialise.materialiser import Materialiser
 from mediator.materialise.rounds import Rounds, Slot
@@ -98,10 +99,7 @@ class Primaries:
         await self._end(set(self._tasks))
 
     async def _end(self, slots: set[tuple[str, int]]) -> None:
-        tasks = [self._tasks.pop(slot) for slot in slots]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end([self._tasks.pop(slot) for slot in slots])
 
     def _materialiser(self, database: str, number: int) -> Materialiser:
         slot = Slot(database, number, Lease(f"materialise:{database}:{number}", self._replica))

@@ -7,7 +7,7 @@ other order it would promise what it has not done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -104,7 +104,7 @@ class Rounds:
         await self._state.advance(slot.database, slot.partition, cursor, steps, slot.lease)
         self._builds.drop(built)
         await self._builds.begin(begun)
-        self._count(news)
+        self._count(news, built.values())
         return news.whole
 
     async def _steps(
@@ -160,17 +160,16 @@ class Rounds:
         if work.dead:
             await self._copier.forget(route, work.dead)
         brought = await self._bringer.bring(route, [*{**dict.fromkeys(before.stuck), **work.dirty}])
-        name, figures = route.schema.name, self.figures
-        figures.forgotten[name] = figures.forgotten.get(name, 0) + len(work.dead)
-        figures.written[name] = figures.written.get(name, 0) + brought.written
-        if brought.error:
-            figures.error = brought.error
+        self.figures.add(route.schema.name, brought.written, len(work.dead))
+        self.figures.error = brought.error or self.figures.error
         return brought
 
-    def _count(self, news: _News) -> None:
+    def _count(self, news: _News, built: Iterable[Build]) -> None:
         self.figures.rounds += 1
         self.figures.changes += sum(map(len, news.pages))
         self.figures.builds = self._builds.progress()
+        for build in built:
+            self.figures.add(build.class_name, written=build.brought.written)
 
 
 def _name_of(route: ClassRoute) -> str:

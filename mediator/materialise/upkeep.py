@@ -19,6 +19,7 @@ from mediator.changes.partitions import PARTITIONS
 from mediator.clock import Clock
 from mediator.errors import Conflict, MediatorError
 from mediator.materialise.audit import Audit, Report
+from mediator.materialise.ending import end
 from mediator.materialise.primaries import copied_classes
 from mediator.materialise.state import PrimaryState
 from mediator.materialise.watermarks import place_of
@@ -132,10 +133,7 @@ class Upkeep:
 
     async def close(self) -> None:
         """End all of them where they stand."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tuple(self._tasks))
 
     async def _keep(self, database: str, run: Run) -> None:
         """Let a run go on while its lease can be held, and tell what it says."""
@@ -153,8 +151,7 @@ class Upkeep:
             log.exception("the run over the primary of %s failed", database)
             run.state, run.detail = "failed", "a defect; the log has more"
         finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            await end([work])
         await self._end(database, run)
 
     async def _end(self, database: str, run: Run) -> None:

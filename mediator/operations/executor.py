@@ -180,7 +180,12 @@ class Executor:
         route = await self._route_of(operation)
         if len(route.fragments) > 1:
             await self._split.resume(self._model, operation.operation)
-        return await recall(self._calls.systems, route, operation)
+        outcome = await recall(self._calls.systems, route, operation)
+        if outcome is not None and isinstance(operation, Delete) and route.copy is not None:
+            # The primary may not have answered when the deletion was done: it was not acknowledged.
+            died = max(outcome.versions.get(group) or 0 for group in route.anchor.groups)
+            await self._remove_copy(route, operation, died)
+        return outcome
 
     async def query(self, query: Query, wish: Wish = ANY) -> Answer:
         """Answer a query; see `DataPlane.query`."""

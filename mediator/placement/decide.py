@@ -165,19 +165,22 @@ def _group(class_: ClassSchema, plan: GroupPlan) -> GroupPlacement:
     return GroupPlacement(plan.choice.system, fields)
 
 
-def primary_system(schema: Schema, decision: Decision, present: str | None = None) -> str | None:
+def primary_system(
+    schema: Schema, decision: Decision, present: str | None = None, unfit: Collection[str] = ()
+) -> str | None:
     """Return the primary: the one the schema names, else the best-ranked one proven for it.
 
     Proven means scans, sorting and range queries (DESIGN, section 6). Where the database has no
-    scores the first registered one counts as the best. None if no system is proven for it. The
-    present primary stays as long as it is: another one would have to be built from the fragments.
+    scores the first registered one counts as the best. None if no system is proven for it, or only
+    those that are `unfit`, as they take no copies. The present primary stays as long as it is one:
+    another would have to be built from the fragments.
     """
     if schema.primary.system is not None:
         return schema.primary.system
     usable = [
         c.name
         for c in decision.candidates
-        if c.suspended is None and c.capabilities >= _PRIMARY_NEEDS
+        if c.suspended is None and c.capabilities >= _PRIMARY_NEEDS and c.name not in unfit
     ]
     if present in usable:
         return present

@@ -79,6 +79,8 @@ class Service:
         }
         if coordination_url:
             environment["PORTOLAN_COORDINATION_URL"] = coordination_url
+        if coordination_url:
+            environment["PORTOLAN_COORDINATION_URL"] = coordination_url
         return cls((), environment)
 
     async def start(self) -> None:

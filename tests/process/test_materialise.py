@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
+from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
-from mediator.errors import SchemaInvalid
-from mediator.operations.model import Get
+from mediator.changes.feed import LeaseLost
+from mediator.coordination.connecting import Coordination
+from mediator.coordination.leases import Lease
+from mediator.errors import Conflict, SchemaInvalid
+from mediator.materialise.freshness import Wish
+from mediator.materialise.state import CopyState, PartitionState, Step
+from mediator.materialise.upkeep import Kind
+from mediator.operations.model import Get, Outcome
 from mediator.placement.routing import ClassRoute
-from mediator.stores.port import Mirror, Read, Record, SystemConfig
+from mediator.stores.port import Fragment, Mirror, Read, Record, SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.service import (
     Service,
     field_on,
+    inc,
     scratch_catalogue,
     scratch_systems,
     service,
@@ -46,8 +61,8 @@ async def mirrored(
     """A mediator that keeps primaries up."""
     configs = (redis_config, postgresql_config, mongodb_config)
     async with scratch_systems(*configs) as own, scratch_catalogue(postgresql_config) as url:
-        own = [replace(config, deadline_s=10.0) for config in own]
-        async with service(own, url, coordination_url=redis_config.url) as started:
+        patient = [replace(config, deadline_s=10.0) for config in own]
+        async with service(patient, url, coordination_url=redis_config.url) as started:
             await started.favour()
             yield started
 
@@ -108,14 +123,28 @@ class Primary:
         await eventually(reached)
         await self.service.mediator.primaries._works.primaries.learn()  # type: ignore[union-attr]
 
+    async def report(self, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
+        """Let a run go over the primary; return what it has found of the articles."""
+        primaries = self.service.mediator.primaries
+        await primaries.begin(self.database, kind, repair=repair)
+
+        async def over() -> bool:
+            return bool((await primaries.describe(self.database))["run"]["state"] != "running")
+
+        await eventually(over)
+        run = (await primaries.describe(self.database))["run"]
+        assert run["state"] == "done", run
+        found: dict[str, Any] = run["classes"]["articles"]
+        return found
+
     async def _is_complete(self) -> bool:
         told = await self.service.mediator.primaries.describe(self.database)
         return all(each["age_s"] is not None for each in told["classes"].values())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def primary(mirrored: Service) -> AsyncIterator[Primary]:
-    """An empty database with a primary that is complete."""
+    """A database with a primary that is complete; tests have objects of their own in it."""
     database = await mirrored.put_schema(
         {"articles": {"fields": fields()}},
         mode="microbatched",
@@ -125,7 +154,24 @@ async def primary(mirrored: Service) -> AsyncIterator[Primary]:
         primary = Primary(mirrored, database, client)
         await primary.complete()
         yield primary
-    await mirrored.mediator.control.delete_schema(database)
+
+
+@pytest.fixture(scope="module")
+async def audited(mirrored: Service) -> AsyncIterator[Primary]:
+    """One with a bound so tight that what is missing is soon overdue."""
+    database = await mirrored.put_schema(
+        {"articles": {"fields": fields()}},
+        mode="microbatched",
+        primary={"system": "postgres", "staleness_s": 0.5},
+    )
+    async with _client(mirrored, database) as client:
+        yield Primary(mirrored, database, client)
+
+
+@pytest.fixture
+def id_() -> str:
+    """An object's id."""
+    return unique("a")
 
 
 def _client(mirrored: Service, database: str) -> httpx.AsyncClient:
@@ -134,13 +180,413 @@ def _client(mirrored: Service, database: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url=f"http://test/v1/{database}/")
 
 
-async def test_whole_objects_are_read_from_the_primary(primary: Primary) -> None:
+async def test_whole_objects_are_read_from_the_primary(primary: Primary, id_: str) -> None:
     body = {"title": "Goal", "hits": 3, "text": "long"}
-    await primary.send("PUT", "a", body)
+    await primary.send("PUT", id_, body)
     await primary.caught_up()
-    answer = await primary.send("GET", "a")
-    assert answer.json() == {"id": "a", **body}
+    answer = await primary.send("GET", id_)
+    assert answer.json() == {"id": id_, **body}
     bound, measured = answer.headers["portolan-staleness"].split(", ")
     assert bound == f"bound={BOUND_S:g}"
     assert 0 <= float(measured.removeprefix("measured=")) <= BOUND_S
     assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_strong_reads_ask_the_systems(primary: Primary, id_: str) -> None:
+    await primary.send("PUT", id_, {"title": "Goal"})
+    await primary.caught_up()
+    answer = await primary.send("GET", id_, prefer="consistency=strong")
+    assert "portolan-staleness" not in answer.headers
+    assert answer.headers["preference-applied"] == "consistency=strong"
+
+
+async def test_a_part_is_read_from_the_primary_on_request(primary: Primary, id_: str) -> None:
+    await primary.send("PUT", id_, {"title": "Goal"})
+    await primary.caught_up()
+    assert "portolan-staleness" not in (await primary.send("GET", f"{id_}?fields=title")).headers
+    answer = await primary.send("GET", f"{id_}?fields=title", prefer="consistency=primary")
+    assert "portolan-staleness" in answer.headers
+    assert answer.json() == {"id": id_, "title": "Goal"}
+
+
+async def test_a_tighter_bound_than_the_age_is_kept_by_the_systems(
+    primary: Primary, id_: str
+) -> None:
+    await primary.send("PUT", id_, {"title": "old"})
+    await primary.caught_up()
+    await primary.send("PUT", id_, {"title": "new"})
+    answer = await primary.send("GET", id_, prefer="max-staleness=0")
+    assert answer.json()["title"] == "new"
+    assert "portolan-staleness" not in answer.headers
+
+
+async def test_what_was_written_is_read_at_once(primary: Primary, id_: str) -> None:
+    await primary.send("PUT", id_, {"title": id_})
+    await primary.caught_up()
+    for number in range(1, 21):
+        position = (await primary.inc(id_)).headers["portolan-position"]
+        answer = await primary.send("GET", id_, prefer=f"at-least={position}")
+        assert answer.json()["hits"] == number
+        query = {"filter": {"eq": ["title", id_]}}
+        found = await primary.http.post(
+            "articles/query", json=query, headers={"prefer": f"at-least={position}"}
+        )
+        assert found.json()["items"][0]["hits"] == number
+
+
+async def test_deleted_objects_are_gone_everywhere_at_once(primary: Primary, id_: str) -> None:
+    await primary.send("PUT", id_, {"title": "Goal", "text": "long"})
+    await primary.caught_up()
+    copy = await primary.held(id_)
+    assert copy is not None
+    await primary.send("DELETE", id_)
+    assert await primary.held(id_) is None
+    assert (await primary.http.get("articles/a")).status_code == 404
+    await primary.mirror(lambda mirror, where: mirror.absorb(where, [copy]))
+    assert await primary.held(id_) is None
+    await primary.send("PUT", id_, {"title": "Another"})
+    await primary.caught_up()
+    again = await primary.held(id_)
+    assert again is not None
+    assert again.values["title"] == "Another"
+
+
+async def test_objects_deleted_in_a_batch_are_gone_at_once(primary: Primary, id_: str) -> None:
+    await primary.send("PUT", id_, {"title": "Goal"})
+    await primary.caught_up()
+    batch = {"operations": [{"op": "delete", "class": "articles", "id": id_}]}
+    answer = await primary.http.post("batch", json=batch)
+    assert answer.is_success, answer.text
+    assert await primary.held(id_) is None
+
+
+async def test_queries_run_on_the_primary(primary: Primary, id_: str) -> None:
+    for number in range(5):
+        body = {"title": id_, "hits": number, "text": "even" if number % 2 == 0 else "odd"}
+        await primary.send("PUT", f"{id_}{number}", body)
+    await primary.caught_up()
+    query = {
+        "filter": {"and": [{"eq": ["title", id_]}, {"eq": ["text", "even"]}, {"gt": ["hits", 0]}]},
+        "order": [["hits", "desc"]],
+        "explain": True,
+    }
+    answer = await primary.http.post("articles/query", json=query)
+    assert [item["id"] for item in answer.json()["items"]] == [f"{id_}4", f"{id_}2"]
+    assert "portolan-staleness" in answer.headers
+    assert answer.json()["explain"]["system"] == "postgres"
+    assert answer.json()["explain"]["others"] == []
+    strong = await primary.http.post(
+        "articles/query", json=query, headers={"prefer": "consistency=strong"}
+    )
+    assert strong.json()["items"] == answer.json()["items"]
+    assert "portolan-staleness" not in strong.headers
+    assert strong.json()["explain"]["others"]
+
+
+async def test_what_is_there_already_is_copied(mirrored: Service) -> None:
+    classes = {"articles": {"fields": fields()}}
+    database = await mirrored.put_schema(classes)
+    async with _client(mirrored, database) as client:
+        primary = Primary(mirrored, database, client)
+        for number in range(30):
+            await primary.send("PUT", f"a{number}", {"title": f"t{number}", "hits": number})
+        await _set_mode(mirrored, database, "microbatched")
+        await primary.complete()
+        for number in range(30):
+            copy = await primary.held(f"a{number}")
+            assert copy is not None
+            assert copy.values == {"title": f"t{number}", "hits": number}
+
+
+async def test_copies_that_were_not_kept_up_for_a_while_are_built_anew(mirrored: Service) -> None:
+    database = await mirrored.put_schema(
+        {"articles": {"fields": fields()}}, mode="microbatched", primary={"system": "postgres"}
+    )
+    async with _client(mirrored, database) as client:
+        primary = Primary(mirrored, database, client)
+        await primary.send("PUT", "a", {"title": "before"})
+        await primary.caught_up()
+        await _set_mode(mirrored, database, "mixed")
+        await primary.send("PUT", "b", {"title": "meanwhile"})
+        await _set_mode(mirrored, database, "microbatched")
+        await primary.complete()
+        assert await primary.held("a") is not None
+        assert await primary.held("b") is not None
+
+
+async def _set_mode(mirrored: Service, database: str, mode: str) -> None:
+    control = mirrored.mediator.control
+    document = (await control.schema(database)).document
+    primary = {"system": "postgres", "staleness_s": BOUND_S}
+    await control.set_schema(database, {**document, "mode": mode, "primary": primary})
+
+
+async def test_a_system_that_cannot_hold_copies_is_no_primary(mirrored: Service) -> None:
+    with pytest.raises(SchemaInvalid) as refused:
+        await mirrored.put_schema(
+            {"articles": {"fields": fields()}}, mode="microbatched", primary={"system": "redis"}
+        )
+    assert [place.pointer for place in refused.value.places] == ["/primary/system"]
+
+
+async def _execute(primary: Primary, statement: str, *arguments: Any) -> None:
+    """Meddle with the primary's rows behind its back."""
+    copy = primary.route.copy
+    assert copy is not None
+    store = primary.service.mediator._systems.get(copy.system).store
+    table = store._plans.records(copy).table  # type: ignore[attr-defined]
+    connection = await asyncpg.connect(primary.service.configs["postgres"].url)
+    try:
+        name = f'"{table.schema}"."{table.name}"'
+        assert not (await connection.execute(statement.format(name), *arguments)).endswith(" 0")
+    finally:
+        await connection.close()
+
+
+async def _spoil(primary: Primary) -> None:
+    """Make one copy of each kind of wrong."""
+    for id_ in ("v-absent", "v-different", "v-ahead", "v-right"):
+        await primary.send("PUT", id_, {"title": "right", "hits": 1, "text": "right"})
+    await primary.caught_up()
+    await _execute(primary, "DELETE FROM {} WHERE id = $1", "v-absent")
+    for id_, ahead in (("v-different", 0), ("v-ahead", 10**9)):
+        copy = await primary.held(id_)
+        assert copy is not None
+        versions = {group: version + ahead for group, version in copy.versions.items()}
+        wrong = Record(id_, copy.birth, versions, {**copy.values, "title": "wrong"})
+        await primary.mirror(partial(_absorb, wrong))
+    stray = Record("v-stray", 1, {"main": 1, "hits": 1, "text": 1}, {"title": "stray"})
+    await primary.mirror(lambda m, where: m.absorb(where, [stray]))
+
+
+async def _absorb(record: Record, mirror: Mirror, where: Fragment) -> None:
+    await mirror.absorb(where, [record], force=True)
+
+
+WRONG = {"absent": 1, "different": 1, "ahead": 1, "left over": 1}
+
+
+async def _is_right(primary: Primary) -> None:
+    assert await primary.held("v-stray") is None
+    for id_ in ("v-absent", "v-different", "v-ahead", "v-right"):
+        copy = await primary.held(id_)
+        assert copy is not None
+        assert copy.values == {"title": "right", "hits": 1, "text": "right"}
+
+
+async def test_verifying_finds_what_is_wrong_and_repairs_it(audited: Primary) -> None:
+    await _spoil(audited)
+
+    async def all_is_found() -> bool:
+        found = await audited.report("verify")
+        return found == {**found, "wrong": WRONG, "repaired": 0}
+
+    await eventually(all_is_found)
+    found = await audited.report("verify", repair=True)
+    assert found["wrong"] == WRONG
+    assert found["repaired"] == len(WRONG)
+    await _is_right(audited)
+    assert (await audited.report("verify"))["wrong"] == {}
+
+
+async def test_rebuilding_makes_everything_good(audited: Primary) -> None:
+    await _spoil(audited)
+    found = await audited.report("rebuild")
+    assert found["wrong"] == {}
+    await _is_right(audited)
+
+
+async def test_one_run_goes_on_at_a_time(primary: Primary) -> None:
+    primaries = primary.service.mediator.primaries
+    await primaries.begin(primary.database, "rebuild")
+    with pytest.raises(Conflict):
+        await primaries.begin(primary.database, "verify")
+
+    async def over() -> bool:
+        return bool((await primaries.describe(primary.database))["run"]["state"] == "done")
+
+    await eventually(over)
+
+
+async def test_a_primary_is_described(primary: Primary, id_: str) -> None:
+    await primary.send("PUT", id_, {"title": "Goal"})
+    await primary.caught_up()
+
+    async def is_told() -> bool:
+        told = await primary.service.mediator.primaries.describe(primary.database)
+        parts = told["classes"]["articles"]["partitions"]
+        return any(part["written"] for part in parts)
+
+    await eventually(is_told)
+    [told] = [
+        each
+        for each in await primary.service.mediator.primaries.overview()
+        if each["database"] == primary.database
+    ]
+    articles = told["classes"]["articles"]
+    assert articles["primary"] == "postgres"
+    assert {part["state"] for part in articles["partitions"]} == {"complete"}
+    assert 0 <= articles["age_s"] < BOUND_S
+    assert all(part["rounds"] > 0 and part["error"] == "" for part in told["partitions"])
+
+
+class _History:
+    """Increments as they were acknowledged, to hold copies against them."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, int], int] = {}
+        self.acknowledged: dict[str, list[tuple[float, int]]] = {}
+
+    def note(self, id_: str, version: int, value: int) -> None:
+        self.values[id_, version] = value
+        self.acknowledged.setdefault(id_, []).append((time.monotonic(), version))
+
+    def check(self, outcome: Outcome, asked_at: float) -> None:
+        """Hold a primary's answer against what was acknowledged."""
+        assert outcome.freshness is not None
+        version = outcome.versions["hits"]
+        assert version is not None
+        assert outcome.values is not None
+        assert self.values[outcome.id, version] == outcome.values["hits"]
+        due = asked_at - outcome.freshness.measured_s
+        acknowledged = [v for at, v in self.acknowledged[outcome.id] if at < due]
+        assert version >= max(acknowledged, default=0)
+
+
+async def test_copies_are_of_versions_that_existed_and_within_the_bound(primary: Primary) -> None:
+    """Oracle R3 of papers/ppm: 1,000 increments over 100 articles in random order."""
+    chance, history = random.Random(3), _History()
+    data, database = primary.service.mediator.data, primary.database
+    ids = [f"r{number}" for number in range(100)]
+    for id_ in ids:
+        made = await primary.service.create(database, "articles", id_, hits=0, title=id_)
+        history.note(id_, made.versions["hits"] or 0, 0)
+    counts = Counter(dict.fromkeys(ids, 0))
+    sampled = 0
+    for _ in range(1000):
+        id_ = chance.choice(ids)
+        outcome = await data.write(inc(database, "articles", id_))
+        counts[id_] += 1
+        history.note(id_, outcome.versions["hits"] or 0, counts[id_])
+        asked_at = time.monotonic()
+        read = await data.read(Get(database, "articles", chance.choice(ids)), Wish("primary"))
+        if read.freshness is not None:
+            history.check(read, asked_at)
+            sampled += 1
+    assert sampled
+    await primary.caught_up()
+    for id_ in ids:
+        copy = await primary.held(id_)
+        assert copy is not None
+        assert copy.values["hits"] == counts[id_]
+
+
+async def test_the_primary_is_a_system_that_can_hold_copies(mirrored: Service) -> None:
+    only_redis = {"articles": {"fields": {"hits": field_on("redis", "integer")}}}
+    database = await mirrored.put_schema(only_redis, mode="microbatched")
+    copy = mirrored.mediator.data.model.databases[database].classes["articles"].copy
+    assert copy is not None
+    assert isinstance(mirrored.mediator._systems.get(copy.system).store, Mirror)
+
+
+async def test_a_microbatched_database_needs_a_primary(
+    redis_config: SystemConfig, postgresql_config: SystemConfig
+) -> None:
+    async with _alone(redis_config, postgresql_config) as started:
+        with pytest.raises(SchemaInvalid) as refused:
+            await started.put_schema({"articles": {"fields": {}}}, mode="microbatched")
+    assert [place.pointer for place in refused.value.places] == ["/primary"]
+
+
+async def test_without_coordination_no_primary_is_kept_up(postgresql_config: SystemConfig) -> None:
+    classes = {"articles": {"fields": {"title": {"type": "string"}}}}
+    async with _alone(postgresql_config, postgresql_config) as started:
+        control, data = started.mediator.control, started.mediator.data
+        document = {"mode": "microbatched", "classes": classes}
+        change = await control.set_schema("alone", document)
+        assert any("coordination" in note for note in change.notes)
+        await started.create("alone", "articles", "a", title="t")
+        read = await data.read(Get("alone", "articles", "a"), Wish("primary"))
+        assert read.freshness is None
+        with pytest.raises(Conflict):
+            await started.mediator.primaries.describe("alone")
+
+
+@asynccontextmanager
+async def _alone(config: SystemConfig, catalogue: SystemConfig) -> AsyncIterator[Service]:
+    """Run a mediator on one system, without coordination."""
+    async with (
+        scratch_systems(config) as own,
+        scratch_catalogue(catalogue) as url,
+        service(own, url) as started,
+    ):
+        yield started
+
+
+async def test_states_move_only_for_the_holder_and_from_where_they_are(
+    redis_config: SystemConfig,
+) -> None:
+    coordination = Coordination(redis_config.url)
+    state, database = coordination.primary_state, unique("db")
+    lease, other = Lease(f"materialise:{database}:0", "me"), Lease(f"x:{database}", "you")
+    complete, later = CopyState(5), CopyState(7, "", ("a",))
+    try:
+        assert await coordination.leases.acquire(lease.name, lease.token, 60)
+        await state.advance(database, 0, (None, "l/1"), [Step("c", None, complete)], lease)
+        assert await state.load(database, 0) == PartitionState("l/1", {"c": complete})
+        assert await state.load(database, 1) == PartitionState()
+        for cursor, holder in ((("l/0", "l/2"), lease), (("l/1", "l/2"), other)):
+            with pytest.raises(LeaseLost):
+                await state.advance(database, 0, cursor, [Step("c", complete, later)], holder)
+        await state.advance(database, 0, ("l/1", "l/2"), [Step("c", None, later)], lease)
+        assert await state.load(database, 0) == PartitionState("l/2", {"c": complete})
+        await state.advance(database, 0, ("l/2", "l/2"), [Step("c", complete, later)], lease)
+        marks = await state.marks(database)
+        assert marks.until_us == {(database, "c"): [7, None, None, None]}
+        await state.retract(database, ["c"])
+        await state.advance(database, 0, ("l/2", "l/3"), [Step("c", later, complete)], lease)
+        assert await state.load(database, 0) == PartitionState("l/3", {})
+    finally:
+        await state.retract(database)
+        await coordination.leases.release(lease.name, lease.token)
+        await coordination.close()
+
+
+async def test_operators_see_primaries_and_look_after_them(primary: Primary) -> None:
+    mediator = primary.service.mediator
+    app = create_admin_app(mediator.control, CollectorRegistry(), mediator.primaries)
+    where = f"/admin/v1/materialisation/{primary.database}"
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as admin:
+        listed = await admin.get("/admin/v1/materialisation")
+        assert primary.database in {each["database"] for each in listed.json()["items"]}
+        for work in ("verify?repair=true", "rebuild"):
+            begun = await admin.post(f"{where}/{work}")
+            assert begun.status_code == 202
+            assert begun.json()["run"]["state"] == "running"
+            assert (await admin.post(f"{where}/verify")).status_code == 409
+            await eventually(partial(_has_ended, admin, where))
+            run = (await admin.get(where)).json()["run"]
+            assert (run["state"], run["wrong"]) == ("done", 0)
+        assert (await admin.get("/admin/v1/materialisation/nothing")).status_code == 404
+        assert (await admin.post("/admin/v1/materialisation/nothing/verify")).status_code == 404
+
+
+async def _has_ended(admin: httpx.AsyncClient, where: str) -> bool:
+    return bool((await admin.get(where)).json()["run"]["state"] != "running")
+
+
+async def test_a_deletion_that_is_repeated_is_not_acknowledged_before_the_copy_is_gone(
+    primary: Primary, id_: str
+) -> None:
+    await primary.send("PUT", id_, {"title": "Goal"})
+    await primary.caught_up()
+    copy = await primary.held(id_)
+    assert copy is not None
+    await primary.send("DELETE", id_, idempotency_key=id_)
+    # As if the primary had not answered then.
+    await primary.mirror(partial(_absorb, copy))
+    assert await primary.held(id_) is not None
+    answer = await primary.send("DELETE", id_, idempotency_key=id_)
+    assert answer.headers["idempotency-replayed"] == "true"
+    assert await primary.held(id_) is None

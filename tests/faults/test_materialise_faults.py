@@ -1,0 +1,180 @@
+"""SIGKILL of whoever materialises, under load: taken over, and no answer is older than it says."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.faults.service import Service
+from tests.faults.wire import Answer, Connection, Unanswered, Unreachable
+from tests.process.service import field_on, scratch_catalogue, scratch_systems
+
+BOUND_S = 5.0
+OBJECTS = 40
+WRITERS = 4
+KILLS = 4
+SAMPLES_BETWEEN_KILLS = 150
+UPDATE = {"content-type": "application/vnd.portolan.update+json"}
+PRIMARY = {"prefer": "consistency=primary"}
+STRONG = {"prefer": "consistency=strong"}
+SCHEMA: dict[str, Any] = {
+    "mode": "microbatched",
+    "primary": {"system": "postgres", "staleness_s": BOUND_S},
+    "classes": {
+        "articles": {
+            "fields": {
+                "title": field_on("postgres"),
+                "hits": field_on("redis", "integer", default=0, group="hits"),
+                "likes": field_on("mongo", "float", default=0, group="likes"),
+            }
+        }
+    },
+}
+
+
+class Load:
+    """Counts articles up and reads them, on whichever replica is there."""
+
+    def __init__(self, replicas: Sequence[Service]) -> None:
+        self._replicas = replicas
+        self._chance = random.Random(5)
+        self._acknowledged: dict[tuple[str, str], list[float]] = {}
+        self.samples = 0
+        self.ended = False
+
+    async def create(self) -> None:
+        body = [{"id": f"a{n}", "title": "t"} for n in range(OBJECTS)]
+        answer = await self._send("POST", "articles", body)
+        assert answer is not None
+        assert answer.status == 200
+
+    async def write(self) -> None:
+        """Count up until the end; a field of one system each time."""
+        while not self.ended:
+            figure = (f"a{self._chance.randrange(OBJECTS)}", self._chance.choice(("hits", "likes")))
+            id_, field = figure
+            answer = await self._send("PATCH", f"articles/{id_}", {field: {"inc": 1}}, UPDATE)
+            if answer is not None and answer.status == 200:
+                self._acknowledged.setdefault(figure, []).append(time.monotonic())
+
+    async def sample(self) -> None:
+        """Read until the end, and hold what the primary answers against what it says."""
+        while not self.ended:
+            id_ = f"a{self._chance.randrange(OBJECTS)}"
+            asked_at = time.monotonic()
+            answer = await self._send("GET", f"articles/{id_}", None, PRIMARY)
+            if answer is not None and "portolan-staleness" in answer.headers:
+                self._check(id_, answer, asked_at)
+                self.samples += 1
+
+    async def check_equal(self) -> None:
+        """See that the primary has what the systems have, and that it is all there."""
+        for number in range(OBJECTS):
+            id_ = f"a{number}"
+            strong = await self._send("GET", f"articles/{id_}", None, STRONG)
+            assert strong is not None
+            for field in ("hits", "likes"):
+                assert strong.json()[field] >= len(self._acknowledged.get((id_, field), ()))
+
+            async def is_equal(id_: str = id_, strong: Answer = strong) -> bool:
+                copy = await self._send("GET", f"articles/{id_}", None, PRIMARY)
+                fresh = copy is not None and "portolan-staleness" in copy.headers
+                return copy is not None and fresh and copy.json() == strong.json()
+
+            await eventually(is_equal)
+
+    def _check(self, id_: str, answer: Answer, asked_at: float) -> None:
+        told = answer.headers["portolan-staleness"].split(", ")
+        bound_s, measured_s = (float(each.partition("=")[2]) for each in told)
+        assert measured_s <= bound_s == BOUND_S
+        for field in ("hits", "likes"):
+            times = self._acknowledged.get((id_, field), ())
+            # The header is rounded to milliseconds.
+            due = sum(at < asked_at - measured_s - 0.001 for at in times)
+            assert answer.json()[field] >= due, (id_, field, told)
+
+    async def _send(
+        self, method: str, path: str, body: Any, headers: dict[str, str] | None = None
+    ) -> Answer | None:
+        replica = self._chance.choice(self._replicas)
+        if not replica.up.is_set():
+            replica = next(each for each in self._replicas if each is not replica)
+        with closing(Connection(replica.data)) as http:
+            try:
+                return await http.request(method, f"/v1/shop/{path}", body, headers or {})
+            except (Unreachable, Unanswered):
+                await asyncio.sleep(0)
+                return None
+
+
+@asynccontextmanager
+async def replicas(configs: Sequence[SystemConfig]) -> AsyncIterator[list[Service]]:
+    """Run two services on the same stores."""
+    postgres = next(config for config in configs if config.kind == "postgresql")
+    redis = next(config for config in configs if config.kind == "redis")
+    async with scratch_systems(*configs) as own, scratch_catalogue(postgres) as url:
+        patient = [replace(config, deadline_s=10.0) for config in own]
+        both = [Service.on(patient, url, coordination_url=redis.url) for _ in range(2)]
+        async with both[0].running(), both[1].running():
+            await both[0].favour()
+            yield both
+
+
+@pytest.mark.timeout(300)
+async def test_materialising_is_taken_over_and_keeps_its_bound(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> None:
+    async with replicas((redis_config, postgresql_config, mongodb_config)) as both:
+        await _put_schema(both[0])
+        load = Load(both)
+        await load.create()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WRITERS):
+                group.create_task(load.write())
+            group.create_task(load.sample())
+            await _sampled(load)
+            for number in range(KILLS):
+                victim = both[number % 2]
+                await victim.kill()
+                await _sampled(load)  # by the other one, which has taken over
+                await victim.start()
+            load.ended = True
+        await load.check_equal()
+        await _is_verified(both[1])
+
+
+async def _sampled(load: Load) -> None:
+    enough = load.samples + SAMPLES_BETWEEN_KILLS
+
+    async def done() -> bool:
+        return load.samples >= enough
+
+    await eventually(done)
+
+
+async def _put_schema(service: Service) -> None:
+    with closing(Connection(service.admin)) as admin:
+        answer = await admin.request("PUT", "/admin/v1/schemas/shop", SCHEMA)
+    assert answer.status == 200, answer
+
+
+async def _is_verified(service: Service) -> None:
+    command = "from app.cli import main; main()"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", command, "verify", "shop", "--url", service.admin),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    assert "articles" in output.decode()
