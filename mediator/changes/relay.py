@@ -49,7 +49,8 @@ class Round:
         read: Entries that were read.
         appended: Changes that were new to the feed.
         drained: Whether the logs were read to their ends.
-        missing: Logs that no longer have what comes after their cursor.
+        missing: Logs that no longer have what comes after their cursor; then nothing was brought
+            yet.
     """
 
     read: int
@@ -92,6 +93,8 @@ class LogRelay:
         """Bring what there is, up to a batch of each log; tell the feeds if that was all."""
         loaded = await self._cursors.load(self._routes.databases())
         missing = await self._missing() if loaded else ()
+        if missing:
+            return Round(0, 0, False, missing)  # told before anything comes after the gap
         await self._look_out()
         turns = await _all(self._bring(log) for log in self._logs)
         drained = all(read < _BATCH for read, _ in turns)
