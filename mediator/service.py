@@ -144,19 +144,20 @@ class Mediator:
             observe,
             clock,
         )
-        self._watch = Watch(
-            [
-                Duty("looking for a newer routing model", 1.0, self._schemas.refresh),
-                Duty("rolling writes forward", 1.0, self.data.recover),
-                Duty("opening systems", 2.0, self._registry.reconnect),
-                Duty("sharing metrics", 5.0, self._share_metrics),
-                Duty("judging placements", 5.0, judgement.judge),
-                Duty("removing what is past its retention", 60.0, self._reap),
-                Duty("removing expired objects", 5.0, self._sweep_expired),
-                *self.changes.duties(),
-                *self.primaries.duties(),
-            ]
-        )
+        self._watch = Watch(self._duties(judgement))
+
+    def _duties(self, judgement: Judgement) -> list[Duty]:
+        return [
+            Duty("looking for a newer routing model", 1.0, self._schemas.refresh),
+            Duty("rolling writes forward", 1.0, self.data.recover),
+            Duty("opening systems", 2.0, self._registry.reconnect),
+            Duty("sharing metrics", 5.0, self._share_metrics),
+            Duty("judging placements", 5.0, judgement.judge),
+            Duty("removing what is past its retention", 60.0, self._reap),
+            Duty("removing expired objects", 5.0, self._sweep_expired),
+            *self.changes.duties(),
+            *self.primaries.duties(),
+        ]
 
     async def start(self) -> None:
         """Open the catalogue and the systems, load the routing model, begin the duties.
