@@ -12,12 +12,15 @@ from mediator.changes.model import Change
 __all__ = ["change_from", "document_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = _EPOCH.replace(tzinfo=None)
+"""The same without a zone, which would be written out."""
+
 _US: Final = timedelta(microseconds=1)
 
 
 def document_of(change: Change) -> bytes:
     """Return the document; its time is RFC 3339 in UTC, with microseconds."""
-    at = _EPOCH + timedelta(microseconds=change.time_us)
+    at = _FIRST + timedelta(microseconds=change.time_us)
     return orjson.dumps(
         {
             "id": change.id,
@@ -29,7 +32,7 @@ def document_of(change: Change) -> bytes:
             "kind": change.kind,
             "before": change.before,
             "after": change.after,
-            "time": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "time": f"{at.isoformat(timespec='microseconds')}Z",
         }
     )
 

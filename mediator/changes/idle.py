@@ -7,7 +7,9 @@ from typing import Final
 
 __all__ = ["Idle"]
 
-LEAST_S: Final = 0.01
+LEAST_S: Final = 0.05
+"""What a round costs does not depend on how much it brings, and writes pay for it."""
+
 MOST_S: Final = 0.2
 
 
