@@ -35,7 +35,6 @@ JSON_TYPE: Final = (b"content-type", JSON.encode())
 REVALIDATE: Final = (b"cache-control", b"no-cache")
 NO_STORE: Final = (b"cache-control", b"no-store")
 _REPLAYED: Final = (b"idempotency-replayed", b"true")
-_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SPELLINGS: Final = {"query": "%71uery", "import": "%69mport", "export": "%65xport"}
 
 

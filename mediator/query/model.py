@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
 
 from mediator.query.filters import Filter, Path
 from mediator.schema.tree import MissingType
@@ -94,9 +93,6 @@ class Aggregate:
     having: Filter | None = None
 
 
-Fields: TypeAlias = tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Query:
     """What a client asks of a class.
@@ -121,7 +117,7 @@ class Query:
     order: tuple[OrderBy, ...] = ()
     limit: int = 100
     after: Position | None = None
-    fields: Fields | None = None
+    fields: tuple[str, ...] | None = None
     joins: tuple[Join, ...] = field(default=())
     aggregate: Aggregate | None = None
     allow_scan: bool = False

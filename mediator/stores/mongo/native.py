@@ -39,7 +39,6 @@ class Native:
 _Build: TypeAlias = Callable[[Field, str, Any], Native | None]
 
 _NOT_NULL: Final[Document] = {"$not": {"$type": "null"}}
-_NUMERIC: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT})
 _REACH: Final = SATURATION
 _HALF_MAX: Final = sys.float_info.max / 2
 _LARGE: Final = 1e150
