@@ -1,0 +1,190 @@
+"""What the server's sketch is told and asked (COHERENCE.md), and what it answers.
+
+The sketch is kept in *parts*, one for each class of a database. A key names one cache group of one
+object, ``class/id#group``; all keys of one call belong to the same part. Times are microseconds
+since 1970 on the sketch's own clock, which all replicas share.
+
+For each key the sketch knows two times. `handed_out` is the latest end of life of any copy that may
+lie in a cache. `stale_until` is `handed_out` as it stood at the last write. The key is in the
+filter while `stale_until` lies ahead, or while a write to it is pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from sketch.bloom import FilterShape
+
+__all__ = [
+    "Begun",
+    "Grant",
+    "Part",
+    "PendingWrite",
+    "Purge",
+    "PurgeQueue",
+    "ServerSketch",
+    "SketchLimits",
+    "SketchUnavailable",
+    "Snapshot",
+]
+
+
+class SketchUnavailable(Exception):
+    """The sketch did not answer: writes are refused, and nothing may be cached."""
+
+
+class Part(NamedTuple):
+    """One class of a database."""
+
+    database: str
+    class_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SketchLimits:
+    """What a sketch may promise and hold.
+
+    Attributes:
+        longest_ttl_s: No copy is ever given a longer life (seconds).
+        margin_s: M of COHERENCE.md: what passes at most between `report_read` and the receipt by
+            the last cache, with one second of rounding for each layer.
+        layers: Shared caches in a row that do not tell a copy's age; their lifetimes add up.
+        lease_s: For how long a write is pending at most before it is taken for orphaned; longer
+            than any call of a store may take.
+        keys: Keys of a part that caches may hold copies of at the same time; beyond, nothing new
+            becomes cacheable.
+        expired_at_once: Keys that leave the filter in the course of one call, at most.
+        purge_again_s: F of COHERENCE.md, the longest time a cache may take to fill: a purge is
+            repeated after it; None: nothing is purged, and no purges are kept.
+        purge_lease_s: After which time a purge that was taken, but not done, is given out again.
+    """
+
+    longest_ttl_s: float = 600.0
+    margin_s: float = 5.0
+    layers: int = 1
+    lease_s: float = 30.0
+    keys: int = 1_000_000
+    expired_at_once: int = 100
+    purge_again_s: float | None = None
+    purge_lease_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What `begin` found.
+
+    Attributes:
+        held: Those of the keys that caches may hold copies of: they are to be purged.
+    """
+
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What an answer that is about to be read may promise.
+
+    Attributes:
+        now_us: The sketch's time.
+        ttl_us: Life of the answer from `now_us` on; 0: it must not be kept.
+        versions: The version of each key, in their order, if it is known for certain; None where
+            not, and wherever a write is pending.
+        fill: Lets `fill` tell the versions that are unknown, once they have been read; empty if
+            none of the keys takes one.
+    """
+
+    now_us: int
+    ttl_us: int = 0
+    versions: tuple[int | None, ...] = ()
+    fill: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """A write whose lease has ended, and which nobody has ended."""
+
+    part: Part
+    token: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The plain filter of a part, or of several (their union).
+
+    Attributes:
+        shape: Size, number of bits of a key, seed.
+        bits: The bit array, most significant bit first; `shape.bits // 8` bytes.
+        time_us: When the bits held: read before them, the earliest of a union.
+        incarnation: 32 hexadecimal digits; changes when the sketch was lost.
+        generation: Counts the changes of the bits.
+        revalidate_all: The sketch was lost lately: all bits are set.
+    """
+
+    shape: FilterShape
+    bits: bytes
+    time_us: int
+    incarnation: str
+    generation: int
+    revalidate_all: bool = False
+
+
+class ServerSketch(Protocol):
+    """The sketch at the server. Every call raises `SketchUnavailable` and nothing else."""
+
+    limits: SketchLimits
+
+    async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
+        """Mark keys as being written, in one atomic step; a token given twice counts once."""
+
+    async def end(self, part: Part, token: str, versions: Mapping[str, int]) -> None:
+        """Clear a write's mark and set the versions it made, by maximum; lets unknown tokens be."""
+
+    async def report_read(self, part: Part, keys: Sequence[str], ttl_s: float) -> Grant:
+        """Note that an answer showing these keys is about to be read and may be cached.
+
+        All or nothing: if a write to any of the keys is pending, nothing is noted.
+        """
+
+    async def fill(self, part: Part, fill: str, versions: Mapping[str, int]) -> None:
+        """Tell the versions that were read after `report_read`; ignored if a write came between."""
+
+    async def snapshot(self, parts: Sequence[Part]) -> Snapshot:
+        """Return the union of the filters of parts."""
+
+    async def orphans(self, parts: Sequence[Part], limit: int) -> list[PendingWrite]:
+        """List writes whose leases have ended; the caller fences them, purges, and ends them."""
+
+    async def close(self) -> None:
+        """Release every connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """A key that caches are to forget.
+
+    Attributes:
+        part: Its part.
+        key: The key.
+        ticket: Tells this purge from a later one of the same key.
+    """
+
+    part: Part
+    key: str
+    ticket: int
+
+
+class PurgeQueue(Protocol):
+    """Purges to be sent, kept by the sketch itself: `end` adds what `begin` found held.
+
+    A purge is due at once, and again `purge_again_s` later, because a fill that was under way
+    brings the old version back. Every call raises `SketchUnavailable` and nothing else.
+    """
+
+    async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
+        """Take purges that are due; those not done in `purge_lease_s` are given out again."""
+
+    async def purged(self, purges: Sequence[Purge]) -> None:
+        """Strike off purges that caches have confirmed; later ones of the same keys stay."""
