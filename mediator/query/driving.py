@@ -28,8 +28,8 @@ from mediator.systems import Systems, unavailable
 
 __all__ = ["Driver"]
 
-PAGE: Final = 500
-"""Records asked for at once, where the limit cannot be pushed."""
+PAGE: Final = 1_001
+"""Records asked for at once: the largest page of an answer, and the one that tells of more."""
 
 _T = TypeVar("_T")
 
