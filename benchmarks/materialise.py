@@ -32,7 +32,7 @@ _DATABASE: Final = "materialised"
 _CLASS: Final = "articles"
 _BOUND_S: Final = 5.0
 _BATCH: Final = 100
-_READS: Final = 100
+_READERS: Final = 8
 _PRIMARY: Final = Wish("primary")
 
 
@@ -133,7 +133,8 @@ async def _built(running: Beside) -> None:
 
 async def _work(running: Beside, ledger: _Ledger, seconds: float, draw: Random) -> None:
     end = perf_counter() + seconds
-    await asyncio.gather(_count(running, ledger, end, draw), _sample(running, ledger, end, draw))
+    samplers = [_sample(running, ledger, end, draw) for _ in range(_READERS)]
+    await asyncio.gather(_count(running, ledger, end, draw), *samplers)
 
 
 async def _count(running: Beside, ledger: _Ledger, end: float, draw: Random) -> None:
@@ -155,13 +156,10 @@ def _hit(number: int) -> Update:
 
 
 async def _sample(running: Beside, ledger: _Ledger, end: float, draw: Random) -> None:
-    while perf_counter() < end:
-        numbers = draw.choices(range(len(ledger.acknowledged)), k=_READS)
-        for number in numbers:
-            asked = perf_counter()
-            outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _PRIMARY)
-            _judge(ledger, number, asked, outcome)
-        await asyncio.sleep(0)
+    while (asked := perf_counter()) < end:
+        number = draw.randrange(len(ledger.acknowledged))
+        outcome = await running.plane.read(Get(_DATABASE, _CLASS, f"a{number}"), _PRIMARY)
+        _judge(ledger, number, asked, outcome)
 
 
 def _judge(ledger: _Ledger, number: int, asked: float, outcome: Outcome) -> None:
