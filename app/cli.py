@@ -13,6 +13,7 @@ import typer
 import uvloop
 from rich.console import Console
 
+from app.commands.encode import encode
 from app.container import MissingSetting
 from app.demo.story import DemoOptions, tell
 from app.doctor import examine
@@ -156,6 +157,9 @@ def rebuild_primary(
     Ends with 1 if something is wrong afterwards. The service has to be running.
     """
     _run(_look_after(_upkeep(url).rebuild(database)))
+
+
+app.command()(encode)
 
 
 def _upkeep(url: str | None) -> Upkeep:

@@ -1,0 +1,94 @@
+"""``portolan encode``: people become encodings, on their owner's machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from spark_jobs.linkage.private.clk import ClkShape
+from spark_jobs.linkage.private.hardening import Hardening
+from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys, read_keys
+from spark_jobs.linkage.private.owner import BadRecords, Encoding, encode_file
+
+__all__ = ["encode"]
+
+_errors = Console(stderr=True, highlight=False)
+
+
+def encode(
+    source: Annotated[
+        Path | None, typer.Argument(help="People: CSV, or NDJSON (.ndjson, .jsonl).")
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Argument(help="Where ids and encodings go: CSV or NDJSON.")
+    ] = None,
+    *,
+    keys: Annotated[Path, typer.Option(help="File with the keys that both owners share.")],
+    new_keys: Annotated[bool, typer.Option(help="Make the key file, and end.")] = False,
+    fields: Annotated[str, typer.Option(help="Linkage fields, separated by commas.")] = "",
+    id_field: Annotated[str, typer.Option(help="The field that names a record.")] = "id",
+    bits: Annotated[int, typer.Option(min=2, help="Length of the bit array.")] = 1000,
+    hashes: Annotated[int, typer.Option(min=1, help="Bits that each n-gram sets.")] = 20,
+    harden: Annotated[
+        list[Hardening] | None, typer.Option(help="Hardening; may be given several times.")
+    ] = None,
+    salt: Annotated[
+        str | None, typer.Option(help="A field that never changes for a person.")
+    ] = None,
+    normalise: Annotated[
+        bool, typer.Option(help="Take away case, accents and marks before.")
+    ] = True,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; as many as cores unless given.")
+    ] = None,
+) -> None:
+    """Encode people for private linkage: keys and names stay here, encodings may leave.
+
+    Both owners use the same keys, fields and options. docs/linkage-security.md tells what an
+    encoding protects against, and what it does not.
+    """
+    if new_keys:
+        with _told():
+            make_keys(keys)
+        _errors.print(f"Keys were made in {keys}: for the other owner, and for no one else.")
+        return
+    names = tuple(name for name in fields.split(",") if name)
+    if source is None or target is None or not names:
+        raise typer.BadParameter("SOURCE, TARGET and --fields are needed to encode.")
+    with _told(), _progress() as progress:
+        encoding = Encoding(
+            names,
+            id_field,
+            ClkShape(bits, hashes),
+            tuple(harden or ()),
+            salt,
+            normalise,
+            workers or os.cpu_count() or 1,
+        )
+        task = progress.add_task("Encoding", total=None)
+        count = encode_file(
+            source, target, encoding, read_keys(keys), lambda done: progress.advance(task, done)
+        )
+    _errors.print(f"{count:,} records, {encoding.bits} bits each: {target}")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """End with a sentence instead of a traceback."""
+    try:
+        yield
+    except (BadKeyFile, BadRecords, OSError, ValueError) as error:
+        _errors.print(f"Nothing was encoded: {error}")
+        raise typer.Exit(1) from None
+
+
+def _progress() -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    return Progress(*columns, TimeElapsedColumn(), console=_errors)
