@@ -14,12 +14,11 @@ import uvloop
 from rich.console import Console
 
 from app.commands.encode import encode
-from app.container import MissingSetting
 from app.demo.story import DemoOptions, tell
 from app.doctor import examine
 from app.interruption import Interrupted
 from app.serve import Serving, serving
-from app.settings import HttpSettings, MediatorSettings
+from app.settings import CacheSettings, HttpSettings, MediatorSettings, MissingSetting
 from app.upkeep import RunFailed, Upkeep
 from benchmarks.measured import Failed, Options
 from benchmarks.runner import UnknownBenchmark, available, lines, measure
@@ -199,7 +198,7 @@ async def _bench(name: str, options: Options, file: Path | None) -> None:
 
 
 async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
-    async with serving(http, settings) as service:
+    async with serving(http, settings, CacheSettings()) as service:
         announce(service)
         await service.ended.wait()
         errors.print("Stopping: requests under way are finished first.")

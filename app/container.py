@@ -12,24 +12,28 @@ from pydantic import SecretStr
 from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.coherence.caches import Caches, make_caches
 from app.main import DataApp
 from app.observers import Instruments, log_observation
-from app.settings import HttpSettings, MediatorSettings, SystemSettings
+from app.settings import (
+    CacheSettings,
+    HttpSettings,
+    MediatorSettings,
+    MissingSetting,
+    SystemSettings,
+)
 from mediator.coordination.feed import Retention
+from mediator.guard import NullGuard, WriteGuard
 from mediator.observation import broadcast
 from mediator.query.budget import Limits
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.embedded.port import Endpoint, Kind
 from mediator.stores.kinds import make_store
 
-__all__ = ["Container", "MissingSetting", "build", "on_embedded"]
+__all__ = ["Container", "build", "on_embedded"]
 
 EMBEDDED_NAMES: dict[Kind, str] = {"redis": "redis", "postgresql": "postgres", "mongodb": "mongo"}
 """Names under which the embedded stores are registered, by kind."""
-
-
-class MissingSetting(Exception):
-    """A setting without which the service cannot run; the message says which, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class Container:
     mediator: Mediator
     data: DataApp
     admin: FastAPI
+    caches: Caches | None
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
@@ -46,11 +51,17 @@ class Container:
 
     async def stop(self) -> None:
         """Release every connection."""
+        if self.caches is not None:
+            await self.caches.stop()
         await self.mediator.stop()
+        if self.caches is not None:
+            await self.caches.close()
 
 
-async def build(http: HttpSettings, settings: MediatorSettings) -> Container:
-    """Build and start the service.
+async def build(
+    http: HttpSettings, settings: MediatorSettings, caching: CacheSettings | None = None
+) -> Container:
+    """Build and start the service; nothing is cached without `caching`.
 
     Raises:
         MissingSetting: There is no catalogue.
@@ -58,19 +69,25 @@ async def build(http: HttpSettings, settings: MediatorSettings) -> Container:
     """
     instruments = Instruments()
     observers = (instruments.observe, log_observation)
-    mediator = Mediator(_options(settings), make_store, observers)
+    caches = make_caches(caching, _revealed(settings.coordination_url)) if caching else None
+    guard = caches.guard if caches else NullGuard()
+    mediator = Mediator(_options(settings, guard), make_store, observers)
     await mediator.start()
+    if caches is not None:
+        caches.start(mediator.settlement, lambda: mediator.data.model)
     key = await mediator.secret("cursors", secrets.token_hex(32))
     options = DataOptions(
         cursor_key=bytes.fromhex(key),
         origins={name: tuple(origins) for name, origins in http.cors_origins.items()},
         max_body_bytes=http.body_limit,
+        sketch_valid_s=caching.sketch_valid_s if caching else 0.0,
     )
     subscriptions = mediator.changes.subscriptions
     instruments.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
-    data = DataApi(mediator.data, options, broadcast(*observers), subscriptions)
-    admin = create_admin_app(mediator.control, instruments.registry, mediator.primaries)
-    return Container(mediator, DataApp(data), admin)
+    data = DataApi(mediator.data, options, broadcast(*observers), subscriptions, caches)
+    beginnings = caches.beginnings(mediator.secret) if caches else None
+    admin = create_admin_app(mediator.control, instruments.registry, mediator.primaries, beginnings)
+    return Container(mediator, DataApp(data), admin, caches)
 
 
 def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) -> MediatorSettings:
@@ -96,19 +113,23 @@ def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) 
     )
 
 
-def _options(settings: MediatorSettings) -> MediatorOptions:
+def _options(settings: MediatorSettings, guard: WriteGuard) -> MediatorOptions:
     if settings.catalogue_url is None:
         raise MissingSetting(
             "There is no catalogue: set PORTOLAN_CATALOGUE_URL to a PostgreSQL database,"
             " or start with --embedded."
         )
-    coordination = settings.coordination_url
     return MediatorOptions(
         catalogue_url=settings.catalogue_url.get_secret_value(),
-        coordination_url=coordination.get_secret_value() if coordination else None,
+        coordination_url=_revealed(settings.coordination_url),
         systems=[system.registration() for system in settings.systems],
         proposal_margin=settings.proposal_margin,
         proposal_dwell_s=settings.proposal_dwell_s,
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
+        guard=guard,
     )
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None

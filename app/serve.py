@@ -16,7 +16,7 @@ import uvicorn
 
 from app.container import Container, build, on_embedded
 from app.http.refusal import Protocol
-from app.settings import HttpSettings, MediatorSettings
+from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from mediator.control.watch import Duty, Watch
 from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
@@ -59,8 +59,12 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def serving(http: HttpSettings, settings: MediatorSettings) -> AsyncIterator[Serving]:
+async def serving(
+    http: HttpSettings, settings: MediatorSettings, caching: CacheSettings | None = None
+) -> AsyncIterator[Serving]:
     """Run the service while the block runs; requests under way are finished at its end.
+
+    Without `caching` there is no sketch, and nothing may be cached.
 
     Raises:
         MissingSetting: A setting is missing.
@@ -75,7 +79,7 @@ async def serving(http: HttpSettings, settings: MediatorSettings) -> AsyncIterat
         _listening(http.admin_host, http.admin_port) as admin,
     ):
         async with _stores(settings) as (ready, missing):
-            container = await build(http, ready)
+            container = await build(http, ready, caching)
             _spare_the_collector()
             try:
                 async with _answering(container, data, admin) as ended:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability
 from mediator.stores.port import SystemConfig
 
-__all__ = ["HttpSettings", "MediatorSettings", "SystemSettings"]
+__all__ = ["CacheSettings", "HttpSettings", "MediatorSettings", "MissingSetting", "SystemSettings"]
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class MissingSetting(Exception):
+    """A setting without which the service cannot run; the message says which, and what to do."""
 
 
 class HttpSettings(BaseSettings):
@@ -98,3 +102,50 @@ class MediatorSettings(BaseSettings):
     durability: Literal["full", "second"] = Field(
         "second", description="Durability of the embedded stores."
     )
+
+
+class CacheSettings(BaseSettings):
+    """How HTTP caches are kept coherent: the cache sketch."""
+
+    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+
+    sketch: Literal["auto", "redis", "memory", "off"] = Field(
+        "auto",
+        description="Where the sketch is kept: `redis`; `memory`, for one replica alone; `off`:"
+        " nothing may be cached. `auto`: on Redis if there is one, else off.",
+    )
+    sketch_url: SecretStr | None = Field(
+        None, description="Redis that holds the sketch; the coordination Redis unless set."
+    )
+    sketch_bits: int = Field(
+        116_800, ge=64, le=2**27, multiple_of=8, description="Size of a class's filter, in bits."
+    )
+    sketch_hashes: int = Field(4, ge=1, le=32, description="Bits of the filter that a key sets.")
+    sketch_valid_s: float = Field(
+        60.0, gt=0, le=86_400, description="For how many seconds a client may use a filter at most."
+    )
+    cache_longest_s: float = Field(
+        600.0, gt=0, le=86_400, description="Longest life of a cached answer, in seconds."
+    )
+    cache_margin_s: float = Field(
+        5.0,
+        ge=3,
+        description="Seconds that pass at most from asking the sketch to the receipt of the answer"
+        " by the last cache.",
+    )
+    cache_layers: int = Field(
+        1, ge=1, le=8, description="Shared caches in a row that do not tell how old a copy is."
+    )
+    write_lease_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds after which a write that nobody ended is fenced; more than any system"
+        " takes to answer.",
+    )
+
+    @model_validator(mode="after")
+    def _margin_covers_layers(self) -> CacheSettings:
+        least = 2 * self.cache_layers + 1
+        if self.cache_margin_s < least:
+            raise ValueError(f"cache_margin_s must be {least} at least for these cache_layers")
+        return self

@@ -13,7 +13,7 @@ from typing import Any, Final
 from app.container import on_embedded
 from app.interruption import interruptible
 from app.serve import serving
-from app.settings import HttpSettings, MediatorSettings
+from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from benchmarks.service import RequestRefused, Service
 from mediator.planes import DataPlane
 from mediator.stores.embedded.fleet import EmbeddedFleet
@@ -47,19 +47,22 @@ class Beside:
     servers: Mapping[Kind, Endpoint]
     plane: DataPlane
 
-    async def tie(self) -> dict[Kind, str]:
+    async def tie(self, cache: Mapping[str, Any] | None = None) -> dict[Kind, str]:
         """Set up a database for each kind of system, wholly on it.
+
+        Args:
+            cache: The cache policy of its class; None: nothing is cached.
 
         Returns:
             The type of the counter ``hits`` in each.
         """
         await self.service.declare({kind: (word,) for kind, word in _ONLY.items()})
-        return {kind: await self._tie(kind) for kind in self.servers}
+        return {kind: await self._tie(kind, cache) for kind in self.servers}
 
-    async def _tie(self, kind: Kind) -> str:
+    async def _tie(self, kind: Kind, cache: Mapping[str, Any] | None) -> str:
         for counter in _COUNTERS:
             try:
-                await self.service.set_schema(database_on(kind), _schema(kind, counter))
+                await self.service.set_schema(database_on(kind), _schema(kind, counter, cache))
             except RequestRefused:
                 if counter == _COUNTERS[-1]:
                     raise
@@ -68,7 +71,7 @@ class Beside:
         raise AssertionError
 
 
-def _schema(kind: Kind, counter: str) -> dict[str, Any]:
+def _schema(kind: Kind, counter: str, cache: Mapping[str, Any] | None) -> dict[str, Any]:
     fields = {
         "title": {"type": "string", "required": True, "max_length": 300},
         "author": {"type": "string"},
@@ -77,7 +80,7 @@ def _schema(kind: Kind, counter: str) -> dict[str, Any]:
     return {
         "mode": "mixed",
         "annotations": [{"require": _ONLY[kind]}],
-        "classes": {CLASS: {"fields": fields}},
+        "classes": {CLASS: {"cache": cache or {"visibility": "none"}, "fields": fields}},
     }
 
 
@@ -92,8 +95,10 @@ def some_object(number: int) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def beside() -> AsyncIterator[Beside]:
+async def beside(caching: CacheSettings | None = None) -> AsyncIterator[Beside]:
     """Run servers, and the service on them, in a scratch directory while the block runs.
+
+    Without `caching` the service has no sketch.
 
     Raises:
         Interrupted: SIGINT or SIGTERM came meanwhile.
@@ -104,7 +109,7 @@ async def beside() -> AsyncIterator[Beside]:
         servers = await loop.run_in_executor(None, stack.enter_context, _servers())
         settings = on_embedded(MediatorSettings(), servers)
         async with (
-            serving(http, settings) as running,
+            serving(http, settings, caching) as running,
             interruptible(running.ended),
             Service.at(running.addresses.data, running.addresses.admin) as service,
         ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 __all__ = ["NullGuard", "WriteGuard", "guard_key"]
@@ -19,16 +19,24 @@ class WriteGuard(Protocol):
     async def begin(self, database: str, keys: Sequence[str]) -> str:
         """Mark the keys as being written; if it fails, the write is refused. Returns a token."""
 
-    async def end(self, database: str, token: str) -> None:
-        """Clear the mark; the write is acknowledged only after this returns."""
+    wants_versions: bool
+    """Whether `end` is to be told versions; where nobody asks, nobody collects them."""
+
+    async def end(self, database: str, token: str, versions: Mapping[str, int]) -> None:
+        """Clear the mark; the write is acknowledged only after this returns.
+
+        `versions` tells for each key that is known to have one by now which version it has.
+        """
 
 
 class NullGuard:
     """No caches to keep coherent."""
 
+    wants_versions = False
+
     async def begin(self, database: str, keys: Sequence[str]) -> str:  # noqa: ARG002 - the port's shape
         """Do nothing."""
         return ""
 
-    async def end(self, database: str, token: str) -> None:
+    async def end(self, database: str, token: str, versions: Mapping[str, int]) -> None:
         """Do nothing."""

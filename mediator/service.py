@@ -30,6 +30,7 @@ from mediator.observation import Observation, Observer, broadcast
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.operations.expiry import Sweep
+from mediator.operations.settling import Settlement
 from mediator.operations.split import SplitWriter
 from mediator.placement.metrics import MetricsBook
 from mediator.planes import SystemRegistration
@@ -94,6 +95,7 @@ class Mediator:
         self._systems = systems
         self._registry = Registry(systems, registrations, factory, self._book, observe, clock)
         calls = StoreCalls(systems, options.guard, clock)
+        self.settlement = Settlement(calls, lambda: self.data.model)
         self._sweep = Sweep(systems, calls.write_guarded, clock)
         split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), observe)
         self._watermarks = Watermarks(clock)

@@ -20,6 +20,6 @@ def positions(key: str, shape: FilterShape) -> tuple[int, ...]:
     words = mmh3.hash128(key.encode(), shape.seed, x64arch=False)
     at = words & _WORD
     stride = (words >> 33) & 0x7FFF_FFFF | _STRIDE
-    return tuple([
-        ((at + number * stride & _WORD) * shape.bits) >> 32 for number in range(shape.hashes)
-    ])
+    return tuple(
+        [((at + number * stride & _WORD) * shape.bits) >> 32 for number in range(shape.hashes)]
+    )

@@ -136,6 +136,12 @@ class ServerSketch(Protocol):
 
     limits: SketchLimits
 
+    async def create(self, part: Part) -> None:
+        """Begin a part that has never been: nothing of it is in any cache.
+
+        A part that is not there otherwise counts as lost. Does nothing to one that is there.
+        """
+
     async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
         """Mark keys as being written, in one atomic step; a token given twice counts once."""
 

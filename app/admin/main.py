@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from app.admin import materialisation, placements, schemas, systems
 from app.admin.answers import PROBLEM
+from app.coherence.beginnings import Beginnings
 from app.http.framework import answer_problems
 from mediator.materialise.service import MaterialiseService
 from mediator.planes import ControlPlane
@@ -22,6 +23,7 @@ def create_admin_app(
     control: ControlPlane,
     metrics: CollectorRegistry,
     primaries: MaterialiseService | None = None,
+    beginnings: Beginnings | None = None,
 ) -> FastAPI:
     """Make the admin application.
 
@@ -29,6 +31,7 @@ def create_admin_app(
         control: The control plane.
         metrics: What ``/metrics`` shows.
         primaries: What keeps primaries up.
+        beginnings: Tells the sketch of new classes; None: there is no sketch.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -41,6 +44,7 @@ def create_admin_app(
     answer_problems(app)
     app.state.control = control
     app.state.primaries = primaries
+    app.state.beginnings = beginnings
     app.get("/live", tags=["health"])(_live)
     app.get("/ready", tags=["health"])(_readiness(control.readiness))
     app.get("/metrics", tags=["health"], response_class=Response)(_exposition(metrics))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 
 from app.admin.answers import Body, Control, DatabaseName, DryRun, json_request
 from app.admin.schema_document import SCHEMA_DOCUMENT
+from app.api.resources import NAME as CLASS_NAME
+from app.coherence.beginnings import Beginnings
 from app.http.problems import INVALID, HttpError
 from mediator.errors import Place
 from mediator.planes import SchemaChange
+from mediator.schema.limits import CLASSES_PER_DATABASE
 from mediator.schema.merge import merge_patch
 
 __all__ = ["router"]
@@ -19,6 +23,22 @@ __all__ = ["router"]
 router = APIRouter()
 
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
+
+
+def _announcing(request: Request) -> Callable[[str, Any], Awaitable[None]]:
+    """Return what tells the sketch of the classes of a document, before they are made."""
+    beginnings: Beginnings | None = request.app.state.beginnings
+
+    async def announce(database: str, document: Any) -> None:
+        named = document.get("classes") if isinstance(document, dict) else None
+        if beginnings is None or not isinstance(named, dict) or len(named) > CLASSES_PER_DATABASE:
+            return
+        await beginnings.announce(database, filter(CLASS_NAME.fullmatch, named))
+
+    return announce
+
+
+Announce = Annotated[Callable[[str, Any], Awaitable[None]], Depends(_announcing)]
 
 
 @router.get("/schemas")
@@ -38,6 +58,7 @@ async def get_schema(
 @router.put("/schemas/{database}", openapi_extra=json_request(SCHEMA_DOCUMENT))
 async def set_schema(
     control: Control,
+    announce: Announce,
     database: DatabaseName,
     body: Body,
     response: Response,
@@ -48,7 +69,10 @@ async def set_schema(
 
     A change that would move existing data is refused (409) with the plan of what would move.
     """
-    change = await control.set_schema(database, body, dry_run=dry_run, version=_version(if_match))
+    version = _version(if_match)
+    if not dry_run:
+        await announce(database, body)
+    change = await control.set_schema(database, body, dry_run=dry_run, version=version)
     return _answer(change, response)
 
 
@@ -58,6 +82,7 @@ async def set_schema(
 )
 async def patch_schema(
     control: Control,
+    announce: Announce,
     database: DatabaseName,
     body: Body,
     response: Response,
@@ -67,11 +92,11 @@ async def patch_schema(
     """Change a part of a schema by a merge patch (RFC 7396)."""
     present = await control.schema(database)
     seen = _version(if_match)
+    document = merge_patch(present.document, body)
+    if not dry_run:
+        await announce(database, document)
     change = await control.set_schema(
-        database,
-        merge_patch(present.document, body),
-        dry_run=dry_run,
-        version=present.version if seen is None else seen,
+        database, document, dry_run=dry_run, version=present.version if seen is None else seen
     )
     return _answer(change, response)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,8 +12,9 @@ from app.api.calls import Call
 from app.api.positions import position_of
 from app.api.resources import Selection
 from app.api.writes import Planned
+from app.http.caching import NO_STORE
 from app.http.etags import format_tag
-from app.http.message import Headers, Response
+from app.http.message import Header, Headers, Response
 from app.http.negotiation import JSON
 from app.http.prefer import Preferences
 from mediator.operations.model import Create, Delete, Freshness, Get, Outcome, Put
@@ -33,7 +35,6 @@ __all__ = [
 
 JSON_TYPE: Final = (b"content-type", JSON.encode())
 REVALIDATE: Final = (b"cache-control", b"no-cache")
-NO_STORE: Final = (b"cache-control", b"no-store")
 _REPLAYED: Final = (b"idempotency-replayed", b"true")
 _SPELLINGS: Final = {"query": "%71uery", "import": "%69mport", "export": "%65xport"}
 
@@ -65,13 +66,21 @@ def represent(planned: Planned, outcome: Outcome) -> dict[str, Any]:
     return {"id": outcome.id, **planned.resource.codec.encode(values)}
 
 
-def answer_read(call: Call, planned: Planned, outcome: Outcome) -> Response:
-    """Answer a GET or HEAD: 200, or 304 with the fields that RFC 9110 (15.4.5) asks for."""
+def answer_read(
+    call: Call, planned: Planned, outcome: Outcome, keeping: Sequence[Header] = (REVALIDATE,)
+) -> Response:
+    """Answer a GET or HEAD: 200, or 304 with the fields that RFC 9110 (15.4.5) asks for.
+
+    Args:
+        call: The request.
+        planned: What it asked for.
+        outcome: What was read.
+        keeping: Who may keep the answer. One of the primary is never kept: it has some age already.
+    """
     selection = planned.selection
     tag = format_tag(selection.schema_version, selection.groups, outcome.versions)
-    # What the primary answers is not to be kept: it is as old as it is already (COHERENCE.md).
-    kept = selection.canonical and outcome.freshness is None
-    headers = [(b"etag", tag.encode()), REVALIDATE if kept else NO_STORE]
+    kept = selection.canonical and outcome.freshness is None and not outcome.partial
+    headers = [(b"etag", tag.encode()), *(keeping if kept else (NO_STORE,))]
     add_freshness(headers, outcome.freshness)
     if call.preconditions().not_modified(tag):
         return Response(304, headers)

@@ -22,6 +22,8 @@ from app.api.options import DataOptions
 from app.api.queries import Queries
 from app.api.resources import Directory
 from app.api.routes import Address, Route, Table
+from app.api.sketch import Sketches
+from app.coherence.caches import Caches
 from app.http.cors import CrossOrigin
 from app.http.idempotency import OperationIds
 from app.http.message import (
@@ -34,7 +36,7 @@ from app.http.message import (
     Send,
     forbid_body,
 )
-from app.http.negotiation import EVENT_STREAM, NDJSON, check_accept
+from app.http.negotiation import EVENT_STREAM, JSON, NDJSON, SKETCH, check_accept
 from app.http.problems import (
     INTERNAL,
     METHOD_NOT_ALLOWED,
@@ -61,9 +63,11 @@ def _table(
     directory: Directory,
     options: DataOptions,
     subscriptions: Subscriptions | None,
+    caches: Caches | None,
 ) -> Table:
     ids = OperationIds()
-    objects = Objects(plane, options, ids)
+    objects = Objects(plane, options, ids, caches.reads if caches else None)
+    sketches = Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
     queries = Queries(plane, options)
     exports = Exports(plane, options)
     return Table(
@@ -100,9 +104,16 @@ def _table(
         ),
         changes=Route(
             "/v1/{database}/changes",
-            {"GET": Changes(plane, directory, subscriptions).get},
+            {"GET": Changes(directory, subscriptions).get},
             of_class=False,
             streams=(EVENT_STREAM,),
+        ),
+        sketch=Route(
+            "/v1/{database}/sketch",
+            {"GET": sketches.get, "HEAD": sketches.get},
+            of_class=False,
+            offers=SKETCH,
+            streams=(JSON,),
         ),
     )
 
@@ -115,6 +126,7 @@ class DataApi:
         options: Bounds and keys.
         observe: Is told of every request that was answered.
         subscriptions: Lets clients follow the change feed; None: there is no feed.
+        caches: What keeps caches coherent; None: nothing may be cached.
     """
 
     def __init__(
@@ -123,9 +135,10 @@ class DataApi:
         options: DataOptions,
         observe: Observer,
         subscriptions: Subscriptions | None = None,
+        caches: Caches | None = None,
     ) -> None:
         self._directory = Directory(plane)
-        self._table = _table(plane, self._directory, options, subscriptions)
+        self._table = _table(plane, self._directory, options, subscriptions, caches)
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
 

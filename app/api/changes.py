@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
@@ -18,8 +17,7 @@ from app.http.paths import parse_query, whole_number
 from mediator.changes.feed import Event, PositionGone
 from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
-from mediator.errors import NotFound, Unavailable
-from mediator.planes import DataPlane
+from mediator.errors import Unavailable
 
 __all__ = ["Changes"]
 
@@ -53,15 +51,11 @@ class Changes:
     """Lets clients follow the feed.
 
     Args:
-        plane: Knows the databases.
-        directory: Finds classes.
+        directory: Finds databases and classes.
         subscriptions: Follows feeds; None: there are none.
     """
 
-    def __init__(
-        self, plane: DataPlane, directory: Directory, subscriptions: Subscriptions | None
-    ) -> None:
-        self._plane = plane
+    def __init__(self, directory: Directory, subscriptions: Subscriptions | None) -> None:
         self._directory = directory
         self._subscriptions = subscriptions
 
@@ -107,12 +101,8 @@ class Changes:
     async def _check(self, database: str, class_name: str | None) -> None:
         if class_name is not None:
             await self._directory.find(database, class_name)
-            return
-        if database not in self._plane.model.databases:
-            with suppress(NotFound):  # which is said only after a look for a newer model
-                await self._plane.route(database, "")
-        if database not in self._plane.model.databases:
-            raise NotFound("There is no such database.")
+        else:
+            await self._directory.database(database)
 
 
 async def _page(subscription: Subscription, wanted: _Wanted, request: Request) -> Response:

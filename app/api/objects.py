@@ -8,6 +8,7 @@ from app.api.answers import answer_read, answer_write
 from app.api.calls import Call
 from app.api.conditions import condition_of
 from app.api.options import DataOptions
+from app.api.resources import Selection
 from app.api.submission import submit
 from app.api.writes import (
     Builder,
@@ -19,11 +20,13 @@ from app.api.writes import (
     build_put,
     build_update,
 )
+from app.coherence.reading import Asked, CachedReads
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Response, forbid_body, read_body
 from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, UPDATE
 from app.http.preconditions import NO_PRECONDITIONS
+from mediator.materialise.freshness import STRONG, Wish
 from mediator.operations.model import ANYTHING, Get
 from mediator.planes import DataPlane
 
@@ -39,22 +42,45 @@ PATCH_TYPES: dict[str, Builder] = {
 class Objects:
     """The methods of one object."""
 
-    def __init__(self, plane: DataPlane, options: DataOptions, ids: OperationIds) -> None:
+    def __init__(
+        self,
+        plane: DataPlane,
+        options: DataOptions,
+        ids: OperationIds,
+        reads: CachedReads | None = None,
+    ) -> None:
         self._plane = plane
+        self._reads = reads
         self._limit = options.max_body_bytes
         self._ids = ids
 
     async def get(self, call: Call) -> Response:
-        """Read it."""
+        """Read it; the sketch is asked first for how long the answer may be kept."""
         forbid_body(call.request)
-        selection = call.selection()
+        selection, wish = call.selection(), call.wish()
+        call.request.phases.end("parse")
+        reads = self._reads
+        asked = reads and await reads.ask(call.resource, call.id, selection, wish)
+        if not reads or not asked:
+            return await self._read(call, selection, wish)
+        call.request.phases.end("sketch")
+        tag = reads.current_tag(asked, selection, call.preconditions())
+        if tag is not None:
+            return Response(304, [(b"etag", tag.encode()), *reads.keeping(asked, hit=True)])
+        return await self._read(call, selection, STRONG, asked)
+
+    async def _read(
+        self, call: Call, selection: Selection, wish: Wish, asked: Asked | None = None
+    ) -> Response:
         resource = call.resource
         operation = Get(resource.database, resource.name, call.id, selection.fields)
-        phases = call.request.phases
-        phases.end("parse")
-        outcome = await self._plane.read(operation, call.wish())
-        phases.end("store", " ".join(outcome.systems))
-        return answer_read(call, Planned(operation, resource, selection), outcome)
+        outcome = await self._plane.read(operation, wish)
+        call.request.phases.end("store", " ".join(outcome.systems))
+        planned = Planned(operation, resource, selection)
+        if self._reads is None or asked is None:
+            return answer_read(call, planned, outcome)
+        self._reads.learn(asked, outcome)
+        return answer_read(call, planned, outcome, self._reads.keeping(asked))
 
     async def put(self, call: Call) -> Response:
         """Make it what the body says."""

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from app.api.openapi_feed import FEED_PARAMETERS, FEED_SCHEMAS
 from app.api.openapi_schemas import COMPONENTS, ref
-from app.http.negotiation import EVENT_STREAM, JSON, JSON_PATCH, MERGE_PATCH, NDJSON, UPDATE
+from app.api.openapi_sketch import SKETCH_PARAMETERS, SKETCH_SCHEMAS
+from app.http.negotiation import EVENT_STREAM, JSON, JSON_PATCH, MERGE_PATCH, NDJSON, SKETCH, UPDATE
 from app.http.problems import PROBLEM_JSON
 
 __all__ = ["data_components", "data_paths"]
@@ -29,6 +30,7 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/{class}/import": _path(_CLASS, {"post": _import()}),
         "/v1/{database}/{class}/export": _path(_CLASS, _export()),
         "/v1/{database}/changes": _path(("database",), {"get": _changes()}),
+        "/v1/{database}/sketch": _path(("database",), _sketch()),
         "/v1/{database}/batch": _path(("database",), {"post": _batch()}),
     }
 
@@ -37,8 +39,8 @@ def data_components() -> dict[str, Any]:
     """Return the components that the paths refer to."""
     return {
         **COMPONENTS,
-        "parameters": COMPONENTS["parameters"] | FEED_PARAMETERS,
-        "schemas": COMPONENTS["schemas"] | FEED_SCHEMAS,
+        "parameters": COMPONENTS["parameters"] | FEED_PARAMETERS | SKETCH_PARAMETERS,
+        "schemas": COMPONENTS["schemas"] | FEED_SCHEMAS | SKETCH_SCHEMAS,
     }
 
 
@@ -137,7 +139,30 @@ def _changes() -> dict[str, Any]:
     return _operation("followChanges", summary, asked, {200: page}, (*_ALWAYS, 410))
 
 
-_READ: Final = ("ETag", "Cache-Control", "Preference-Applied", "Portolan-Partial")
+def _sketch() -> dict[str, Any]:
+    told = ("ETag", "Cache-Control", "Portolan-Sketch-Time")
+    filter_ = _json("ClientFilter", *told)
+    filter_["content"] = filter_["content"] | {SKETCH: {"schema": {"type": "string"}}}
+    shown = {200: filter_, 304: _empty(*told)}
+    asked = ("ofClasses", "ifNoneMatch")
+    summary = "Read the filter by which a client knows which copies to revalidate"
+    problems = (*_ALWAYS, 412)
+    return {
+        "get": _operation("getSketch", summary, asked, shown, problems),
+        "head": _operation("headSketch", summary, asked, _headless(shown), problems),
+    }
+
+
+_READ: Final = (
+    "ETag",
+    "Cache-Control",
+    "CDN-Cache-Control",
+    "Cache-Groups",
+    "Cache-Status",
+    "Portolan-Expires",
+    "Preference-Applied",
+    "Portolan-Partial",
+)
 _FOUND: Final = ("Cache-Control", "Preference-Applied", "Portolan-Partial")
 _WRITTEN: Final = (
     "ETag",

@@ -266,6 +266,11 @@ def _header(description: str) -> dict[str, Any]:
 _HEADERS: Final[dict[str, Any]] = {
     "ETag": _header("The version of the resource."),
     "Cache-Control": _header("RFC 9111."),
+    "CDN-Cache-Control": _header("RFC 9213: for how long shared caches may keep the answer."),
+    "Cache-Groups": _header("RFC 9875: tags by which caches forget the answer."),
+    "Cache-Status": _header("RFC 9211: whether the sketch or a store answered."),
+    "Portolan-Expires": _header("End of the answer's life in microseconds since 1970."),
+    "Portolan-Sketch-Time": _header("When the bits of the filter held, likewise."),
     "Location": _header("The address of the new object."),
     "Portolan-Position": _header("Names the versions written, for Prefer: at-least."),
     "Portolan-Partial": _header("Groups that are still to be rolled forward."),

@@ -20,6 +20,7 @@ class DataOptions:
         chunk_lines: Lines of an import written, and objects of an export read, at a time.
         batch_limit: Most operations in a batch, objects in a list, and ids in a query.
         page_limit: Most objects in a page of a listing.
+        sketch_valid_s: The longest time that a client may use a filter of the sketch.
     """
 
     cursor_key: bytes
@@ -29,3 +30,4 @@ class DataOptions:
     chunk_lines: int = 500
     batch_limit: int = 1_000
     page_limit: int = 1_000
+    sketch_valid_s: float = 60.0

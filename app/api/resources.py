@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from mediator.errors import Invalid, NotFound, Place
 from mediator.operations.plan import resource_groups
-from mediator.placement.routing import ClassRoute, RoutingModel
+from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.planes import DataPlane
 
 __all__ = ["NAME", "ClassResource", "Directory", "Selection"]
@@ -96,6 +97,20 @@ class Directory:
             self._known = {}
         known = self._known.get((database, name))
         return known or await self._learn(database, name)
+
+    async def database(self, name: str) -> DatabaseRoute:
+        """Find a database.
+
+        Raises:
+            NotFound: It is not there.
+        """
+        if name not in self._plane.model.databases:
+            with suppress(NotFound):  # which is said only after a look for a newer model
+                await self._plane.route(name, "")
+        route = self._plane.model.databases.get(name)
+        if route is None:
+            raise NotFound("There is no such database.")
+        return route
 
     async def _learn(self, database: str, name: str) -> ClassResource:
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):

@@ -73,6 +73,7 @@ class Table:
     imports: Route
     exports: Route
     changes: Route
+    sketch: Route
 
     def find(self, path: bytes) -> Address:
         """Find the route of a raw path.
@@ -100,6 +101,8 @@ class Table:
             return Address(self.batch, database)
         if segment == b"changes":
             return Address(self.changes, database)
+        if segment == b"sketch":
+            return Address(self.sketch, database)
         return Address(self.collection, database, _decode_name(segment, "class"))
 
     def _below_class(self, database: str, class_name: str, segment: bytes) -> Address:

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from app.demo.show import Comparison, placements_table, systems_table, throughput_table
 from app.interruption import Interrupted, interruptible
 from app.serve import Serving, serving
-from app.settings import HttpSettings, MediatorSettings
+from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from benchmarks.load import Lane, LoadProcess, Tally
 from benchmarks.measured import Failed
 from benchmarks.newspaper import batched_hits, drive, single_hits, top_ten
@@ -62,7 +62,7 @@ async def tell(
         f" in {settings.data_dir}, and examines what each can do. The first time takes longest."
     )
     with console.status("Starting, probing, calibrating …") as status:
-        async with serving(quiet, settings) as running:
+        async with serving(quiet, settings, CacheSettings()) as running:
             status.stop()
             try:
                 async with interruptible(running.ended):

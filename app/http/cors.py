@@ -12,10 +12,12 @@ __all__ = ["EVERY_DATABASE", "CrossOrigin"]
 EVERY_DATABASE: Final = "*"
 _EXPOSED = (
     b"ETag, Age, Cache-Status, Location, Retry-After, Server-Timing, X-Request-Id, "
-    b"Accept-Patch, Preference-Applied, Idempotency-Replayed, Portolan-Position, Portolan-Partial"
+    b"Accept-Patch, Preference-Applied, Idempotency-Replayed, Portolan-Position, Portolan-Partial, "
+    b"Portolan-Staleness, Portolan-Expires, Portolan-Sketch-Time"
 )
 _ALLOWED = (
-    b"Accept, Content-Type, If-Match, If-None-Match, Idempotency-Key, Prefer, Authorization, "
+    b"Accept, Content-Type, Cache-Control, If-Match, If-None-Match, Idempotency-Key, Prefer, "
+    b"Authorization, "
     b"X-Request-Id"
 )
 _MAX_AGE = b"600"

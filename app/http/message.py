@@ -15,6 +15,7 @@ from app.http.problems import BODY_TOO_LARGE, INVALID, HttpError
 
 __all__ = [
     "ClientGone",
+    "Header",
     "Headers",
     "Phases",
     "Receive",
@@ -30,11 +31,13 @@ __all__ = [
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Headers: TypeAlias = list[tuple[bytes, bytes]]
+Header: TypeAlias = tuple[bytes, bytes]
+Headers: TypeAlias = list[Header]
 
 _READ: Final = frozenset(
     {
         b"accept",
+        b"accept-encoding",
         b"access-control-request-method",
         b"content-length",
         b"content-type",

@@ -14,7 +14,9 @@ __all__ = [
     "JSON_PATCH",
     "MERGE_PATCH",
     "NDJSON",
+    "SKETCH",
     "UPDATE",
+    "accepts_gzip",
     "asks_for",
     "check_accept",
     "media_type",
@@ -26,8 +28,10 @@ NDJSON: Final = "application/x-ndjson"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 UPDATE: Final = "application/vnd.portolan.update+json"
+SKETCH: Final = "application/vnd.portolan.sketch"
 
 _RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+)\s*(?:;(.*))?", re.ASCII)
+_GZIP = re.compile(r"\s*gzip\s*(?:;\s*q\s*=\s*([0-9.]+)\s*)?", re.ASCII | re.IGNORECASE)
 _ZERO = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*", re.ASCII | re.IGNORECASE)
 _CHARSET = re.compile(r'\s*charset\s*=\s*"?utf-?8"?\s*', re.ASCII | re.IGNORECASE)
 
@@ -59,6 +63,13 @@ def asks_for(accept: str, type_: str) -> bool:
     """Whether Accept names a media type in so many words."""
     ranges = [match for part in accept.split(",") if (match := _RANGE.fullmatch(part))]
     return any(m[1].lower() == type_ for m in ranges) and _accepts(accept, type_)
+
+
+@lru_cache(maxsize=256)
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether gzip is named among the codings that are accepted, with a weight above zero."""
+    named = [match for part in accept_encoding.split(",") if (match := _GZIP.fullmatch(part))]
+    return any((match[1] or "1").strip("0.") for match in named)
 
 
 @lru_cache(maxsize=256)

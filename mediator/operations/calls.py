@@ -114,7 +114,8 @@ class StoreCalls:
             results = await store.write(calls)
         except StoreError as error:
             raise unavailable(store, error, "write") from error
-        await self._guard.end(database, token)
+        versions = _versions(calls, results) if self._guard.wants_versions else {}
+        await self._guard.end(database, token, versions)
         return results
 
     def _leave(self, fragments: Collection[Fragment]) -> None:
@@ -148,6 +149,16 @@ class StoreCalls:
 
         await asyncio.gather(*(one(name, indices) for name, indices in by_system.items()))
         return [results[index] for index in range(len(calls))]
+
+
+def _versions(calls: Sequence[Write], results: Sequence[WriteResult]) -> dict[str, int]:
+    """Return the versions that stand after writes, by guard key."""
+    versions: dict[str, int] = {}
+    for call, result in zip(calls, results, strict=True):
+        for group in call.groups:
+            if (version := result.versions.get(group)) is not None:
+                versions[guard_key(call.fragment.class_name, call.id, group)] = version
+    return versions
 
 
 async def _read(store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:

@@ -1,0 +1,90 @@
+"""``GET /v1/{database}/sketch``: the filter by which clients know what to revalidate."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Final
+
+from app.api.calls import Call
+from app.api.resources import Directory
+from app.http.caching import NO_STORE
+from app.http.message import Headers, Response, forbid_body
+from app.http.negotiation import JSON, SKETCH, accepts_gzip, asks_for
+from app.http.paths import parse_query
+from mediator.errors import Unavailable
+from mediator.placement.routing import DatabaseRoute
+from sketch.port import Part, ServerSketch, SketchUnavailable, Snapshot
+from sketch.wire import ClientFilter, encode, encode_json
+
+__all__ = ["Sketches"]
+
+_PARAMETERS: Final = frozenset({"class"})
+
+
+class Sketches:
+    """Delivers client filters.
+
+    Args:
+        directory: Finds databases and classes.
+        sketch: The server's sketch; None: nothing is cached here.
+        valid_for_s: The longest time that a filter may be used.
+    """
+
+    def __init__(
+        self, directory: Directory, sketch: ServerSketch | None, valid_for_s: float
+    ) -> None:
+        self._directory = directory
+        self._sketch = sketch
+        self._valid_for_ms = round(valid_for_s * 1000)
+
+    async def get(self, call: Call) -> Response:
+        """Answer with the filter of a database, or of some of its classes."""
+        forbid_body(call.request)
+        if self._sketch is None:
+            detail = "There is no cache sketch here: PORTOLAN_SKETCH is off."
+            raise Unavailable(detail, system="sketch", retry_after_s=60)
+        database = await self._directory.database(call.database)
+        names = await self._names(call, database)
+        call.request.phases.end("parse")
+        try:
+            snapshot = await self._sketch.snapshot([Part(call.database, name) for name in names])
+        except SketchUnavailable as error:
+            raise Unavailable("The cache sketch does not answer.", system="sketch") from error
+        call.request.phases.end("sketch")
+        return self._answer(call, snapshot, _map(database, names))
+
+    async def _names(self, call: Call, database: DatabaseRoute) -> tuple[str, ...]:
+        listed = parse_query(call.request.query, _PARAMETERS).get("class")
+        if listed is None:
+            return tuple(database.classes)
+        names = tuple(sorted(set(listed.split(","))))
+        for name in names:
+            await self._directory.find(call.database, name)
+        return names
+
+    def _answer(
+        self, call: Call, snapshot: Snapshot, groups: dict[str, dict[str, tuple[str, ...]]]
+    ) -> Response:
+        told = ClientFilter.of(snapshot, self._valid_for_ms, groups)
+        as_json = asks_for(call.request.headers.get(b"accept", ""), JSON)
+        tag = f'"{snapshot.incarnation}-{snapshot.generation}-{told.map_digest}'
+        tag += '-j"' if as_json else '-b"'
+        headers: Headers = [
+            (b"etag", tag.encode()),
+            (b"portolan-sketch-time", b"%d" % snapshot.time_us),
+            (b"vary", b"Accept-Encoding"),
+            NO_STORE,
+        ]
+        if call.preconditions().not_modified(tag):
+            return Response(304, headers)
+        headers.append((b"content-type", (JSON if as_json else SKETCH).encode()))
+        body = encode_json(told) if as_json else encode(told)
+        if accepts_gzip(call.request.headers.get(b"accept-encoding", "")):
+            headers.append((b"content-encoding", b"gzip"))
+            body = gzip.compress(body, compresslevel=1, mtime=0)
+        return Response(200, headers, body)
+
+
+def _map(database: DatabaseRoute, names: tuple[str, ...]) -> dict[str, dict[str, tuple[str, ...]]]:
+    routes = database.classes
+    return {name: dict(routes[name].groups) for name in names if name in routes}

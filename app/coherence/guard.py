@@ -1,0 +1,84 @@
+"""The sketch as the mediator's guard: told before and after every write (COHERENCE.md, Writing)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from typing import Final
+from uuid import uuid4
+
+from mediator.clock import Clock
+from mediator.errors import Unavailable
+from sketch.port import Part, ServerSketch, SketchUnavailable
+from sketch.ttl import TtlEstimator
+
+__all__ = ["SketchGuard", "by_part", "parts_of"]
+
+SYSTEM: Final = "the cache sketch"
+_SEPARATOR: Final = ":"
+
+
+def by_part(database: str, keys: Collection[str]) -> dict[Part, list[str]]:
+    """Sort keys by the parts of the sketch that they belong to."""
+    parts: dict[Part, list[str]] = {}
+    for key in keys:
+        part = Part(database, key.partition("/")[0])
+        parts.setdefault(part, []).append(key)
+    return parts
+
+
+def parts_of(database: str, token: str) -> list[Part]:
+    """Return the parts that a write touches: its token names their classes."""
+    return [Part(database, name) for name in token.split(_SEPARATOR)[1:]]
+
+
+class SketchGuard:
+    """Implements `mediator.guard.WriteGuard`.
+
+    Args:
+        sketch: The server's sketch.
+        estimator: Learns how often keys are written.
+        clock: The time.
+    """
+
+    wants_versions = True
+
+    def __init__(
+        self,
+        sketch: ServerSketch,
+        estimator: TtlEstimator,
+        clock: Clock,
+    ) -> None:
+        self._sketch = sketch
+        self._estimator = estimator
+        self._clock = clock
+
+    async def begin(self, database: str, keys: Sequence[str]) -> str:
+        """Mark keys as being written; raises `Unavailable`: the write must not be done."""
+        parts = by_part(database, keys)
+        token = _SEPARATOR.join([uuid4().hex, *(part.class_name for part in parts)])
+        await _done([self._sketch.begin(part, of, token) for part, of in parts.items()])
+        return token
+
+    async def end(self, database: str, token: str, versions: Mapping[str, int]) -> None:
+        """Clear the marks; raises `Unavailable`: the write must not be acknowledged."""
+        written = by_part(database, versions)
+        now_s = self._clock.now()
+        for part, keys in written.items():
+            self._estimator.wrote(part, keys, now_s)
+        await _done(
+            [
+                self._sketch.end(part, token, {key: versions[key] for key in written.get(part, ())})
+                for part in parts_of(database, token)
+            ]
+        )
+
+
+async def _done(calls: Sequence[Awaitable[object]]) -> None:
+    try:
+        if len(calls) == 1:
+            await calls[0]
+        else:
+            await asyncio.gather(*calls)
+    except SketchUnavailable as error:
+        raise Unavailable("The cache sketch does not answer.", system=SYSTEM) from error

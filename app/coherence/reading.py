@@ -1,0 +1,143 @@
+"""Before an answer is read, the sketch is asked for how long it may be kept (COHERENCE.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.api.resources import ClassResource, Selection
+from app.http.caching import NO_STORE, Promise
+from app.http.etags import format_tag
+from app.http.message import Headers
+from app.http.preconditions import Preconditions
+from mediator.clock import Clock
+from mediator.guard import guard_key
+from mediator.materialise.freshness import ANY, STRONG, Wish
+from mediator.operations.model import Outcome
+from sketch.port import Grant, Part, ServerSketch, SketchUnavailable
+from sketch.tags import tag_of
+from sketch.ttl import TtlEstimator
+
+__all__ = ["Asked", "CachedReads"]
+
+_CACHEABLE: Final = (ANY, STRONG)
+_log = logging.getLogger("portolan.coherence")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the sketch granted an answer before it was read.
+
+    Attributes:
+        part: The class.
+        keys: What the answer shows, by cache group.
+        visibility: Who may keep it.
+        grant: What the sketch granted.
+        asked_s: When it was asked, by the monotonic clock.
+    """
+
+    part: Part
+    keys: Mapping[str, str]
+    visibility: Literal["public", "private"]
+    grant: Grant
+    asked_s: float
+
+    @property
+    def versions(self) -> Mapping[str, int] | None:
+        """The versions of all groups, if the sketch knows them for certain."""
+        known: dict[str, int] = {}
+        for group, version in zip(self.keys, self.grant.versions, strict=False):
+            if version is None:
+                return None
+            known[group] = version
+        return known if len(known) == len(self.keys) else None
+
+
+class CachedReads:
+    """Makes answers cacheable.
+
+    Args:
+        sketch: The server's sketch.
+        estimator: Says for how long answers should live.
+        answer_s: Within how many seconds an answer must leave after the sketch was asked: its part
+            of the margin M.
+        clock: The time.
+    """
+
+    def __init__(
+        self, sketch: ServerSketch, estimator: TtlEstimator, answer_s: float, clock: Clock
+    ) -> None:
+        self._sketch = sketch
+        self._estimator = estimator
+        self._answer_s = answer_s
+        self._clock = clock
+        self._fills: set[asyncio.Task[None]] = set()
+
+    async def ask(
+        self, resource: ClassResource, id_: str, selection: Selection, wish: Wish
+    ) -> Asked | None:
+        """Ask for a life of an object's answer; None: it must not be kept.
+
+        It must be asked before the systems are read: a write that begins in between sees that a
+        copy may be in a cache. What is granted holds for an answer of the systems, not of the
+        primary.
+        """
+        visibility = resource.schema.cache.visibility
+        if visibility == "none" or not selection.canonical or wish not in _CACHEABLE:
+            return None
+        if resource.schema.ttl_s is not None:
+            return None  # the end of an object's own life is no write that the sketch would see
+        part = Part(resource.database, resource.name)
+        keys = {group: guard_key(resource.name, id_, group) for group in selection.groups}
+        names, now_s = tuple(keys.values()), self._clock.now()
+        ttl_s = min(resource.schema.cache.max_ttl_s, self._estimator.ttl_s(part, names, now_s))
+        self._estimator.missed(part, names, now_s)
+        asked_s = self._clock.monotonic()
+        try:
+            grant = await self._sketch.report_read(part, names, ttl_s)
+        except SketchUnavailable as error:
+            _log.warning("nothing may be cached: %s", error)
+            grant = Grant(0)
+        return Asked(part, keys, visibility, grant, asked_s)
+
+    def current_tag(self, asked: Asked, selection: Selection, wanted: Preconditions) -> str | None:
+        """Return the tag to answer 304 with, if the sketch knows that the client has the object.
+
+        Raises:
+            PreconditionFailed: If-Match does not match.
+        """
+        if wanted.if_none_match is None or (versions := asked.versions) is None:
+            return None
+        tag = format_tag(selection.schema_version, selection.groups, versions)
+        return tag if wanted.not_modified(tag) else None
+
+    def keeping(self, asked: Asked, *, hit: bool = False) -> Headers:
+        """Say who may keep an answer that is about to leave."""
+        grant = asked.grant
+        if grant.ttl_us <= 0 or self._clock.monotonic() - asked.asked_s > self._answer_s:
+            return [NO_STORE]
+        tags = [tag_of(asked.part.database, key) for key in asked.keys.values()]
+        end_us = grant.now_us + grant.ttl_us
+        return Promise(asked.visibility, grant.ttl_us, end_us, tags, hit).headers()
+
+    def learn(self, asked: Asked, outcome: Outcome) -> None:
+        """Let the sketch know the versions that were read, so that it can answer next time."""
+        if not asked.grant.fill or outcome.partial or outcome.freshness is not None:
+            return
+        versions = {
+            key: version
+            for group, key in asked.keys.items()
+            if (version := outcome.versions.get(group)) is not None
+        }
+        task = asyncio.create_task(self._fill(asked, versions))
+        self._fills.add(task)
+        task.add_done_callback(self._fills.discard)
+
+    async def _fill(self, asked: Asked, versions: Mapping[str, int]) -> None:
+        try:
+            await self._sketch.fill(asked.part, asked.grant.fill, versions)
+        except SketchUnavailable as error:
+            _log.debug("versions were not filled in: %s", error)

@@ -1,0 +1,63 @@
+"""What an answer says to caches (RFC 9111, 9213, 9211, 9875), also in their older words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.http.message import Headers
+
+__all__ = ["NO_STORE", "Promise"]
+
+NO_STORE: Final = (b"cache-control", b"no-store")
+_PRIVATE: Final = (b"cache-control", b"private, max-age=0, must-revalidate")
+_US: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """For how long an answer may be kept, and by whom.
+
+    Attributes:
+        visibility: ``public``: by every cache; ``private``: by the client alone.
+        ttl_us: Its life, in microseconds, from the moment that it was promised.
+        end_us: The end of its life by the sketch's clock, in microseconds since 1970.
+        tags: Names by which caches are asked to forget it.
+        hit: Whether the sketch itself could say that the client's copy is current.
+    """
+
+    visibility: Literal["public", "private"]
+    ttl_us: int
+    end_us: int
+    tags: Sequence[str]
+    hit: bool = False
+
+    def headers(self) -> Headers:
+        """Return the fields of the answer.
+
+        Browsers without our client find ``max-age=0`` and revalidate; shared caches keep the answer
+        for whole seconds, rounded down; our clients may keep it until ``Portolan-Expires``.
+        """
+        ttl_s = self.ttl_us // _US
+        status = "hit" if self.hit else "fwd=miss"
+        headers: Headers = [
+            (b"portolan-expires", b"%d" % self.end_us),
+            (b"cache-status", f"Portolan; {status}; ttl={ttl_s}".encode()),
+        ]
+        if self.visibility == "private":
+            return [_PRIVATE, *headers]
+        tags = " ".join(self.tags).encode()
+        groups = ", ".join([f'"{tag}"' for tag in self.tags]).encode()
+        # Varnish serves beyond the end of life unless told not to, whatever must-revalidate says;
+        # nginx adds its own time to that of the cache before it unless the end is absolute.
+        control = f"public, max-age=0, s-maxage={ttl_s}, must-revalidate, stale-while-revalidate=0"
+        return [
+            (b"cache-control", control.encode()),
+            (b"cdn-cache-control", b"max-age=%d" % ttl_s),
+            (b"x-accel-expires", b"@%d" % (self.end_us // _US)),
+            (b"cache-groups", groups),
+            (b"xkey", tags),
+            (b"surrogate-key", tags),
+            *headers,
+        ]

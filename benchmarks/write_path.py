@@ -1,0 +1,93 @@
+"""What coherence costs: writes with the cache sketch against without, reads against a bare handler.
+
+Two replicas of the service run in one process on the same servers and the same databases; one has a
+sketch, the other has none. They are asked in turn, so that both have the machine to themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from statistics import median
+from typing import Final
+
+from app.container import on_embedded
+from app.serve import serving
+from app.settings import CacheSettings, HttpSettings, MediatorSettings
+from benchmarks.bare import KIND_OF
+from benchmarks.beside import Beside, beside
+from benchmarks.load import LoadProcess
+from benchmarks.measured import Measured, Options, Result
+from benchmarks.rounds import interleaved
+from benchmarks.service import Service
+from benchmarks.sides import CONNECTIONS, Bench, Side, bare_handlers, mediated
+from mediator.stores.embedded.port import Kind
+
+__all__ = ["run"]
+
+_WRITE_BAR: Final = 0.85
+_READ_BAR: Final = 0.6
+_CACHED: Final = {"visibility": "public", "max_ttl_s": 60}
+
+
+async def run(options: Options) -> Measured:
+    """Measure PUT and PATCH with and without the sketch, and GET against bare handlers."""
+    async with LoadProcess() as load, beside(CacheSettings()) as running:
+        await running.tie(_CACHED)
+        settings = on_embedded(MediatorSettings(), running.servers)
+        http = HttpSettings(port=0, admin_port=0, log_level="warning")
+        bench = Bench(options, load)
+        results: list[Result] = []
+        async with (
+            serving(http, settings) as other,
+            Service.at(other.addresses.data, other.addresses.admin) as without,
+            bare_handlers(running) as port,
+        ):
+            for kind in running.servers:
+                results += await _writes(bench, running, without, kind)
+                results += await _reads(bench, running, kind, port)
+        return Measured(results, await running.service.versions())
+
+
+async def _writes(bench: Bench, running: Beside, without: Service, kind: Kind) -> list[Result]:
+    sides = {"on": mediated(running.service, kind), "off": mediated(without, kind)}
+    await sides["on"].fill()
+    results = []
+    for method in ("PUT", "PATCH"):
+        for connections in CONNECTIONS:
+            rates = await _rates(bench, sides, method, connections)
+            name = f"{method} on {kind}, {connections} connections, sketch on against off"
+            _say(bench, name, rates)
+            results.append(Result(name, "requests/s", rates["on"], rates["off"], _WRITE_BAR))
+    return results
+
+
+async def _reads(bench: Bench, running: Beside, kind: Kind, port: int) -> list[Result]:
+    bare = {way: Side("127.0.0.1", port, f"/{way}") for way, of in KIND_OF.items() if of == kind}
+    for side in bare.values():
+        await side.fill()
+    sides = {"on": mediated(running.service, kind), **bare}
+    results = []
+    for connections in CONNECTIONS:
+        rates = await _rates(bench, sides, "GET", connections)
+        name = f"GET on {kind}, {connections} connections, sketch on against"
+        _say(bench, name, rates)
+        results += [
+            Result(f"{name} {way}", "requests/s", rates["on"], rates[way], bar)
+            for way in bare
+            for bar in [None if way == "asyncpg" else _READ_BAR]
+        ]
+    return results
+
+
+async def _rates(
+    bench: Bench, sides: dict[str, Side], method: str, connections: int
+) -> dict[str, float]:
+    measures = {way: partial(bench.rate, side, method, connections) for way, side in sides.items()}
+    tallies = await interleaved(bench.rounds, measures)
+    return {way: median(tally.rate for tally in of) for way, of in tallies.items()}
+
+
+def _say(bench: Bench, name: str, rates: dict[str, float]) -> None:
+    told = ", ".join(f"{way} {rate:,.0f}/s" for way, rate in rates.items())
+    bench.options.say(f"{name}: {told} (load average {os.getloadavg()[0]:.1f})")

@@ -1,0 +1,66 @@
+-- Which keys are in the filter: `members`, each with its packed bit positions, a count for each
+-- position, and the bits. A key enters at a write, and leaves once its copies have died and no
+-- write to it is pending.
+
+local flipped = false
+
+-- Adds to the counts of a key's positions; returns the positions and their counts.
+local function count(packed, by)
+  local places, asked = { struct.unpack(PLACES, packed) }, { 'BITFIELD', COUNTS }
+  for i = 1, HASHES do
+    for _, word in ipairs({ 'INCRBY', 'u32', '#' .. places[i], by }) do
+      asked[#asked + 1] = word
+    end
+  end
+  return places, call(unpack(asked))
+end
+
+local function enter(key, packed)
+  if call('HSETNX', MEMBERS, key, packed) == 0 then return end
+  for _, place in ipairs({ unpack((count(packed, 1)), 1, HASHES) }) do
+    if call('SETBIT', BITS, place, 1) == 0 then flipped = true end
+  end
+end
+
+local function leave(key)
+  local packed = call('HGET', MEMBERS, key)
+  if not packed then return end
+  call('HDEL', MEMBERS, key)
+  local places, counts = count(packed, -1)
+  for i = 1, HASHES do
+    if counts[i] == 0 then
+      call('SETBIT', BITS, places[i], 0)
+      flipped = true
+    end
+  end
+end
+
+-- Removes what has expired, at most so many keys of either kind; answers how many there were.
+local function expire(most)
+  local stale = call('ZRANGEBYSCORE', STALE, '-inf', now, 'LIMIT', 0, most)
+  for _, key in ipairs(stale) do
+    call('ZREM', STALE, key)
+    if call('HEXISTS', MARKS, key) == 0 then leave(key) end
+  end
+  local handed = call('ZRANGEBYSCORE', HANDED, '-inf', now, 'LIMIT', 0, most)
+  for _, key in ipairs(handed) do
+    call('ZREM', HANDED, key)
+    call('HDEL', VERSIONS, key)
+  end
+  return #stale + #handed
+end
+
+steps.expire = function(first) return expire(ARGV[first]) end
+
+-- Arguments: incarnation and generation of the bits that the client has. Answers incarnation,
+-- generation, whether everything must be revalidated, and the bits if they are others.
+steps.snapshot = function(first)
+  if flipped then
+    call('HINCRBY', META, 'generation', 1)
+    flipped = false
+  end
+  local is = call('HMGET', META, 'incarnation', 'generation')
+  if now < saturated then return { is[1], 0, 1, false } end
+  local same = is[1] == ARGV[first] and is[2] == ARGV[first + 1]
+  return { is[1], tonumber(is[2]), 0, not same and call('GET', BITS) }
+end

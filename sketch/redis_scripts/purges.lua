@@ -1,0 +1,54 @@
+-- Purges that are owed: `owed` holds the times at or after which a key must be purged, `purges` the
+-- time at which the key is given out next. A purge that begins later settles all times before it.
+
+local function times_of(key)
+  local times = {}
+  for time in string.gmatch(call('HGET', OWED, key) or '', '%d+') do
+    times[#times + 1] = tonumber(time)
+  end
+  return times
+end
+
+local function set_owed(key, times)
+  local texts = {}
+  for i, time in ipairs(times) do texts[i] = string.format('%.0f', time) end
+  call('HSET', OWED, key, table.concat(texts, ' '))
+  call('ZADD', PURGES, math.min(unpack(times)), key)
+end
+
+-- Owes a purge now, and one after the longest fill; the latter are rounded up to a quarter of it, so
+-- that a key that is written all the time owes but a few. What is due later than this instant is
+-- not settled by a purge that was given out at this instant.
+local function owe(key)
+  local due = now + 1
+  local again = math.ceil((due + AGAIN_US) / AGAIN_STEP_US) * AGAIN_STEP_US
+  local owed = { due, again }
+  for _, time in ipairs(times_of(key)) do
+    if time > due and time ~= again then owed[#owed + 1] = time end
+  end
+  set_owed(key, owed)
+end
+
+-- Arguments: how many at most. Answers keys; their ticket is the time.
+steps.take = function(first)
+  local due = call('ZRANGEBYSCORE', PURGES, '-inf', now, 'LIMIT', 0, ARGV[first])
+  for _, key in ipairs(due) do call('ZADD', PURGES, now + PURGE_LEASE_US, key) end
+  return due
+end
+
+-- Arguments: pairs of key, ticket.
+steps.purged = function(first, last)
+  for at = first, last, 2 do
+    local key, ticket, owed = ARGV[at], tonumber(ARGV[at + 1]), {}
+    for _, time in ipairs(times_of(key)) do
+      if time > ticket then owed[#owed + 1] = time end
+    end
+    if #owed > 0 then
+      set_owed(key, owed)
+    else
+      call('ZREM', PURGES, key)
+      call('HDEL', OWED, key)
+    end
+  end
+  return 1
+end

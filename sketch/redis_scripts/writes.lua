@@ -1,0 +1,89 @@
+-- Writes: `writes` holds for each token its keys, each with whether caches may hold it; `marks`
+-- for each key how many writes of it are pending; `leases` when a write is taken for orphaned.
+-- An entry of `versions` is 'v<version>'; 'f<token>': to be filled; while writes are pending, out
+-- of sight, 'p<version>': the highest that one of them made, or 'x': one made a version unknown.
+
+-- Arguments: token; pairs of key, packed positions. Answers for each key whether it is held.
+steps.begin = function(first, last)
+  local token, write, held = ARGV[first], {}, {}
+  if call('ZADD', LEASES, 'NX', now + LEASE_US, token) == 0 then
+    write = cmsgpack.unpack(call('HGET', WRITES, token))
+    for i = 1, #write, 2 do held[write[i]] = write[i + 1] end
+  end
+  for at = first + 1, last, 2 do
+    local key = ARGV[at]
+    if not held[key] then
+      local handed = tonumber(call('ZSCORE', HANDED, key) or 0)
+      if handed > now then -- a pending write alone, of a key that no cache can hold, sets no bits
+        call('ZADD', STALE, 'GT', handed, key)
+        enter(key, ARGV[at + 1])
+      end
+      call('HINCRBY', MARKS, key, 1)
+      call('HDEL', VERSIONS, key)
+      held[key] = (handed > now or now < saturated) and 1 or 0
+      write[#write + 1] = key
+      write[#write + 1] = held[key]
+    end
+  end
+  call('HSET', WRITES, token, cmsgpack.pack(write))
+  local answer = {}
+  for at = first + 1, last, 2 do answer[#answer + 1] = held[ARGV[at]] end
+  return answer
+end
+
+-- Sets the version that a write made, or keeps it out of sight while others are pending. Versions
+-- are kept for keys that caches may hold, no others.
+local function made(key, version, pending)
+  if not call('ZSCORE', HANDED, key) then return end
+  local before = call('HGET', VERSIONS, key) or 'p0'
+  local known = version and string.sub(before, 1, 1) == 'p'
+  if known and tonumber(string.sub(before, 2)) > tonumber(version) then
+    version = string.sub(before, 2)
+  end
+  if pending then
+    call('HSET', VERSIONS, key, known and 'p' .. version or 'x')
+  elseif known then
+    call('HSET', VERSIONS, key, 'v' .. version)
+  else
+    call('HDEL', VERSIONS, key)
+  end
+end
+
+-- Takes a write's mark off a key; the last one lets it leave the filter.
+local function unmark(key)
+  if call('HINCRBY', MARKS, key, -1) > 0 then return true end
+  call('HDEL', MARKS, key)
+  if call('HEXISTS', MEMBERS, key) == 1 and tonumber(call('ZSCORE', STALE, key) or 0) <= now then
+    call('ZREM', STALE, key)
+    leave(key)
+  end
+  return false
+end
+
+-- Arguments: token; pairs of key, version.
+steps['end'] = function(first, last)
+  local token, versions = ARGV[first], {}
+  local packed = call('HGET', WRITES, token)
+  if not packed then return 0 end
+  call('HDEL', WRITES, token)
+  call('ZREM', LEASES, token)
+  for at = first + 1, last, 2 do versions[ARGV[at]] = ARGV[at + 1] end
+  local write = cmsgpack.unpack(packed)
+  for i = 1, #write, 2 do
+    local key = write[i]
+    made(key, versions[key], unmark(key))
+    if AGAIN_US and write[i + 1] == 1 then owe(key) end
+  end
+  return 1
+end
+
+-- Arguments: how many at most. Answers lists of token, keys.
+steps.orphans = function(first)
+  local orphans = {}
+  for i, token in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, ARGV[first])) do
+    local write = cmsgpack.unpack(call('HGET', WRITES, token))
+    orphans[i] = { token }
+    for at = 1, #write, 2 do table.insert(orphans[i], write[at]) end
+  end
+  return orphans
+end

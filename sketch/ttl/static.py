@@ -1,0 +1,31 @@
+"""One life for all answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sketch.port import Part
+
+__all__ = ["Static"]
+
+
+class Static:
+    """Gives every answer the same life.
+
+    Args:
+        life_s: Seconds; what a class allows at most is taken off by whoever asks.
+    """
+
+    def __init__(self, life_s: float = math.inf) -> None:
+        self._life_s = life_s
+
+    def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
+        """Return the life."""
+        return self._life_s
+
+    def missed(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+        """Learn nothing."""
+
+    def wrote(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+        """Learn nothing."""

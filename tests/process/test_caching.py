@@ -1,0 +1,306 @@
+"""Cacheable answers: what they say, and when they say nothing (COHERENCE.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.asgi import DataApi
+from app.api.options import DataOptions
+from app.coherence.caches import Caches
+from app.settings import CacheSettings
+from mediator.stores.port import SystemConfig
+from sketch.bloom import FilterShape
+from sketch.port import Part, SketchLimits, SketchUnavailable
+from sketch.redis_server import RedisSketch
+from sketch.ttl import Static
+from sketch.wire import ClientFilter, decode
+from tests.faults.conditions import eventually
+from tests.process.service import Service, field_on, scratch_catalogue, service, unique
+
+UPDATE = {"content-type": "application/vnd.portolan.update+json"}
+INC = b'{"hits": {"inc": 1}}'
+NOWHERE = "redis://127.0.0.1:1/0"
+
+
+@dataclass
+class Paper:
+    """A database of cacheable articles, and a client without any cache."""
+
+    running: Service
+    caches: Caches
+    database: str
+    http: httpx.AsyncClient
+
+    @property
+    def part(self) -> Part:
+        return Part(self.database, "articles")
+
+    async def put(self, id_: str, **values: Any) -> httpx.Response:
+        answer = await self.http.put(f"articles/{id_}", json={"title": "One", **values})
+        assert answer.is_success, answer.text
+        return answer
+
+    async def get(self, id_: str, query: str = "", **headers: str) -> httpx.Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.http.get(f"articles/{id_}{query}", headers=named)
+
+    async def inc(self, id_: str) -> httpx.Response:
+        return await self.http.patch(f"articles/{id_}", content=INC, headers=UPDATE)
+
+    async def filter(self) -> ClientFilter:
+        answer = await self.http.get("sketch")
+        assert answer.headers["content-type"] == "application/vnd.portolan.sketch"
+        assert answer.headers["cache-control"] == "no-store"
+        return decode(answer.content)
+
+
+@asynccontextmanager
+async def paper_on(
+    configs: Sequence[SystemConfig], catalogue_url: str, url: str, settings: CacheSettings
+) -> AsyncIterator[Paper]:
+    limits = SketchLimits(
+        longest_ttl_s=settings.cache_longest_s,
+        margin_s=settings.cache_margin_s,
+        lease_s=settings.write_lease_s,
+    )
+    sketch = RedisSketch(url, limits, FilterShape(), unique("sketch"), timeout_s=1.0)
+    caches = Caches(settings, sketch, Static())
+    async with service(configs, catalogue_url, guard=caches.guard) as running:
+        await running.favour()
+        caches.start(running.mediator.settlement, lambda: running.mediator.data.model)
+        fields = {
+            "title": field_on("postgres"),
+            "hits": field_on("redis", "integer", default=0, group="hits"),
+        }
+        classes = {
+            "articles": {"cache": {"visibility": "public", "max_ttl_s": 60}, "fields": fields},
+            "notes": {"cache": {"visibility": "private"}, "fields": {"text": {"type": "string"}}},
+            "secrets": {"fields": {"text": {"type": "string"}}},
+            "mortals": {"ttl_s": 60, "cache": {"visibility": "public"}, "fields": fields},
+        }
+        database = await running.put_schema(classes)
+        if url != NOWHERE:
+            for name in classes:
+                await sketch.create(Part(database, name))
+        api = DataApi(
+            running.mediator.data, DataOptions(b"k" * 32), running.observed.append, None, caches
+        )
+        base = f"http://test/v1/{database}/"
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:
+            yield Paper(running, caches, database, http)
+        await caches.stop()
+    await caches.close()
+
+
+@pytest.fixture(scope="module")
+async def own_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    async with scratch_catalogue(postgresql_config) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+async def paper(
+    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+) -> AsyncIterator[Paper]:
+    async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def id_() -> str:
+    return unique("a")
+
+
+async def test_a_cacheable_answer_says_who_may_keep_it_and_for_how_long(
+    paper: Paper, id_: str
+) -> None:
+    await paper.put(id_)
+    answer = await paper.get(id_)
+    headers = answer.headers
+    assert headers["cache-control"] == (
+        "public, max-age=0, s-maxage=60, must-revalidate, stale-while-revalidate=0"
+    )
+    assert headers["cdn-cache-control"] == "max-age=60"
+    end_us = int(headers["portolan-expires"])
+    assert headers["x-accel-expires"] == f"@{end_us // 1_000_000}"
+    now_us = (await paper.filter()).time_us
+    assert now_us < end_us <= now_us + 60_000_000
+    tags = headers["xkey"].split(" ")
+    assert [len(tag) for tag in tags] == [32, 32]
+    assert headers["surrogate-key"] == headers["xkey"]
+    assert headers["cache-groups"] == ", ".join(f'"{tag}"' for tag in tags)
+    assert headers["cache-status"] == "Portolan; fwd=miss; ttl=60"
+    assert "prefer" in headers["vary"].lower()
+
+
+async def test_private_answers_are_for_the_client_alone(paper: Paper, id_: str) -> None:
+    await paper.http.put(f"notes/{id_}", json={"text": "mine"})
+    headers = (await paper.http.get(f"notes/{id_}")).headers
+    assert headers["cache-control"] == "private, max-age=0, must-revalidate"
+    assert int(headers["portolan-expires"]) > 0
+    assert not headers.keys() & {"xkey", "x-accel-expires", "cdn-cache-control", "cache-groups"}
+
+
+@pytest.mark.parametrize("class_name", ["secrets", "mortals"])
+async def test_other_classes_are_revalidated_always(
+    paper: Paper, id_: str, class_name: str
+) -> None:
+    await paper.http.put(f"{class_name}/{id_}", json={})
+    headers = (await paper.http.get(f"{class_name}/{id_}")).headers
+    assert headers["cache-control"] == "no-cache"
+    assert "portolan-expires" not in headers
+
+
+async def test_other_spellings_and_wishes_are_not_kept(paper: Paper, id_: str) -> None:
+    put = await paper.put(id_)
+    assert (await paper.get(id_, "?fields=title,hits")).headers["cache-control"] == "no-store"
+    wish = f"at-least={put.headers['portolan-position']}"
+    assert "portolan-expires" not in (await paper.get(id_, prefer=wish)).headers
+    kept = await paper.get(id_, prefer="consistency=strong")
+    assert "portolan-expires" in kept.headers
+
+
+async def test_a_write_puts_what_caches_may_hold_into_the_filter(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    assert not (await paper.filter()).contains(f"articles/{id_}#main")
+    await paper.get(id_)
+    assert not (await paper.filter()).contains(f"articles/{id_}#hits")
+    await paper.inc(id_)
+    told = await paper.filter()
+    assert told.contains(f"articles/{id_}#hits")
+    assert not told.contains(f"articles/{id_}#main")
+    assert told.map["articles"] == {"hits": ("hits",), "main": ("title",)}
+
+
+async def test_a_projection_stays_cacheable_beside_a_hot_counter(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    article = await paper.get(id_, "?fields=title")
+    await paper.get(id_)
+    await paper.inc(id_)
+    told = await paper.filter()
+    assert not any(map(told.contains, [f"articles/{id_}#main"]))
+    again = await paper.get(id_, "?fields=title", if_none_match=article.headers["etag"])
+    assert again.status_code == 304
+
+
+async def test_deletion_and_rebirth_are_writes(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    await paper.get(id_)
+    await paper.http.delete(f"articles/{id_}")
+    told = await paper.filter()
+    assert told.contains(f"articles/{id_}#main")
+    assert told.contains(f"articles/{id_}#hits")
+
+
+async def test_a_current_copy_is_confirmed_without_a_store(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    await paper.get(id_)
+    await paper.inc(id_)
+    tag = (await paper.get(id_)).headers["etag"]
+
+    async def known() -> bool:
+        answer = await paper.get(id_, if_none_match=tag)
+        assert answer.status_code == 304
+        assert answer.headers["etag"] == tag
+        assert "portolan-expires" in answer.headers
+        return answer.headers["cache-status"].startswith("Portolan; hit")
+
+    await eventually(known)
+    paper.running.observed.clear()
+    assert await known()
+    told = [type(observation).__name__ for observation in paper.running.observed]
+    assert "StoreCallFinished" not in told
+    await paper.inc(id_)
+    assert (await paper.get(id_, if_none_match=tag)).status_code == 200
+
+
+async def test_nothing_is_kept_while_a_write_is_pending(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    token = await paper.caches.guard.begin(paper.database, [f"articles/{id_}#hits"])
+    answer = await paper.get(id_)
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    apart = await paper.get(id_, "?fields=title")
+    assert "portolan-expires" in apart.headers
+    await paper.caches.guard.end(paper.database, token, {})
+    assert "portolan-expires" in (await paper.get(id_)).headers
+
+
+async def test_a_refused_write_leaves_no_mark(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    refused = await paper.http.put(
+        f"articles/{id_}", json={"title": "Two"}, headers={"if-none-match": "*"}
+    )
+    assert refused.status_code == 412
+    assert "portolan-expires" in (await paper.get(id_)).headers
+
+
+async def test_the_filter_is_told_whole_or_by_class_in_two_forms(paper: Paper, id_: str) -> None:
+    whole = await paper.http.get("sketch")
+    assert set(decode(whole.content).map) == {"articles", "notes", "secrets", "mortals"}
+    part = await paper.http.get("sketch?class=articles")
+    assert set(decode(part.content).map) == {"articles"}
+    json = await paper.http.get("sketch?class=articles", headers={"accept": "application/json"})
+    assert json.json()["m"] == 116_800
+    assert json.headers["etag"] != part.headers["etag"]
+    tag = part.headers["etag"]
+    same = await paper.http.get("sketch?class=articles", headers={"if-none-match": tag})
+    assert same.status_code == 304
+    assert int(same.headers["portolan-sketch-time"]) > decode(part.content).time_us
+    await paper.put(id_)
+    await paper.get(id_)
+    await paper.inc(id_)
+    changed = await paper.http.get("sketch?class=articles", headers={"if-none-match": tag})
+    assert changed.status_code == 200
+    assert (await paper.http.get("sketch?class=nothing")).status_code == 404
+    assert (await paper.http.get("sketch?what=1")).status_code == 400
+
+
+async def test_a_write_that_nobody_ended_is_fenced_and_settled(
+    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig, id_: str
+) -> None:
+    settings = CacheSettings(write_lease_s=0.5)
+    async with paper_on(system_configs, own_catalogue, redis_config.url, settings) as paper:
+        await paper.put(id_)
+        await paper.get(id_)
+        key = f"articles/{id_}#hits"
+        await paper.caches.guard.begin(paper.database, [key])
+
+        async def settled() -> bool:
+            return "portolan-expires" in (await paper.get(id_)).headers
+
+        assert not await settled()
+        assert (await paper.filter()).contains(key)
+        await eventually(settled)
+
+
+async def test_without_the_sketch_writes_are_refused_and_reads_are_not_kept(
+    system_configs: Sequence[SystemConfig], own_catalogue: str, id_: str
+) -> None:
+    async with paper_on(system_configs, own_catalogue, NOWHERE, CacheSettings()) as paper:
+        refused = await paper.http.put(f"articles/{id_}", json={"title": "One"})
+        assert refused.status_code == 503
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.json()["system"] == "the cache sketch"
+        assert (await paper.get(id_)).status_code == 404
+        assert (await paper.http.get("sketch")).status_code == 503
+        with pytest.raises(SketchUnavailable):
+            await paper.caches.sketch.report_read(paper.part, [f"articles/{id_}#main"], 1.0)
+
+
+async def test_many_at_once_lose_nothing(paper: Paper) -> None:
+    ids = [unique("m") for _ in range(40)]
+    await asyncio.gather(*map(paper.put, ids))
+    await asyncio.gather(*(paper.get(one) for one in ids))
+    await asyncio.gather(*(paper.inc(one) for one in ids))
+    told = await paper.filter()
+    assert all(told.contains(f"articles/{one}#hits") for one in ids)
+    answers = await asyncio.gather(*(paper.get(one) for one in ids))
+    assert {answer.json()["hits"] for answer in answers} == {1}
