@@ -10,10 +10,13 @@ __all__ = ["Cursors"]
 
 
 class Cursors:
-    """What a relay believes the feeds' cursors to be.
+    """What a relay believes the feeds' cursors to be, and how far it has read itself.
 
-    A log is read from the least of them. A database that has none gets one before any other moves
-    on, at the place from which the log is being read: so that skips nothing of it.
+    A relay that begins reads a log from the least of them, and then goes on where it is. Cursors of
+    databases of which it finds nothing stay behind, and are brought up from time to time: who reads
+    again what lies between finds nothing of these databases, and what was brought of others is
+    taken once. A database that has none gets one before any other moves on, at the place from which
+    the log is being read: so that skips nothing of it.
 
     Args:
         feed: The feeds.
@@ -26,6 +29,7 @@ class Cursors:
         self._system = system
         self._held: dict[str, dict[str, str]] = {log: {} for log in logs}
         self._reached: dict[tuple[str, str], str] = {}
+        self._read: dict[str, str] = {}
         self._databases: tuple[str, ...] | None = None
 
     async def load(self, databases: Iterable[str]) -> bool:
@@ -61,11 +65,25 @@ class Cursors:
             reached: Whether it is known, and told, that it went back.
         """
         self._databases = None
+        self._read = {}
         if reached:
             self._reached = {}
 
-    def least(self, log: str) -> str:
+    def start(self, log: str) -> str:
         """Return the place from which a log is to be read."""
+        return self._read.get(log) or self.least(log)
+
+    def read(self, log: str, upto: str) -> None:
+        """Note how far a log was read, and brought."""
+        self._read[log] = upto
+
+    def behind(self, log: str) -> list[tuple[str, str]]:
+        """Return the databases whose cursors are behind what was read, with these."""
+        read = self._read.get(log, "")
+        return sorted((name, at) for name, at in self._held[log].items() if at < read)
+
+    def least(self, log: str) -> str:
+        """Return the place from which another relay would read a log."""
         return min(self._held[log].values(), default="")
 
     def of(self, log: str) -> Mapping[str, str]:

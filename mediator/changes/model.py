@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from mediator.immutable import immutable
 
 __all__ = ["Change", "change_id"]
 
@@ -14,7 +15,7 @@ def change_id(operation: str, group: str) -> str:
     return f"{operation}:{group}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Change:
     """One write to one cache group.
 

@@ -15,7 +15,7 @@ from mediator.changes.routes import SystemRoutes
 from mediator.coordination.leases import Lease
 from mediator.stores.port import ChangeLog, Logged
 
-__all__ = ["KEEP_S", "LogRelay", "Round", "Withholding"]
+__all__ = ["KEEP_S", "LogRelay", "Pace", "Round", "Withholding"]
 
 KEEP_S: Final = 600.0
 """Seconds for which logs keep what is relayed: a feed may fall back to an older state of it."""
@@ -59,6 +59,19 @@ class Round:
     missing: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often feeds without changes hear of it; what a round costs is to go by what it brings.
+
+    Attributes:
+        publish_us: Microseconds after which they are told that there are none.
+        bring_up_us: Microseconds after which their cursors are moved.
+    """
+
+    publish_us: int = 200_000
+    bring_up_us: int = 1_000_000
+
+
 class LogRelay:
     """Relays for as long as its lease is held.
 
@@ -70,17 +83,30 @@ class LogRelay:
         feed: The feeds.
         routes: What the routing model says of the system.
         lease: The lease of this relay.
+        pace: How often feeds without changes hear of it.
     """
 
-    def __init__(self, store: ChangeLog, feed: Feed, routes: SystemRoutes, lease: Lease) -> None:
+    def __init__(
+        self,
+        store: ChangeLog,
+        feed: Feed,
+        routes: SystemRoutes,
+        lease: Lease,
+        pace: Pace | None = None,
+    ) -> None:
         self._store = store
         self._feed = feed
         self._routes = routes
         self._lease = lease
+        self._pace = pace or Pace()
         self._logs = tuple(store.logs())
         self._cursors = Cursors(feed, routes.system, self._logs)
         self._horizons: deque[tuple[int, int]] = deque()
         self._due_us = 0
+        self._now_us = 0
+        self._brought_up_us = 0
+        self._published_us: dict[str, int] = {}
+        self._appended: set[str] = set()
         self._trimmable: dict[str, str] = {}
 
     def forget(self, *, reached: bool = False) -> None:
@@ -97,6 +123,8 @@ class LogRelay:
             return Round(0, 0, False, missing)  # told before anything comes after the gap
         await self._look_out()
         turns = await _all(self._bring(log) for log in self._logs)
+        if self._now_us - self._brought_up_us >= self._pace.bring_up_us:
+            await self._bring_up()
         drained = all(read < _BATCH for read, _ in turns)
         if drained and self._due_us:
             await self._publish(self._due_us)
@@ -123,7 +151,7 @@ class LogRelay:
 
     async def _look_out(self) -> None:
         """Find the time before which all that was acknowledged is told by a read from now on."""
-        now_us = await self._feed.now_us()
+        now_us = self._now_us = await self._feed.now_us()
         if not isinstance(self._store, Withholding):
             self._due_us = now_us
             return
@@ -136,23 +164,35 @@ class LogRelay:
     async def _bring(self, log: str) -> tuple[int, int]:
         if not self._cursors.of(log):
             return 0, 0  # no database has a part in the system
-        after = self._cursors.least(log)
+        after = self._cursors.start(log)
         entries = await self._read(log, after)
         if not entries:
             return 0, 0
-        if after:
-            self._trimmable[log] = after
+        if least := self._cursors.least(log):
+            self._trimmable[log] = least
         source, upto = Source(self._routes.system, log), entries[-1].position
         own = _by_database(entries)
         held = self._cursors.of(log)
         for database in sorted(own.keys() - held.keys()):
             await self._cursors.begin(log, database, after)
         appended = 0
-        for database, cursor in sorted(held.items()):
-            brought = Brought(source, cursor, upto, own.get(database, ()))
+        for database, changes in sorted(own.items()):
+            brought = Brought(source, held[database], upto, changes)
             appended += await self._feed.append(database, brought, self._lease)
             self._cursors.move(log, database, upto)
+        self._cursors.read(log, upto)
+        self._appended |= own.keys()
         return len(entries), appended
+
+    async def _bring_up(self) -> None:
+        """Move the cursors of databases of which nothing was found."""
+        for log in self._logs:
+            upto = self._cursors.start(log)
+            for database, cursor in self._cursors.behind(log):
+                nothing = Brought(Source(self._routes.system, log), cursor, upto, ())
+                await self._feed.append(database, nothing, self._lease)
+                self._cursors.move(log, database, upto)
+        self._brought_up_us = self._now_us
 
     async def _read(self, log: str, after: str) -> list[Logged]:
         find = self._routes.fragment_of
@@ -165,8 +205,12 @@ class LogRelay:
 
     async def _publish(self, until_us: int) -> None:
         for database in self._routes.databases():
-            cursors = self._cursors.of_database(database)
-            await self._feed.publish(database, self._routes.system, until_us, cursors, self._lease)
+            told_us = self._published_us.get(database, 0)
+            if database in self._appended or self._now_us - told_us >= self._pace.publish_us:
+                system, cursors = self._routes.system, self._cursors.of_database(database)
+                await self._feed.publish(database, system, until_us, cursors, self._lease)
+                self._published_us[database] = self._now_us
+        self._appended.clear()
 
 
 async def _all(tasks: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:

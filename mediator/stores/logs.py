@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from mediator.stores.port import Logged, StoreTimeout
 
-__all__ = ["Page", "Portions", "numbers_of", "position_of", "read_on"]
+__all__ = ["Page", "Portions", "numbers_of", "padded", "position_of", "read_on"]
 
 Page: TypeAlias = list[tuple[Logged, int]]
 """Entries of a log, each with its size in bytes."""
@@ -22,7 +22,12 @@ _BYTES: Final = 4_000_000
 
 def position_of(major: int, minor: int) -> str:
     """Return the position of an entry that is told by two numbers of 64 bits, in their order."""
-    return f"{major:0{_WIDTH}}-{minor:0{_WIDTH}}"
+    return padded(str(major), str(minor))
+
+
+def padded(major: str, minor: str) -> str:
+    """Return the same of numbers that are written out."""
+    return f"{major:0>{_WIDTH}}-{minor:0>{_WIDTH}}"
 
 
 def numbers_of(position: str | None) -> tuple[int, int]:

@@ -479,7 +479,7 @@ FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
 """Finds the fragment of a class (database, class) on the store that asks; None: there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Logged:
     """An entry of a change log: where it stands, and the change; None if its class is gone."""
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from mediator.changes.feed import BEGINNING, Brought, Feed, FeedWentBack, LeaseLost
 from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS
-from mediator.changes.relay import LogRelay, Round
+from mediator.changes.relay import LogRelay, Pace, Round
 from mediator.changes.routes import SystemRoutes
 from mediator.coordination.connecting import connect
 from mediator.coordination.feed import RedisFeed
@@ -74,6 +76,26 @@ class LateLog(MemoryLog):
         return self.numbers
 
 
+EAGER, IDLE = Pace(0, 0), Pace(10**12, 10**12)
+
+
+class ToldFeed:
+    """A feed that notes which of its scripts were called for which database."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self.told: list[tuple[str, str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"append", "publish"}:
+            return partial(self._note, name)
+        return getattr(self._feed, name)
+
+    async def _note(self, name: str, database: str, *args: Any) -> Any:
+        self.told.append((name, database))
+        return await getattr(self._feed, name)(database, *args)
+
+
 class Bench:
     """Databases on one system, their feeds, and relays that compete for a lease."""
 
@@ -97,12 +119,14 @@ class Bench:
     async def refresh(self) -> None:
         self.known = list(self.databases)
 
-    async def relay(self, token: str = "one", feed: Feed | None = None) -> LogRelay:
+    async def relay(
+        self, token: str = "one", feed: Feed | None = None, pace: Pace = EAGER
+    ) -> LogRelay:
         """Start a relay that takes the lease, as the holder's successor does."""
         lease = Lease(f"relay:{self.system}", token)
         await self.redis.set(lease.key, token)
         routes = SystemRoutes(self.system, self.model, self.refresh)
-        return LogRelay(self.log, feed or self.feed, routes, lease)
+        return LogRelay(self.log, feed or self.feed, routes, lease, pace)
 
     async def ids(self, database: str) -> list[str]:
         """Return the ids in a feed, sorted by version; those of one object in their order."""
@@ -162,6 +186,40 @@ async def drain(relay: LogRelay) -> Round:
         done = await relay.round()
         if not done.read:
             return done
+
+
+async def test_a_round_does_nothing_for_a_database_without_changes(bench: Bench) -> None:
+    one, two = bench.databases
+    feed = ToldFeed(bench.feed)
+    relay = await bench.relay(feed=cast(Feed, feed), pace=IDLE)
+    await drain(relay)
+    feed.told.clear()
+    for _ in range(5):
+        bench.log.write(one)
+        await relay.round()
+        await relay.round()
+    assert Counter(feed.told) == {("append", one): 5, ("publish", one): 5}
+    assert (await bench.feed.cursors(two, bench.system))["0"] == ""
+
+
+async def test_cursors_that_stayed_behind_repeat_and_skip_nothing(bench: Bench) -> None:
+    one, two = bench.databases
+    expected: dict[str, list[str]] = {one: [], two: []}
+    for number in range(6):
+        # A relay that dies after each turn; its successor begins at the least cursor.
+        relay = await bench.relay(f"r{number}", pace=IDLE)
+        for database in (one, one, two if number % 3 == 2 else one):
+            expected[database].append(bench.log.write(database).id)
+            if number % 2:
+                await relay.round()
+        await drain(relay)
+    assert {name: await bench.ids(name) for name in expected} == expected
+    cursors = [(await bench.feed.cursors(name, bench.system))["0"] for name in (one, two)]
+    assert cursors[0] < cursors[1]
+    await drain(await bench.relay("last"))
+    cursors = [(await bench.feed.cursors(name, bench.system))["0"] for name in (one, two)]
+    assert cursors[0] == cursors[1]
+    assert {name: await bench.ids(name) for name in expected} == expected
 
 
 async def test_each_database_gets_its_changes(bench: Bench) -> None:

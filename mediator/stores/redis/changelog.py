@@ -7,14 +7,14 @@ the one before, ``+field`` the one after, collections as whole values.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from mediator.changes.model import Change, change_id
 from mediator.schema.types import Value
 from mediator.stores.images import UNREADABLE, image_of
-from mediator.stores.logs import Page, Portions, numbers_of, position_of, read_on
-from mediator.stores.port import Fragment, FragmentOf, Logged, SystemConfig
+from mediator.stores.logs import Page, Portions, numbers_of, padded, read_on
+from mediator.stores.port import FragmentOf, Logged, SystemConfig
 from mediator.stores.redis.codec import NULL, decode
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.line import Line
@@ -25,8 +25,10 @@ log = logging.getLogger(__name__)
 
 _TRIMMED_AT_ONCE: Final = 10_000
 _TRIMS: Final = 20
-_BEFORE, _AFTER = b"-", b"+"
+_BEFORE, _AFTER = b"-+"
 _NULL: Final = NULL.encode()
+
+_Kept: TypeAlias = tuple[str, bytes]
 
 
 class StreamLogs:
@@ -95,7 +97,8 @@ class StreamLogs:
 
 
 def _position(stream_id: bytes) -> str:
-    return position_of(*map(int, stream_id.split(b"-")))
+    major, _, minor = stream_id.decode().partition("-")
+    return padded(major, minor)
 
 
 def _stream_id(milliseconds: int, sequence: int) -> str:
@@ -119,6 +122,7 @@ def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:
     if fragment is None:
         return None
     version = int(entry[b"version"])
+    before, after = _sides(entry)
     absent = kind == "create" or b"absent" in entry
     return Change(
         id=change_id(entry[b"operation"].decode(), group),
@@ -128,18 +132,22 @@ def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:
         group=group,
         version=version,
         kind=kind,
-        before=None if absent else _image(entry, _BEFORE, fragment),
-        after=None if kind == "delete" else _image(entry, _AFTER, fragment),
+        before=None if absent else image_of(fragment, before, _value),
+        after=None if kind == "delete" else image_of(fragment, after, _value),
         time_us=int(entry.get(b"time", version)),
     )
 
 
-def _image(entry: Mapping[bytes, bytes], side: bytes, fragment: Fragment) -> dict[str, Any]:
-    return image_of(fragment, _fields(entry, side), _value)
-
-
-def _fields(entry: Mapping[bytes, bytes], side: bytes) -> Iterator[tuple[str, bytes]]:
-    return ((name[1:].decode(), text) for name, text in entry.items() if name[:1] == side)
+def _sides(entry: Mapping[bytes, bytes]) -> tuple[list[_Kept], list[_Kept]]:
+    """Return the texts of the fields before and after."""
+    before: list[_Kept] = []
+    after: list[_Kept] = []
+    for name, text in entry.items():
+        if name[0] == _AFTER:
+            after.append((name[1:].decode(), text))
+        elif name[0] == _BEFORE:
+            before.append((name[1:].decode(), text))
+    return before, after
 
 
 def _value(_: str, text: bytes) -> Value:
