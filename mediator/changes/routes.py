@@ -28,6 +28,8 @@ class SystemRoutes:
         self.system = system
         self._model = model
         self._refresh = refresh
+        self._seen: RoutingModel | None = None
+        self._found: dict[tuple[str, str], Fragment | None] = {}
 
     def fragments(self) -> Iterator[Fragment]:
         """Return what the system holds; copies are not among it."""
@@ -41,7 +43,16 @@ class SystemRoutes:
 
     def fragment_of(self, database: str, class_name: str) -> Fragment | None:
         """Return what the system holds of a class."""
-        found = self._model().databases.get(database)
+        model = self._model()
+        if model is not self._seen:
+            self._seen, self._found = model, {}
+        place = (database, class_name)
+        if place not in self._found:
+            self._found[place] = self._find(model, database, class_name)
+        return self._found[place]
+
+    def _find(self, model: RoutingModel, database: str, class_name: str) -> Fragment | None:
+        found = model.databases.get(database)
         route = found.classes.get(class_name) if found else None
         fragments = route.fragments if route else ()
         return next((f for f in fragments if f.system == self.system), None)
