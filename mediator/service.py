@@ -33,6 +33,7 @@ from mediator.operations.expiry import Sweep
 from mediator.operations.settling import Settlement
 from mediator.operations.split import SplitWriter
 from mediator.placement.metrics import MetricsBook
+from mediator.placement.routing import RoutingModel
 from mediator.planes import SystemRegistration
 from mediator.query.budget import Limits
 from mediator.stores.port import Reapable
@@ -83,70 +84,82 @@ class Mediator:
     def __init__(
         self, options: MediatorOptions, factory: StoreFactory, observers: Sequence[Observer]
     ) -> None:
-        clock = options.clock
         self._options = options
+        self._clock = options.clock
         self._replica = uuid4().hex
-        self._book = MetricsBook(clock)
-        observe = broadcast(self._book.observe, self._hear, *observers)
-        self._catalogue = Catalogue(options.catalogue_url)
+        self._book = MetricsBook(self._clock)
+        self._observe = broadcast(self._book.observe, self._hear, *observers)
         self._exchange = _exchange(options.coordination_url)
-        registrations = CatalogueSystems(self._catalogue)
-        systems = Systems()
-        self._systems = systems
-        self._registry = Registry(systems, registrations, factory, self._book, observe, clock)
-        calls = StoreCalls(systems, options.guard, clock)
-        self.settlement = Settlement(calls, lambda: self.data.model)
-        self._sweep = Sweep(systems, calls.write_guarded, clock)
-        split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), observe)
-        self._watermarks = Watermarks(clock)
-        self.data = Executor(
-            calls, split, self._watermarks, self._refresh, options.query_limits, clock
+        self._coordination = _coordination(options)
+        self._catalogue = Catalogue(options.catalogue_url)
+        self._registrations = CatalogueSystems(self._catalogue)
+        self._systems = Systems()
+        self._registry = Registry(
+            self._systems, self._registrations, factory, self._book, self._observe, self._clock
         )
-        url = options.coordination_url
-        self._coordination = Coordination(url, options.retention) if url else None
-        shared = self._coordination
         events = CatalogueEvents(self._catalogue)
-        self.primaries = MaterialiseService(
+        calls = StoreCalls(self._systems, options.guard, self._clock)
+        self._sweep = Sweep(self._systems, calls.write_guarded, self._clock)
+        self._watermarks = Watermarks(self._clock)
+        self.data = self._operate(calls)
+        self.settlement = Settlement(calls, self._model)
+        self.primaries = self._materialise(calls, events)
+        self.changes = self._follow()
+        self._schemas = self._place(calls)
+        judgement = self._judge(events)
+        self.control = Control(
+            self._catalogue, self._registry, self._systems, self._schemas, judgement, self.data
+        )
+        self._watch = Watch(self._duties(judgement))
+
+    def _operate(self, calls: StoreCalls) -> Executor:
+        split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), self._observe)
+        limits = self._options.query_limits
+        return Executor(calls, split, self._watermarks, self._refresh, limits, self._clock)
+
+    def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> MaterialiseService:
+        shared = self._coordination
+        return MaterialiseService(
             calls,
             self._watermarks,
-            lambda: self.data.model,
+            self._model,
             (shared.feed, shared.primary_state, shared.leases) if shared else None,
             events,
             self._replica,
-            observe,
-            clock,
+            self._observe,
+            self._clock,
         )
-        self._schemas = Schemas(
-            CatalogueSchemas(self._catalogue),
-            self._registry,
-            systems,
-            self.data,
-            calls,
-            self.primaries,
-            observe,
-        )
-        judgement = Judgement(
-            self._registry,
-            self.data,
-            events,
-            Patience(options.proposal_margin, options.proposal_dwell_s),
-            observe,
-            clock,
-        )
-        self.control = Control(
-            self._catalogue, self._registry, systems, self._schemas, judgement, self.data
-        )
-        self._secrets = registrations
-        self.changes = ChangeService(
-            systems,
-            lambda: self.data.model,
+
+    def _follow(self) -> ChangeService:
+        shared = self._coordination
+        return ChangeService(
+            self._systems,
+            self._model,
             self._refresh,
             (shared.feed, shared.leases) if shared else None,
             self._replica,
-            observe,
-            clock,
+            self._observe,
+            self._clock,
         )
-        self._watch = Watch(self._duties(judgement))
+
+    def _place(self, calls: StoreCalls) -> Schemas:
+        stored = CatalogueSchemas(self._catalogue)
+        return Schemas(
+            stored,
+            self._registry,
+            self._systems,
+            self.data,
+            calls,
+            self.primaries,
+            self._observe,
+        )
+
+    def _judge(self, events: CatalogueEvents) -> Judgement:
+        patience = Patience(self._options.proposal_margin, self._options.proposal_dwell_s)
+        return Judgement(self._registry, self.data, events, patience, self._observe, self._clock)
+
+    def _model(self) -> RoutingModel:
+        return self.data.model
 
     def _duties(self, judgement: Judgement) -> list[Duty]:
         return [
@@ -186,7 +199,7 @@ class Mediator:
 
     async def secret(self, name: str, proposal: str) -> str:
         """Return a secret that all replicas share."""
-        return await self._secrets.secret(name, proposal)
+        return await self._registrations.secret(name, proposal)
 
     def _hear(self, told: Observation) -> None:
         self.changes.hear(told)
@@ -205,6 +218,11 @@ class Mediator:
 
     async def _sweep_expired(self) -> None:
         await self._sweep.run(self.data.model)
+
+
+def _coordination(options: MediatorOptions) -> Coordination | None:
+    url = options.coordination_url
+    return Coordination(url, options.retention) if url else None
 
 
 def _exchange(url: str | None) -> MetricsExchange:
