@@ -55,7 +55,8 @@ class SketchLimits:
             than any call of a store may take.
         keys: Keys of a part that caches may hold copies of at the same time; beyond, nothing new
             becomes cacheable.
-        expired_at_once: Keys that leave the filter in the course of one call, at most.
+        expired_at_once: Keys that may leave the filter in the course of one call at least; twice
+            as many as the call names, if that is more, so that what has expired does not pile up.
         purge_again_s: F of COHERENCE.md, the longest time a cache may take to fill: a purge is
             repeated after it; None: nothing is purged, and no purges are kept.
         purge_lease_s: After which time a purge that was taken, but not done, is given out again.
@@ -119,7 +120,7 @@ class Snapshot:
         bits: The bit array, most significant bit first; `shape.bits // 8` bytes.
         time_us: When the bits held: read before them, the earliest of a union.
         incarnation: 32 hexadecimal digits; changes when the sketch was lost.
-        generation: Counts the changes of the bits.
+        generation: Counts the changes of the bits; of a union, a digest of its parts' ones.
         revalidate_all: The sketch was lost lately: all bits are set.
     """
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 import hiredis
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from sketch.port import SketchUnavailable
@@ -82,8 +83,11 @@ class Channel:
         Raises:
             SketchUnavailable: The server did not answer.
         """
-        ((seconds, micros),) = await self._twice(partial(self._exchange, [(b"TIME",)]))
+        ((seconds, micros),) = await self._twice(self._time)
         return int(seconds) * 1_000_000 + int(micros)
+
+    async def _time(self) -> list[Any]:
+        return await _exchange(await self._connected(), [(b"TIME",)])
 
     async def close(self) -> None:
         """Close the connection."""
@@ -98,8 +102,8 @@ class Channel:
             reused = self._connection is not None
             try:
                 return await self._once(exchange)
-            except SketchUnavailable:
-                if not reused:
+            except SketchUnavailable as error:
+                if not reused or isinstance(error.__cause__, TimeoutError):
                     raise
             return await self._once(exchange)
 
@@ -119,7 +123,7 @@ class Channel:
         answers = await self._asked(calls)
         again = [i for i, answer in enumerate(answers) if _is_unsettled(answer)]
         if again:
-            await self._learn()
+            await self._learn(await self._connected())
             for i in again:
                 if answers[i] == _ANOTHER_LIFE:
                     calls[i].standing = "sure"
@@ -130,23 +134,26 @@ class Channel:
         return answers
 
     async def _asked(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        await self._connected()
+        connection = await self._connected()
         life, head = self._life, (b"EVALSHA", self._sha, _KEYS)
-        return await self._exchange(
-            [(*head, *c.keys, life, c.standing, uuid4().hex, c.expiring, *c.steps) for c in calls]
+        return await _exchange(
+            connection,
+            [(*head, *c.keys, life, c.standing, uuid4().hex, c.expiring, *c.steps) for c in calls],
         )
 
     async def _connected(self) -> AbstractConnection:
         if self._connection is None:
-            connection = self._pool.make_connection()
-            await connection.connect()
+            pool: Any = self._pool  # its methods have no annotations
+            connection: AbstractConnection = pool.make_connection()
+            connect: Callable[[], Awaitable[None]] = connection.connect
+            await connect()
             self._connection = connection
-            await self._learn()
+            await self._learn(connection)
         return self._connection
 
-    async def _learn(self) -> None:
+    async def _learn(self, connection: AbstractConnection) -> None:
         """Learn the server's life, and have it load the script."""
-        told, loaded = await self._exchange([(b"INFO",), (b"SCRIPT", b"LOAD", self._script)])
+        told, loaded = await _exchange(connection, [(b"INFO",), (b"SCRIPT", b"LOAD", self._script)])
         for answer in (told, loaded):
             if isinstance(answer, ResponseError):
                 raise answer
@@ -157,12 +164,15 @@ class Channel:
         except KeyError:
             raise SketchUnavailable("The sketch's Redis does not tell its run id.") from None
 
-    async def _exchange(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        connection = await self._connected()
-        packed = [hiredis.pack_command(command) for command in commands]
-        # Nothing waits between this point and the writing, so no other connection is written to.
-        await connection.send_packed_command(b"".join(packed), check_health=False)
-        return [await _answer(connection) for _ in commands]
+
+async def _exchange(
+    connection: AbstractConnection, commands: Sequence[tuple[Any, ...]]
+) -> list[Any]:
+    packed = b"".join(map(hiredis.pack_command, commands))
+    if not connection.is_connected:  # sending would connect anew, to a server of another life
+        raise NotConnected("The connection was closed.")
+    await connection.send_packed_command(packed, check_health=False)
+    return [await _answer(connection) for _ in commands]
 
 
 async def _answer(connection: AbstractConnection) -> Any:

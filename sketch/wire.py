@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, ItemsView, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Final, TypeAlias
+from itertools import chain
+from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 
@@ -21,12 +22,15 @@ from sketch.port import Snapshot
 __all__ = [
     "ClientFilter",
     "GroupMap",
+    "UnknownResource",
     "WireError",
     "decode",
     "decode_json",
     "encode",
     "encode_json",
 ]
+
+_T = TypeVar("_T")
 
 GroupMap: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Classes, their cache groups, and the fields of those."""
@@ -37,13 +41,19 @@ _MAGIC: Final = b"PtSk"
 _VERSION: Final = 1
 _FAMILY: Final = 1
 _REVALIDATE_ALL: Final = 1
-_MOST_HASHES: Final = 32
-_MOST_BITS: Final = 2**31
 _LONGEST_MAP: Final = 2**24
+_INCARNATION: Final = re.compile(r"[0-9a-f]{32}")
+_NATURAL: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
+_LONGEST_VALIDITY_MS: Final = 2**32 - 1
+_HIGHEST: Final = 2**64 - 1
 
 
 class WireError(ValueError):
     """This is no filter of this version, or it did not arrive whole."""
+
+
+class UnknownResource(LookupError):
+    """The map does not tell all groups of it: it has to be revalidated."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,9 @@ class ClientFilter:
         generation: Counts the changes of the bits.
         map: Which groups each class has, and which fields each group.
         revalidate_all: Every key counts as stale.
+
+    Raises:
+        WireError: There are not as many bits as the shape says, or a number is out of bounds.
     """
 
     shape: FilterShape
@@ -69,6 +82,16 @@ class ClientFilter:
     generation: int
     map: GroupMap
     revalidate_all: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.bits) != self.shape.size:
+            raise WireError("the bits are not as many as the shape says")
+        if not (0 <= self.time_us <= _HIGHEST and 0 <= self.generation <= _HIGHEST):
+            raise WireError("the time or the generation is out of bounds")
+        if not 0 <= self.valid_for_ms <= _LONGEST_VALIDITY_MS:
+            raise WireError("the validity is out of bounds")
+        if not _INCARNATION.fullmatch(self.incarnation):
+            raise WireError("the incarnation is not of 32 hexadecimal digits")
 
     @classmethod
     def of(cls, snapshot: Snapshot, valid_for_ms: int, groups: GroupMap) -> ClientFilter:
@@ -90,6 +113,25 @@ class ClientFilter:
             return True
         bits = self.bits
         return all(bits[bit >> 3] & (0x80 >> (bit & 7)) for bit in positions(key, self.shape))
+
+    def keys_of(
+        self, class_name: str, id_: str, fields: Collection[str] | None = None
+    ) -> tuple[str, ...]:
+        """Return the keys by which an object is tested, or only some fields of it.
+
+        Raises:
+            UnknownResource: The map does not tell all groups of it.
+        """
+        groups = self.map.get(class_name, {})
+        if fields is None:
+            shown = list(groups)
+        elif set(fields) <= set(chain.from_iterable(groups.values())):
+            shown = [group for group, names in groups.items() if not set(fields).isdisjoint(names)]
+        else:
+            raise UnknownResource("a field is in no group of the map")
+        if not shown:
+            raise UnknownResource("the map has no group of it")
+        return tuple(f"{class_name}/{id_}#{group}" for group in shown)
 
     @cached_property
     def map_text(self) -> bytes:
@@ -123,22 +165,27 @@ def encode(told: ClientFilter) -> bytes:
 
 
 def decode(raw: bytes) -> ClientFilter:
-    """Read the binary form; raises `WireError`."""
-    if len(raw) < _HEADER.size + _SUM_BYTES or zlib.crc32(raw[:-4]) != int.from_bytes(raw[-4:]):
+    """Read the binary form.
+
+    Raises:
+        WireError: It is none, or did not arrive whole.
+    """
+    end = len(raw) - _SUM_BYTES
+    if end < _HEADER.size or zlib.crc32(memoryview(raw)[:end]) != int.from_bytes(raw[end:]):
         raise WireError("the checksum is wrong")
     magic, version, family, hashes, flags, seed, bits, time_us, valid_for_ms, *rest = (
         _HEADER.unpack_from(raw)
     )
     incarnation, generation, map_length = rest
-    if magic != _MAGIC or (version, family) != (_VERSION, _FAMILY):
+    # A flag that is not known here may change what the bits mean.
+    if (magic, version, family) != (_MAGIC, _VERSION, _FAMILY) or flags & ~_REVALIDATE_ALL:
         raise WireError("the version is not known here")
     start = _HEADER.size + map_length
-    shape = _shape(bits, hashes, seed)
-    if map_length > _LONGEST_MAP or len(raw) != start + bits // 8 + _SUM_BYTES:
-        raise WireError("the lengths do not fit together")
+    if map_length > _LONGEST_MAP:
+        raise WireError("the map is too long")
     return ClientFilter(
-        shape,
-        raw[start:-_SUM_BYTES],
+        _shape(bits, hashes, seed),
+        raw[start:end],
         time_us,
         valid_for_ms,
         incarnation.hex(),
@@ -161,7 +208,7 @@ def encode_json(told: ClientFilter) -> bytes:
             "time_us": told.time_us,
             "valid_for_ms": told.valid_for_ms,
             "incarnation": told.incarnation,
-            "generation": told.generation,
+            "generation": str(told.generation),  # 64 bits are too many for JavaScript
             "map": orjson.Fragment(told.map_text),
             "bits": base64.b64encode(told.bits).decode(),
         }
@@ -169,53 +216,54 @@ def encode_json(told: ClientFilter) -> bytes:
 
 
 def decode_json(raw: bytes) -> ClientFilter:
-    """Read the form in JSON; raises `WireError`."""
+    """Read the form in JSON.
+
+    Raises:
+        WireError: It is none.
+    """
     told = _json(raw)
-    if not isinstance(told, dict) or (told.get("version"), told.get("hash")) != (
-        _VERSION,
-        _FAMILY,
-    ):
+    if not isinstance(told, dict):
+        raise WireError("it is no object")
+    if (_member(told, "version", int), _member(told, "hash", int)) != (_VERSION, _FAMILY):
         raise WireError("the version is not known here")
-    names = ("k", "seed", "m", "time_us", "valid_for_ms", "generation")
-    hashes, seed, bits, time_us, valid_for_ms, generation = (_number(told, name) for name in names)
-    incarnation, revalidate_all = told.get("incarnation"), told.get("revalidate_all")
-    if not isinstance(incarnation, str) or not isinstance(revalidate_all, bool):
-        raise WireError("a member is missing")
     return ClientFilter(
-        _shape(bits, hashes, seed),
-        _bits(told.get("bits"), bits),
-        time_us,
-        valid_for_ms,
-        incarnation,
-        generation,
-        _map(told.get("map")),
-        revalidate_all,
+        _shape(*(_member(told, name, int) for name in ("m", "k", "seed"))),
+        _bits(_member(told, "bits", str)),
+        _member(told, "time_us", int),
+        _member(told, "valid_for_ms", int),
+        _member(told, "incarnation", str),
+        _natural(_member(told, "generation", str)),
+        _map(_member(told, "map", dict)),
+        _member(told, "revalidate_all", bool),
     )
 
 
-def _number(told: dict[str, Any], name: str) -> int:
-    number = told.get(name)
-    if type(number) is not int or number < 0:
-        raise WireError(f"{name} is no number")
-    return number
+def _member(told: dict[str, Any], name: str, kind: type[_T]) -> _T:
+    value = told.get(name)
+    # A subclass will not do: True is an int to Python, and to nobody else.
+    if type(value) is not kind:
+        raise WireError(f"{name} is missing, or of another type")
+    return value
+
+
+def _natural(text: str) -> int:
+    if not _NATURAL.fullmatch(text):
+        raise WireError("the generation is no natural number")
+    return int(text)
 
 
 def _shape(bits: int, hashes: int, seed: int) -> FilterShape:
-    if not (8 <= bits <= _MOST_BITS and bits % 8 == 0 and 1 <= hashes <= _MOST_HASHES):  # noqa: PLR2004
-        raise WireError("the filter cannot be of this shape")
-    if seed >= 2**32:
-        raise WireError("the seed is out of bounds")
-    return FilterShape(bits, hashes, seed)
-
-
-def _bits(text: object, bits: int) -> bytes:
     try:
-        raw = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
-    except binascii.Error:
-        raw = b""
-    if len(raw) != bits // 8:
-        raise WireError("the bits are not as many as it says")
-    return raw
+        return FilterShape(bits, hashes, seed)
+    except ValueError as error:
+        raise WireError(str(error)) from None
+
+
+def _bits(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise WireError("the bits are not in base64") from None
 
 
 def _json(text: bytes) -> Any:
@@ -226,16 +274,20 @@ def _json(text: bytes) -> Any:
 
 
 def _map(told: object) -> GroupMap:
-    try:
-        return {
-            class_name: {group: tuple(map(_name, fields)) for group, fields in groups.items()}
-            for class_name, groups in told.items()  # type: ignore[attr-defined]  # see below
-        }
-    except (AttributeError, TypeError):
-        raise WireError("the map is not one") from None
+    return {name: _groups(groups) for name, groups in _object(told)}
 
 
-def _name(told: object) -> str:
-    if not isinstance(told, str):
-        raise TypeError
-    return told
+def _groups(told: object) -> dict[str, tuple[str, ...]]:
+    return {name: _fields(fields) for name, fields in _object(told)}
+
+
+def _fields(told: object) -> tuple[str, ...]:
+    if not isinstance(told, list) or not all(isinstance(name, str) for name in told):
+        raise WireError("the fields of a group are no list of names")
+    return tuple(told)
+
+
+def _object(told: object) -> ItemsView[str, Any]:
+    if not isinstance(told, dict):
+        raise WireError("the map is not one of classes and groups")
+    return told.items()

@@ -27,7 +27,7 @@ SKETCH_SCHEMAS: Final[dict[str, Any]] = {
         "properties": {
             **dict.fromkeys(("version", "hash", "k", "seed", "m", "time_us"), _NUMBER),
             "valid_for_ms": _NUMBER,
-            "generation": _NUMBER,
+            "generation": {"type": "string", "pattern": "^[0-9]{1,20}$"},
             "revalidate_all": {"type": "boolean"},
             "incarnation": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
             "map": {"type": "object", "additionalProperties": _GROUPS},

@@ -4,35 +4,35 @@
 
 local flipped = false
 
--- Adds to the counts of a key's positions; returns the positions and their counts.
-local function count(packed, by)
-  local places, asked = { struct.unpack(PLACES, packed) }, { 'BITFIELD', COUNTS }
+-- Adds to the counts of a key's positions; the bit of one whose count has become `edge` is set to it.
+local function count(packed, by, edge)
+  local places = { struct.unpack(PLACES, packed) }
+  local counting, setting = { 'BITFIELD', COUNTS }, { 'BITFIELD', BITS }
   for i = 1, HASHES do
     for _, word in ipairs({ 'INCRBY', 'u32', '#' .. places[i], by }) do
-      asked[#asked + 1] = word
+      counting[#counting + 1] = word
     end
   end
-  return places, call(unpack(asked))
+  for i, number in ipairs(call(unpack(counting))) do
+    if number == edge then
+      for _, word in ipairs({ 'SET', 'u1', places[i], edge }) do setting[#setting + 1] = word end
+    end
+  end
+  if #setting > 2 then
+    call(unpack(setting))
+    flipped = true
+  end
 end
 
 local function enter(key, packed)
-  if call('HSETNX', MEMBERS, key, packed) == 0 then return end
-  for _, place in ipairs({ unpack((count(packed, 1)), 1, HASHES) }) do
-    if call('SETBIT', BITS, place, 1) == 0 then flipped = true end
-  end
+  if call('HSETNX', MEMBERS, key, packed) == 1 then count(packed, 1, 1) end
 end
 
 local function leave(key)
   local packed = call('HGET', MEMBERS, key)
   if not packed then return end
   call('HDEL', MEMBERS, key)
-  local places, counts = count(packed, -1)
-  for i = 1, HASHES do
-    if counts[i] == 0 then
-      call('SETBIT', BITS, places[i], 0)
-      flipped = true
-    end
-  end
+  count(packed, -1, 0)
 end
 
 -- Removes what has expired, at most so many keys of either kind; answers how many there were.

@@ -27,7 +27,7 @@ if longest < LIFETIME_US then
 end
 if lived ~= life then
   -- What was handed out is forgotten. Writes that are known stay pending until they are ended.
-  local lost = lived or sure ~= 'fresh'
+  local lost = sure ~= 'fresh'
   uncacheable, saturated = lost and now + LEASE_US or 0, lost and now + longest or 0
   call('UNLINK', HANDED, STALE, MEMBERS, COUNTS, BITS, VERSIONS)
   call('SETBIT', BITS, FILTER_BITS - 1, 0)

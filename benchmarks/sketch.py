@@ -1,0 +1,141 @@
+"""The sketch: its filter against pybloom-live, half of it hits, on one core; its server in Redis.
+
+Both filters have as many bits and hold the same keys at the same false positive rate. A figure
+counts only if no filter has lost a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pybloom_live import BloomFilter as LiveFilter  # type: ignore[import-untyped]  # it has no types
+
+from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.rounds import interleaved
+from benchmarks.sketch_redis import sketch_in_redis
+from mediator.stores.embedded.redis import EmbeddedRedis
+from sketch.bloom import BloomFilter, FilterShape
+from sketch.hashing import hash_all
+from sketch.sizing import capacity
+
+__all__ = ["run"]
+
+_RATE: Final = 0.05
+_SHAPE: Final = FilterShape()
+_KEYS: Final = capacity(_SHAPE.bits, _RATE)
+_ASKED_HASHES: Final = 1_000_000
+_STRANGERS: Final = 1_000_000
+_STRANGERS_AT_ONCE: Final = 100_000
+
+_BAR_SINGLE: Final = 1.3
+_BAR_BATCH: Final = 5.0
+_BAR_HASHES_PER_S: Final = 20_000_000
+_BAR_DISTANCE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Both filters with the same keys, and what they are asked for."""
+
+    ours: BloomFilter
+    live: LiveFilter
+    keys: list[str]
+    hashes: NDArray[Any]
+
+    @classmethod
+    def filled(cls, seed: int) -> _Sides:
+        """Fill both filters; half of the keys that are asked for are in them."""
+        ours, live = BloomFilter(_SHAPE), LiveFilter(_KEYS, _RATE)
+        keys = [_key(number) for number in range(2 * _KEYS)]
+        ours.add_many(keys[:_KEYS])
+        for key in keys[:_KEYS]:
+            live.add(key)
+        if not (ours.contains_many(keys[:_KEYS]).all() and all(k in live for k in keys[:_KEYS])):
+            raise Failed("a filter has lost a key")
+        Random(seed).shuffle(keys)
+        hashes = hash_all(keys, _SHAPE.seed)
+        return cls(ours, live, keys, np.resize(hashes, (_ASKED_HASHES, hashes.shape[1])))
+
+    async def single(self, held: Collection[str] | BloomFilter) -> float:
+        """Return the keys per second if a filter is asked one by one."""
+        started = perf_counter()
+        for key in self.keys:
+            key in held  # noqa: B015  # this is what is measured
+        return len(self.keys) / (perf_counter() - started)
+
+    async def batch(self) -> float:
+        """Return the keys per second if ours is asked for all of them at once."""
+        return _rate(partial(self.ours.contains_many, self.keys), len(self.keys))
+
+    async def batch_of_hashes(self) -> float:
+        """Return the keys per second if ours is asked for hashes."""
+        return _rate(partial(self.ours.contains_hashes, self.hashes), len(self.hashes))
+
+
+async def run(options: Options) -> Measured:
+    """Measure the filter in this process, and the server's sketch in Redis."""
+    results = await _filter_rows(options)
+    with TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        server = EmbeddedRedis(Path(scratch))
+        endpoint = await asyncio.to_thread(server.start)
+        try:
+            results += await sketch_in_redis(options, endpoint.url)
+        finally:
+            await asyncio.to_thread(server.stop)
+    return Measured(results, {"redis": f"redis {endpoint.version}"})
+
+
+async def _filter_rows(options: Options) -> list[Result]:
+    sides = _Sides.filled(options.seed)
+    measures: dict[str, Callable[[], Awaitable[float]]] = {
+        "pybloom-live": partial(sides.single, sides.live),
+        "one by one": partial(sides.single, sides.ours),
+        "batch of strings": sides.batch,
+        "batch of hashes": sides.batch_of_hashes,
+    }
+    rates = await interleaved(5 if options.quick else 25, measures)
+    figures = {name: median(of) for name, of in rates.items()}
+    options.say(", ".join(f"{name} {figure:,.0f}/s" for name, figure in figures.items()))
+    return [*_contains(figures), *_false_positives(options, sides)]
+
+
+def _contains(figures: dict[str, float]) -> Iterator[Result]:
+    baseline = figures["pybloom-live"]
+    for name, bar in (("one by one", _BAR_SINGLE), ("batch of strings", _BAR_BATCH)):
+        yield Result(f"contains, {name}", "keys/s", figures[name], baseline, bar)
+    name = "batch of hashes"
+    yield Result(f"contains, {name}", "keys/s", figures[name], bar=_BAR_HASHES_PER_S)
+
+
+def _false_positives(options: Options, sides: _Sides) -> Iterator[Result]:
+    """Ask for keys that nobody added."""
+    found = 0
+    for first in range(2 * _KEYS, 2 * _KEYS + _STRANGERS, _STRANGERS_AT_ONCE):
+        strangers = [_key(number) for number in range(first, first + _STRANGERS_AT_ONCE)]
+        found += int(np.count_nonzero(sides.ours.contains_many(strangers)))
+    share = found / _STRANGERS
+    options.say(f"false positives: {share:.3%} of {_STRANGERS:,} keys, set were {_RATE:.1%}")
+    name = f"false positives of {_STRANGERS:,} keys, distance from the set rate"
+    distance = abs(share / _RATE - 1)
+    yield Result(name, "of the rate", distance, bar=_BAR_DISTANCE, small_is_good=True)
+
+
+def _key(number: int) -> str:
+    return f"articles/{number}#text"
+
+
+def _rate(ask: Callable[[], object], keys: int) -> float:
+    started = perf_counter()
+    ask()
+    return keys / (perf_counter() - started)

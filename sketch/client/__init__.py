@@ -1,0 +1,37 @@
+"""A coherent HTTP client: caches every record, never breaks its bound on staleness."""
+
+from sketch.client.answers import Read, Source, Written
+from sketch.client.client import CoherentClient
+from sketch.client.problems import (
+    BrokenFilter,
+    Closed,
+    Conflict,
+    Invalid,
+    NotFound,
+    PortolanError,
+    PreconditionFailed,
+    PreconditionRequired,
+    Problem,
+    Unavailable,
+    Unreachable,
+)
+from sketch.client.statistics import Statistics
+
+__all__ = [
+    "BrokenFilter",
+    "Closed",
+    "CoherentClient",
+    "Conflict",
+    "Invalid",
+    "NotFound",
+    "PortolanError",
+    "PreconditionFailed",
+    "PreconditionRequired",
+    "Problem",
+    "Read",
+    "Source",
+    "Statistics",
+    "Unavailable",
+    "Unreachable",
+    "Written",
+]

@@ -1,0 +1,161 @@
+"""A client that caches every record and keeps a bound on staleness."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Literal, Self
+
+import httpx
+
+from sketch.client.answers import Read, read_of
+from sketch.client.clock import Clock, ElapsedTime, StrictlyIncreasing
+from sketch.client.connection import Connection
+from sketch.client.copies import Copies
+from sketch.client.filters import FilterKeeper
+from sketch.client.own_writes import OwnWrites
+from sketch.client.reading import Reader
+from sketch.client.resources import Resource
+from sketch.client.statistics import Statistics
+from sketch.client.writing import Writer
+
+__all__ = ["CoherentClient"]
+
+_POSITION = re.compile(r"[A-Za-z0-9_-]{1,2048}", re.ASCII)
+
+
+class CoherentClient(Writer):
+    """Reads and writes objects of one database; caches what it reads.
+
+    No read returns what was overwritten, acknowledged or seen by anyone, more than `delta_s` before
+    the read began. A client sees its own writes at once, and of one object never something older
+    than it has seen, as long as its cache remembers it. Used as ``async with``.
+
+    Args:
+        base_url: Of the service, or of the cache in front of it.
+        database: The database.
+        delta_s: The bound on staleness (seconds).
+        mode: ``eager`` renews the filter in the background, so that reads never wait for one.
+            ``lazy`` renews it when it is needed: that read goes to the origin meanwhile.
+        transport: What requests are sent by, if not by the network.
+        headers: Sent with each request, such as Authorization.
+        timeout_s: For each step of a request (seconds).
+        cache_bytes: What the copies may take.
+        clock: Seconds that pass, sleep included; for tests.
+        sleep: Waits for some seconds; for tests.
+
+    Attributes:
+        statistics: What has been counted.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        database: str,
+        *,
+        delta_s: float = 1.0,
+        mode: Literal["eager", "lazy"] = "eager",
+        transport: httpx.AsyncBaseTransport | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = 10.0,
+        cache_bytes: int = 64 * 1024 * 1024,
+        clock: Clock | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        if not delta_s > 0:
+            raise ValueError("delta_s must be positive; reads with refresh=True are always fresh")
+        self.statistics = Statistics()
+        ticks = StrictlyIncreasing(clock or ElapsedTime())
+        own_writes = OwnWrites(ticks)
+        connection = Connection(
+            base_url, database, self.statistics, transport, headers or {}, timeout_s
+        )
+        self._keeper = FilterKeeper(
+            connection.get, delta_s, ticks, self.statistics, own_writes.forget
+        )
+        super().__init__(connection, own_writes, self._keeper.groups)
+        copies = Copies(cache_bytes, self.statistics)
+        self._reader = Reader(
+            connection.get, self._keeper, own_writes, copies, ticks, self.statistics
+        )
+        self._connection = connection
+        self._mode = mode
+        self._sleep = sleep
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Load the first filter; without one, reads go to the origin."""
+        pause = await self._keeper.renew()
+        if self._mode == "eager":
+            self._renewing = asyncio.create_task(self._keep_fresh(pause))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give up the reads under way, and every connection."""
+        self._connection.refuse()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait([self._renewing])
+        await self._keeper.close()
+        await self._reader.close()
+        await self._connection.close()
+
+    async def refresh_filter(self) -> None:
+        """Get a filter now; until it grows too old, all copies are usable but those it names.
+
+        Raises:
+            PortolanError: There is none to be had.
+        """
+        await self._keeper.refresh()
+
+    async def get(
+        self,
+        class_name: str,
+        id_: str,
+        *,
+        fields: Iterable[str] | None = None,
+        refresh: bool = False,
+        at_least: str | None = None,
+        missing_ok: bool = False,
+    ) -> Read:
+        """Read an object.
+
+        Args:
+            class_name: Its class.
+            id_: The object.
+            fields: Only these fields; each set of fields is cached on its own.
+            refresh: As it is now: a linearizable read.
+            at_least: A position that the answer must have reached (`Written.position`).
+            missing_ok: Return None as the value of an object that is not there.
+
+        Raises:
+            NotFound: It is not there.
+            Problem: The service refused; Unreachable: it did not answer.
+        """
+        resource = Resource.of(class_name, id_, fields)
+        if at_least is None:
+            answer = await self._reader.read(resource, refresh=refresh)
+        else:
+            answer = await self._reader.read_at_least(resource, _position(at_least))
+        return read_of(answer, missing_ok=missing_ok)
+
+    async def _keep_fresh(self, pause: float) -> None:
+        while True:
+            await self._sleep(pause)
+            pause = await self._keeper.renew()
+
+
+def _position(text: str) -> str:
+    if not _POSITION.fullmatch(text):
+        raise ValueError("at_least is not a position that a write has answered")
+    return text

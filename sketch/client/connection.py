@@ -1,0 +1,77 @@
+"""Requests to one database of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import httpx
+
+from sketch.client.problems import Closed, Unreachable
+from sketch.client.resources import segment
+from sketch.client.statistics import Statistics
+
+__all__ = ["Connection", "Get"]
+
+Get = Callable[[str, Mapping[str, str]], Awaitable[httpx.Response]]
+"""Sends a GET for a path below the database, with some header fields."""
+
+
+class Connection:
+    """Sends requests and counts what comes back.
+
+    Args:
+        base_url: Of the service, or of the cache in front of it.
+        database: The database.
+        statistics: Where to count.
+        transport: What requests are sent by; None: the network.
+        headers: Sent with each request.
+        timeout_s: For each step of a request (seconds).
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        database: str,
+        statistics: Statistics,
+        transport: httpx.AsyncBaseTransport | None,
+        headers: Mapping[str, str],
+        timeout_s: float,
+    ) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=f"{base_url.rstrip('/')}/v1/{segment(database)}/",
+            transport=transport,
+            headers=headers,
+            timeout=timeout_s,
+        )
+        self._statistics = statistics
+        self._refuses = False
+
+    async def get(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
+        """Send a GET for a path below the database; see `send`."""
+        return await self.send("GET", path, headers)
+
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> httpx.Response:
+        """Send a request and return the answer, whatever it says.
+
+        Raises:
+            Closed: Requests are refused.
+            Unreachable: There was no answer.
+        """
+        if self._refuses:
+            raise Closed("the client is closed")
+        try:
+            response = await self._http.request(method, path, headers=headers, content=content)
+        except httpx.RequestError as error:
+            raise Unreachable(f"{method} {path}: {type(error).__name__}") from error
+        self._statistics.bytes_received += len(response.content)
+        return response
+
+    def refuse(self) -> None:
+        """Send no more requests."""
+        self._refuses = True
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()

@@ -1,0 +1,122 @@
+"""Requests under way, shared by the reads that they are fresh enough for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from sketch.client.answers import Answer
+from sketch.client.filters import HeldFilter
+from sketch.client.problems import Closed
+
+__all__ = ["Flight", "Flights", "Need"]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the answer to a read must satisfy.
+
+    Attributes:
+        filter: The filter that the read goes by; None if there is none to go by.
+        floor: The answer must be the origin's, to a request sent after this time; None: any
+            cache on the way may answer.
+    """
+
+    filter: HeldFilter | None
+    floor: float | None
+
+
+class Flight:
+    """One request under way.
+
+    Args:
+        need: What it was sent for.
+        sent: When, by the client's clock.
+        task: Its answer to be.
+    """
+
+    def __init__(self, need: Need, sent: float, task: asyncio.Task[Answer]) -> None:
+        self.need = need
+        self.sent = sent
+        self.task = task
+        self._waiting = 0
+
+    def serves(self, need: Need) -> bool:
+        """Whether its answer will do for another read.
+
+        What any cache may answer serves the reads by the same filter. What the origin answers
+        serves whoever goes by a filter, or needs an answer, from before it was sent: a read never
+        joins an older request (COHERENCE.md).
+        """
+        if self.task.cancelling():
+            return False
+        if self.need.floor is None:
+            return need.floor is None and need.filter is self.need.filter
+        if need.floor is None:
+            return need.filter is not None and self.sent > need.filter.born
+        return self.sent > need.floor
+
+    async def answer(self) -> Answer:
+        """Wait for the answer; a request that nobody waits for any more is given up.
+
+        Raises:
+            Closed: The client was closed meanwhile.
+        """
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self.task)
+        except asyncio.CancelledError as error:
+            reader = asyncio.current_task()
+            if reader is not None and reader.cancelling():
+                raise
+            raise Closed("the client was closed") from error
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self.task.cancel()
+
+
+class Flights:
+    """The latest request under way for each address."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Flight] = {}
+        self._tasks: set[asyncio.Task[Answer]] = set()
+
+    def find(self, address: str, need: Need) -> Flight | None:
+        """Return a flight whose answer will do."""
+        flight = self._latest.get(address)
+        return flight if flight is not None and flight.serves(need) else None
+
+    def start(
+        self, address: str, need: Need, sent: float, fetch: Coroutine[Any, Any, Answer]
+    ) -> Flight:
+        """Send a request that others may join.
+
+        Args:
+            address: Of the resource.
+            need: What it is sent for.
+            sent: The time now.
+            fetch: Sends it and returns its answer.
+        """
+        flight = Flight(need, sent, asyncio.create_task(fetch))
+        self._latest[address] = flight
+        self._tasks.add(flight.task)
+        flight.task.add_done_callback(lambda _: self._landed(address, flight))
+        return flight
+
+    def _landed(self, address: str, flight: Flight) -> None:
+        self._tasks.discard(flight.task)
+        if not flight.task.cancelled():
+            flight.task.exception()  # Or asyncio reports it, if whoever waited is gone.
+        if self._latest.get(address) is flight:
+            del self._latest[address]
+
+    async def close(self) -> None:
+        """Give up every request under way."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))

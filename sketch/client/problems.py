@@ -1,0 +1,120 @@
+"""What can go wrong, as exceptions: the problems of docs/problems.md and the lack of any answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+import orjson
+
+__all__ = [
+    "BrokenFilter",
+    "Closed",
+    "Conflict",
+    "Invalid",
+    "NotFound",
+    "PortolanError",
+    "PreconditionFailed",
+    "PreconditionRequired",
+    "Problem",
+    "Unavailable",
+    "Unreachable",
+    "problem_of",
+]
+
+
+class PortolanError(Exception):
+    """Every error that the client raises by itself."""
+
+
+class Unreachable(PortolanError):
+    """No answer came; a write may or may not have taken effect."""
+
+
+class BrokenFilter(PortolanError):
+    """What came is no filter, or none that can be believed."""
+
+
+class Closed(PortolanError):
+    """The client was closed."""
+
+
+class Problem(PortolanError):
+    """The service answered with a problem (RFC 9457).
+
+    Attributes:
+        status: The status code.
+        kind: The last segment of the problem's type, such as ``not-found``; empty if there is none.
+        detail: What happened, for people.
+        errors: Places of mistakes, each with ``pointer`` and ``detail``.
+        instance: The id of the request, as in the service's log.
+        retry_after_s: After which time to try again, if the service says so (seconds).
+    """
+
+    def __init__(
+        self, status: int, document: Mapping[str, Any], retry_after_s: float | None = None
+    ) -> None:
+        self.status = status
+        self.kind = str(document.get("type", "")).rpartition("/")[2]
+        self.detail = str(document.get("detail") or document.get("title") or "")
+        errors = document.get("errors")
+        self.errors: Sequence[Mapping[str, str]] = errors if isinstance(errors, list) else []
+        self.instance = str(document.get("instance", ""))
+        self.retry_after_s = retry_after_s
+        super().__init__(f"{status} {self.kind}: {self.detail}")
+
+
+class Invalid(Problem):
+    """400 or 422: the request says something that cannot be."""
+
+
+class NotFound(Problem):
+    """404: there is no such object, class or database."""
+
+
+class Conflict(Problem):
+    """409: the request is at odds with what is going on."""
+
+
+class PreconditionFailed(Problem):
+    """412: somebody else changed the object; read it again."""
+
+
+class PreconditionRequired(Problem):
+    """428: this class is written with `if_match` only."""
+
+
+class Unavailable(Problem):
+    """503: the service cannot answer now."""
+
+
+_TYPES: Mapping[int, type[Problem]] = {
+    400: Invalid,
+    404: NotFound,
+    409: Conflict,
+    412: PreconditionFailed,
+    422: Invalid,
+    428: PreconditionRequired,
+    503: Unavailable,
+}
+
+
+def problem_of(status: int, body: bytes, headers: httpx.Headers | None = None) -> Problem:
+    """Return the exception for an answer that is an error.
+
+    Args:
+        status: Its status code.
+        body: Its body, which anything on the way may have written.
+        headers: Its header fields.
+    """
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = {}
+    seconds = "" if headers is None else headers.get("retry-after", "")
+    return _TYPES.get(status, Problem)(
+        status,
+        document if isinstance(document, dict) else {},
+        float(seconds) if seconds.isascii() and seconds.isdigit() else None,
+    )

@@ -1,0 +1,38 @@
+"""What a client counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Statistics"]
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Totals since the client was made.
+
+    Attributes:
+        hits: Reads answered from the client's own cache, without a request.
+        joined: Reads that shared the answer to a request already under way.
+        fetches: Requests that any cache on the way might answer.
+        revalidations: Requests that had to reach the origin.
+        not_modified: Answers that said the client's copy still holds (304).
+        shared: Answers that came from a cache on the way.
+        filter_refreshes: Filters fetched, those included that had not changed.
+        filter_not_modified: Those that had not changed (304).
+        filter_failures: Attempts to get a filter that failed.
+        evictions: Copies dropped to keep the cache within its size.
+        bytes_received: Bytes of all bodies, after decoding.
+    """
+
+    hits: int = 0
+    joined: int = 0
+    fetches: int = 0
+    revalidations: int = 0
+    not_modified: int = 0
+    shared: int = 0
+    filter_refreshes: int = 0
+    filter_not_modified: int = 0
+    filter_failures: int = 0
+    evictions: int = 0
+    bytes_received: int = 0

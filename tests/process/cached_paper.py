@@ -1,0 +1,99 @@
+"""A database of cacheable articles, on real servers, with a sketch of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from app.api.asgi import DataApi
+from app.api.options import DataOptions
+from app.coherence.caches import Caches
+from app.settings import CacheSettings
+from mediator.stores.port import SystemConfig
+from sketch.bloom import FilterShape
+from sketch.port import Part, SketchLimits
+from sketch.redis_server import RedisSketch
+from sketch.ttl import Static
+from sketch.wire import ClientFilter, decode
+from tests.process.service import Service, field_on, service, unique
+
+__all__ = ["NOWHERE", "Paper", "paper_on"]
+
+UPDATE = {"content-type": "application/vnd.portolan.update+json"}
+INC = b'{"hits": {"inc": 1}}'
+NOWHERE = "redis://127.0.0.1:1/0"
+
+
+@dataclass
+class Paper:
+    """A database of cacheable articles, and a client without any cache."""
+
+    running: Service
+    caches: Caches
+    database: str
+    http: httpx.AsyncClient
+    api: DataApi
+
+    @property
+    def part(self) -> Part:
+        return Part(self.database, "articles")
+
+    async def put(self, id_: str, **values: Any) -> httpx.Response:
+        answer = await self.http.put(f"articles/{id_}", json={"title": "One", **values})
+        assert answer.is_success, answer.text
+        return answer
+
+    async def get(self, id_: str, query: str = "", **headers: str) -> httpx.Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.http.get(f"articles/{id_}{query}", headers=named)
+
+    async def inc(self, id_: str) -> httpx.Response:
+        return await self.http.patch(f"articles/{id_}", content=INC, headers=UPDATE)
+
+    async def filter(self) -> ClientFilter:
+        answer = await self.http.get("sketch")
+        assert answer.headers["content-type"] == "application/vnd.portolan.sketch"
+        assert answer.headers["cache-control"] == "no-store"
+        return decode(answer.content)
+
+
+@asynccontextmanager
+async def paper_on(
+    configs: Sequence[SystemConfig], catalogue_url: str, url: str, settings: CacheSettings
+) -> AsyncIterator[Paper]:
+    limits = SketchLimits(
+        longest_ttl_s=settings.cache_longest_s,
+        margin_s=settings.cache_margin_s,
+        lease_s=settings.write_lease_s,
+    )
+    sketch = RedisSketch(url, limits, FilterShape(), unique("sketch"), timeout_s=1.0)
+    caches = Caches(settings, sketch, Static())
+    async with service(configs, catalogue_url, guard=caches.guard) as running:
+        await running.favour()
+        caches.start(running.mediator.settlement, lambda: running.mediator.data.model)
+        fields = {
+            "title": field_on("postgres"),
+            "hits": field_on("redis", "integer", default=0, group="hits"),
+        }
+        classes = {
+            "articles": {"cache": {"visibility": "public", "max_ttl_s": 60}, "fields": fields},
+            "notes": {"cache": {"visibility": "private"}, "fields": {"text": {"type": "string"}}},
+            "secrets": {"fields": {"text": {"type": "string"}}},
+            "mortals": {"ttl_s": 60, "cache": {"visibility": "public"}, "fields": fields},
+        }
+        database = await running.put_schema(classes)
+        if url != NOWHERE:
+            for name in classes:
+                await sketch.create(Part(database, name))
+        api = DataApi(
+            running.mediator.data, DataOptions(b"k" * 32), running.observed.append, None, caches
+        )
+        base = f"http://test/v1/{database}/"
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:
+            yield Paper(running, caches, database, http, api)
+        await caches.stop()
+    await caches.close()

@@ -1,0 +1,413 @@
+"""A small origin that speaks the HTTP contract of the sketch, and caches to put before it.
+
+Its time is set by the tests, and so is how far each request gets: `hold` stops requests at a stage
+until they are let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import uvicorn
+
+from sketch.port import Part, SketchLimits, Snapshot
+from sketch.server import MemorySketch
+from sketch.shape import FilterShape
+
+GROUPS: dict[str, dict[str, list[str]]] = {
+    "articles": {"main": ["text", "title"], "hits": ["hits"]},
+    "notes": {"main": ["text"]},
+}
+EPOCH_US = 1_800_000_000_000_000
+SHAPE = FilterShape(bits=8_192, hashes=4, seed=7)
+
+Message = dict[str, Any]
+App = Callable[..., Awaitable[None]]
+Stage = Literal["arrived", "read"]
+
+
+class VirtualTime:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self._now = 100.0
+        self.sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    @property
+    def now(self) -> float:
+        """Seconds."""
+        return self._now
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the time was advanced by so much."""
+        woken = asyncio.get_running_loop().create_future()
+        self.sleepers.append((self.now + seconds, woken))
+        await woken
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += seconds
+        for at, woken in self.sleepers:
+            if at <= self.now and not woken.done():
+                woken.set_result(None)
+        self.sleepers = [each for each in self.sleepers if not each[1].done()]
+
+
+@dataclass
+class Exchange:
+    """One request as the origin saw it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    status: int = 0
+
+    @property
+    def forced(self) -> bool:
+        return self.headers.get("cache-control") == "no-cache"
+
+
+@dataclass
+class Gate:
+    """Stops requests at a stage."""
+
+    method: str
+    end: str
+    stage: Stage
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    once: bool = True
+
+    def open(self) -> None:
+        self.opened.set()
+
+
+@dataclass
+class Reply:
+    status: int
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def encoded(
+    snapshot: Snapshot, groups: Mapping[str, Any], valid_for_s: float = 10.0, flags: int = 0
+) -> bytes:
+    """Print a filter as docs/sketch-wire.md says."""
+    text = json.dumps(groups).encode()
+    shape = snapshot.shape
+    document = (
+        b"PtSk"
+        + struct.pack(">BBBB", 1, 1, shape.hashes, flags | snapshot.revalidate_all)
+        + struct.pack(">IIQI", shape.seed, shape.bits, snapshot.time_us, int(valid_for_s * 1000))
+        + bytes.fromhex(snapshot.incarnation)
+        + struct.pack(">QI", snapshot.generation, len(text))
+        + text
+        + snapshot.bits
+    )
+    return document + struct.pack(">I", zlib.crc32(document))
+
+
+class Origin:
+    """One database with a sketch in memory; as an ASGI application.
+
+    Attributes:
+        ttl_s: Life of what it answers.
+        filter_status: What it answers to who asks for the filter.
+        damage: Applied to each filter that leaves.
+        extra: Header fields put on every answer to a read or for the filter.
+        exchanges: What it was asked.
+        fresh: Whether its sketch knows that there was none before.
+        door: Where it is reached.
+    """
+
+    def __init__(self, time: VirtualTime) -> None:
+        self.time = time
+        self.ttl_s = 60.0
+        self.filter_status = 200
+        self.damage: Callable[[bytes], bytes] = bytes
+        self.extra: dict[str, str] = {}
+        self.visibility = "public"
+        self.groups = GROUPS
+        self.exchanges: list[Exchange] = []
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.versions: dict[str, int] = {}
+        self.fresh = True
+        self.door: Door | None = None
+        self.begin_anew()
+        self._gates: list[Gate] = []
+        self._tokens = 0
+
+    def begin_anew(self, *, fresh: bool = True) -> None:
+        """Forget the sketch, as a restart would."""
+        limits = SketchLimits(margin_s=0.0, longest_ttl_s=60.0)
+        self.sketch = MemorySketch(limits, SHAPE, self.clock_us, fresh=fresh)
+
+    def clock_us(self) -> int:
+        """The sketch's clock."""
+        return EPOCH_US + round(self.time.now * 1_000_000)
+
+    def hold(self, method: str, end: str, stage: Stage = "arrived") -> Gate:
+        """Stop the next request whose path ends so."""
+        gate = Gate(method, end, stage)
+        self._gates.append(gate)
+        return gate
+
+    def asked(self, method: str = "GET", but: str = "/sketch") -> list[Exchange]:
+        """Return what it was asked, but for filters."""
+        return [e for e in self.exchanges if e.method == method and not e.path.endswith(but)]
+
+    def filters(self) -> list[Exchange]:
+        return [each for each in self.exchanges if each.path.endswith("/sketch")]
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        query = scope["query_string"].decode()
+        path = scope["raw_path"].decode() + (f"?{query}" if query else "")
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        exchange = Exchange(scope["method"], path, headers)
+        self.exchanges.append(exchange)
+        reply = await self.reply(exchange, body)
+        exchange.status = reply.status
+        await send_reply(reply, send)
+
+    async def reply(self, exchange: Exchange, body: bytes) -> Reply:
+        await self._pass("arrived", exchange)
+        where = [unquote(part) for part in exchange.path.partition("?")[0].split("/")[3:]]
+        if where == ["sketch"]:
+            reply = await self._filter(exchange)
+        elif exchange.method == "GET":
+            reply = await self._read(exchange, where[0], where[1])
+        else:
+            return await self._write(exchange, where[0], where[1:], body)
+        reply.headers.update(self.extra)
+        await self._pass("read", exchange)
+        return reply
+
+    async def _pass(self, stage: Stage, exchange: Exchange) -> None:
+        for gate in self._gates:
+            fits = gate.method == exchange.method and exchange.path.endswith(gate.end)
+            if gate.stage == stage and fits:
+                self._gates.remove(gate)
+                gate.reached.set()
+                await gate.opened.wait()
+                return
+
+    async def _filter(self, exchange: Exchange) -> Reply:
+        if self.filter_status != 200:
+            return problem(self.filter_status, "unavailable")
+        parts = [Part("news", name) for name in self.groups]
+        if self.fresh:
+            for part in parts:
+                await self.sketch.create(part)
+        snapshot = await self.sketch.snapshot(parts)
+        tag = f'"{snapshot.incarnation}-{snapshot.generation}-{len(json.dumps(self.groups))}"'
+        headers = {
+            "cache-control": "no-store",
+            "etag": tag,
+            "portolan-sketch-time": str(snapshot.time_us),
+            "content-type": "application/vnd.portolan.sketch",
+        }
+        if exchange.headers.get("if-none-match") == tag:
+            return Reply(304, b"", headers)
+        return Reply(200, self.damage(encoded(snapshot, self.groups)), headers)
+
+    def _keys(self, class_name: str, id_: str, fields: set[str] | None = None) -> list[str]:
+        groups = self.groups[class_name].items()
+        shown = [name for name, members in groups if fields is None or fields & set(members)]
+        return [f"{class_name}/{id_}#{name}" for name in shown]
+
+    async def _read(self, exchange: Exchange, class_name: str, id_: str) -> Reply:
+        fields = None
+        if "?fields=" in exchange.path:
+            fields = set(exchange.path.partition("?fields=")[2].split(","))
+        keys = self._keys(class_name, id_, fields)
+        part = Part("news", class_name)
+        if self.fresh:
+            await self.sketch.create(part)
+        grant = await self.sketch.report_read(part, keys, self.ttl_s)
+        value = self.objects.get((class_name, id_))
+        told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, '-')}" for key in keys)
+        headers = {"vary": "Prefer", "cache-status": "Portolan; fwd=miss"}
+        if grant.ttl_us and "at-least" not in exchange.headers.get("prefer", ""):
+            headers |= self._lifetime(grant.now_us, grant.ttl_us)
+        else:
+            headers["cache-control"] = "no-store"
+        if value is None:
+            reply = problem(404, "not-found")
+            return Reply(404, reply.body, reply.headers | headers)
+        headers["etag"] = f'"j1.{told}"'
+        if exchange.headers.get("if-none-match") == headers["etag"]:
+            return Reply(304, b"", headers)
+        shown = {k: v for k, v in value.items() if fields is None or k in fields}
+        headers["content-type"] = "application/json"
+        return Reply(200, json.dumps({"id": id_} | shown).encode(), headers)
+
+    def _lifetime(self, now_us: int, ttl_us: int) -> dict[str, str]:
+        shared = f"public, max-age=0, s-maxage={ttl_us // 1_000_000}, must-revalidate"
+        private = "private, max-age=0, must-revalidate"
+        return {
+            "cache-control": shared if self.visibility == "public" else private,
+            "portolan-expires": str(now_us + ttl_us),
+        }
+
+    async def _write(
+        self, exchange: Exchange, class_name: str, where: list[str], body: bytes
+    ) -> Reply:
+        value = json.loads(body or b"null")
+        id_ = where[0] if where else value.get("id", "made")
+        wanted = exchange.headers.get("if-match")
+        if wanted is not None and wanted != self.tag(class_name, id_):
+            return problem(412, "precondition-failed")
+        if exchange.method == "DELETE" and (class_name, id_) not in self.objects:
+            return problem(404, "not-found")
+        touched = set(value) if exchange.method == "PATCH" else None
+        keys = self._keys(class_name, id_, touched)
+        part = Part("news", class_name)
+        self._tokens += 1
+        token = str(self._tokens)
+        await self.sketch.begin(part, keys, token)
+        await self._pass("read", exchange)
+        self._store(exchange.method, class_name, id_, value)
+        for key in keys:
+            self.versions[key] = self.versions.get(key, 0) + 1
+        await self.sketch.end(part, token, {})
+        headers = {"cache-control": "no-store", "portolan-position": f"p{token}"}
+        if exchange.method == "DELETE":
+            return Reply(204, b"", headers)
+        headers["etag"] = self.tag(class_name, id_)
+        if not where:
+            headers["location"] = f"/v1/news/{class_name}/{id_}"
+        shown = {"id": id_} | self.objects[class_name, id_]
+        return Reply(200 if where else 201, json.dumps(shown).encode(), headers)
+
+    def _store(self, method: str, class_name: str, id_: str, value: Any) -> None:
+        if method == "DELETE":
+            del self.objects[class_name, id_]
+        elif method == "PATCH":
+            self.objects.setdefault((class_name, id_), {}).update(value)
+        else:
+            self.objects[class_name, id_] = {k: v for k, v in value.items() if k != "id"}
+
+    def tag(self, class_name: str, id_: str) -> str:
+        keys = self._keys(class_name, id_)
+        told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, '-')}" for key in keys)
+        return f'"j1.{told}"'
+
+    async def write(self, class_name: str, id_: str, value: Mapping[str, Any]) -> None:
+        """Write as another client would."""
+        exchange = Exchange("PATCH", f"/v1/news/{class_name}/{id_}", {})
+        await self._write(exchange, class_name, [id_], json.dumps(value).encode())
+
+
+class SharedCache:
+    """A cache on the way, which knows nothing of filters.
+
+    Attributes:
+        tells_age: Whether it says how long it kept what it answers.
+        obeys: Whether `no-cache` of a request makes it ask the origin.
+        cached: What it keeps, and since when and until when.
+    """
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.tells_age = True
+        self.obeys = True
+        self.cached: dict[str, tuple[Reply, float, float]] = {}
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        query = scope["query_string"].decode()
+        path = scope["raw_path"].decode() + (f"?{query}" if query else "")
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        wants_origin = headers.get("cache-control") == "no-cache" and self.obeys
+        if scope["method"] != "GET" or path.endswith("/sketch"):
+            await self.origin(scope, receive, send)
+            return
+        reply, since, until = self.cached.get(path, (Reply(0), 0.0, 0.0))
+        now = self.origin.time.now
+        if wants_origin or until <= now:
+            exchange = Exchange("GET", path, headers | {"if-none-match": ""})
+            if wants_origin:
+                exchange.headers["cache-control"] = "no-cache"
+            self.origin.exchanges.append(exchange)
+            reply = await self.origin.reply(exchange, b"")
+            lifetime = reply.headers["cache-control"].partition("s-maxage=")[2].partition(",")[0]
+            if lifetime:
+                self.cached[path] = (reply, now, now + int(lifetime))
+            fields = reply.headers
+        else:
+            fields = reply.headers | {"cache-status": "Portolan; fwd=miss, proxy; hit"}
+            if self.tells_age:
+                fields["age"] = str(int(now - since))
+        if reply.status == 200 and headers.get("if-none-match") == reply.headers["etag"]:
+            reply = Reply(304)
+        await send_reply(Reply(reply.status, reply.body, fields), send)
+
+
+def problem(status: int, slug: str) -> Reply:
+    document = {"type": f"/problems/{slug}", "title": slug, "status": status, "detail": "so it is"}
+    headers = {"content-type": "application/problem+json", "cache-control": "no-store"}
+    return Reply(status, json.dumps(document).encode(), headers)
+
+
+async def send_reply(reply: Reply, send: Any) -> None:
+    headers = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
+    if reply.status not in {204, 304}:
+        headers.append((b"content-length", str(len(reply.body)).encode()))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+class Door:
+    """One address for whatever application stands behind it.
+
+    Attributes:
+        app: That one.
+        url: The address.
+    """
+
+    app: App
+    url = ""
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals of the tests alone."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def served(app: App) -> AsyncIterator[str]:
+    """Serve an application on loopback; yields its address."""
+    config = uvicorn.Config(
+        app, lifespan="off", log_level="error", ws="none", timeout_graceful_shutdown=1
+    )
+    server = _Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        task = asyncio.create_task(server.serve([listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task

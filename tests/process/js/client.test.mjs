@@ -1,0 +1,377 @@
+// The JavaScript client in exact schedules and a time of its own.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { connect, PortolanError } from "../../../sketch/js/portolan.mjs";
+import { Origin } from "./origin.mjs";
+
+async function begin(options = {}) {
+  const origin = options.origin ?? new Origin();
+  const { fetch, sleep } = origin;
+  const client = await connect("http://origin", "news", {
+    deltaS: 10, mode: "lazy", fetch, sleep, clock: () => origin.time, ...options,
+  });
+  const title = async (how) => {
+    const { value, source } = await client.get("articles", "a1", how);
+    return [value?.title, source];
+  };
+  return { origin, client, title };
+}
+
+const forced = (origin) => origin.reads().at(-1).headers["Cache-Control"] === "no-cache";
+const settle = () => new Promise((resume) => setImmediate(resume));
+
+test("a copy is reused until its end, though its max-age is zero", async () => {
+  const { origin, title } = await begin();
+  origin.ttl = 5;
+  assert.deepEqual(await title(), ["old", "origin"]);
+  origin.advance(4.9);
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(0.1);
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("plain requests carry nothing that would make a cache ask the origin", async () => {
+  const { origin, title } = await begin();
+  await title();
+  origin.advance(9);
+  origin.ttl = 0;
+  await title();
+  for (const { headers, cache } of origin.reads()) {
+    assert.deepEqual(headers, {});
+    assert.equal(cache, "default");
+  }
+});
+
+test("a key in the filter is revalidated to the origin, once for each filter", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  origin.write("articles/a1", "new");
+  assert.deepEqual(await title(), ["old", "own"], "the bound allows it");
+  await client.refreshFilter();
+  assert.deepEqual(await title(), ["new", "origin"]);
+  assert.equal(origin.reads().at(-1).cache, "no-store");
+  assert.ok(forced(origin));
+  assert.deepEqual(await title(), ["new", "own"]);
+  await client.refreshFilter();
+  assert.deepEqual(await title(), ["new", "origin"]);
+  assert.equal(origin.reads().at(-1).headers["If-None-Match"], '"j1.main:2"');
+});
+
+test("a filter's age counts from when it was asked for", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  const gate = origin.hold("/sketch", "read");
+  const refreshing = client.refreshFilter();
+  await gate.reached;
+  origin.write("articles/a1", "new");
+  origin.advance(6);
+  gate.open();
+  await refreshing;
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(5);
+  assert.deepEqual(await title(), ["new", "origin"]);
+});
+
+test("the sketch's clock is reckoned from when the filter was asked for", async () => {
+  const { origin, client, title } = await begin();
+  origin.ttl = 5;
+  const gate = origin.hold("/sketch", "read");
+  const refreshing = client.refreshFilter();
+  await gate.reached;
+  origin.advance(3);
+  gate.open();
+  await refreshing;
+  await title();
+  origin.advance(5);
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("the age that a cache tells of a filter counts, with a second of rounding", async () => {
+  const origin = new Origin();
+  origin.extra = { age: "8" };
+  const { title } = await begin({ origin });
+  origin.extra = {};
+  await title();
+  origin.advance(0.9);
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(0.2);
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("a proxy that passes filters through does not age them", async () => {
+  const origin = new Origin();
+  origin.extra = { age: "0", via: "1.1 proxy" };
+  const { title } = await begin({ origin, deltaS: 1 });
+  await title();
+  assert.deepEqual(await title(), ["old", "own"]);
+});
+
+test("a 304 makes a filter as fresh as the time it tells", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  origin.advance(9);
+  await client.refreshFilter();
+  origin.advance(9);
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(2);
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("a 304 tells the sketch's time, too", async () => {
+  const { origin, client, title } = await begin();
+  origin.ttl = 15;
+  await title();
+  origin.advance(9);
+  await client.refreshFilter();
+  origin.advance(5.9);
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(0.1);
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("a filter that says so is valid for less than the bound", async () => {
+  const { origin, title } = await begin({ deltaS: 500 });
+  await title();
+  origin.advance(9.9);
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(0.2);
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("a filter older than the one before is refused", async () => {
+  const { origin, client } = await begin();
+  origin.skew = -1;
+  await assert.rejects(client.refreshFilter(), /older/);
+});
+
+test("lazily the read revalidates beside the filter's request", async () => {
+  const { origin, title } = await begin();
+  await title();
+  origin.advance(11);
+  const gate = origin.hold("/sketch");
+  assert.deepEqual(await title(), ["old", "origin"]);
+  assert.ok(forced(origin));
+  gate.open();
+  await settle();
+  assert.deepEqual(await title(), ["old", "own"]);
+});
+
+test("eagerly reads never find an old filter", async () => {
+  const { origin, title, client } = await begin({ mode: "eager", deltaS: 1 });
+  await title();
+  for (let turn = 0; turn < 20; turn++) {
+    origin.advance(0.45);
+    origin.advance(0.45);
+    await settle();
+    assert.deepEqual(await title(), ["old", "own"]);
+  }
+  client.close();
+});
+
+test("a key in the filter does not join an older request, and is not undone by it", async () => {
+  const { origin, client, title } = await begin();
+  const gate = origin.hold("/a1", "read");
+  const slow = title();
+  await gate.reached;
+  origin.write("articles/a1", "new");
+  await client.refreshFilter();
+  assert.deepEqual(await title(), ["new", "origin"]);
+  gate.open();
+  assert.deepEqual(await slow, ["old", "origin"]);
+  assert.deepEqual(await title(), ["new", "own"]);
+});
+
+test("a read by a newer filter does not join a request sent by an older one", async () => {
+  const { origin, client, title } = await begin();
+  const gate = origin.hold("/a1", "read");
+  const slow = title();
+  await gate.reached;
+  origin.advance(9);
+  await client.refreshFilter();
+  await title();
+  assert.equal(origin.reads().length, 2);
+  gate.open();
+  await slow;
+});
+
+test("reads share a request that is fresh enough for them", async () => {
+  const { origin, client, title } = await begin();
+  await Promise.all([title(), title(), title()]);
+  assert.equal(origin.reads().length, 1);
+  assert.equal(client.stats.joined, 2);
+  await Promise.all([title({ refresh: true }), title({ refresh: true })]);
+  assert.equal(origin.reads().length, 3, "strong reads join nothing");
+});
+
+test("a client sees its own write before any filter does", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  const gate = origin.hold("/sketch", "read");
+  const refreshing = client.refreshFilter();
+  await gate.reached;
+  const written = await client.put("articles", "a1", { title: "mine" });
+  assert.equal(written.position, "p1");
+  gate.open();
+  await refreshing;
+  assert.deepEqual(await title(), ["mine", "origin"]);
+  assert.deepEqual(await title(), ["mine", "own"]);
+  await assert.rejects(client.put("articles", "a1", {}, { ifMatch: '"x"' }), {
+    status: 412, kind: "precondition-failed",
+  });
+});
+
+test("reads beside an own write ask the origin", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  const gate = origin.hold("/a1");
+  const writing = client.put("articles", "a1", { title: "mine" });
+  await gate.reached;
+  assert.deepEqual(await title(), ["old", "origin"]);
+  assert.ok(forced(origin));
+  gate.open();
+  await writing;
+  assert.deepEqual(await title(), ["mine", "origin"]);
+});
+
+test("a write to one group leaves the others alone", async () => {
+  const { client } = await begin();
+  const hits = () => client.get("articles", "a1", { fields: ["hits"] });
+  await hits();
+  await client.patch("articles", "a1", { title: "mine" });
+  assert.equal((await hits()).source, "own");
+});
+
+for (const [what, damage] of Object.entries({
+  checksum: (raw) => raw.with(raw.length - 1, raw.at(-1) ^ 1),
+  cut: (raw) => raw.slice(0, -9),
+  empty: () => new Uint8Array(),
+  version: (raw) => raw.with(4, 2),
+}))
+  test(`after a broken filter everything is revalidated: ${what}`, async () => {
+    const { origin, client, title } = await begin();
+    await title();
+    origin.write("articles/a1", "new");
+    origin.damage = damage;
+    await assert.rejects(client.refreshFilter(), PortolanError);
+    assert.deepEqual(await title(), ["new", "origin"]);
+    assert.ok(forced(origin));
+  });
+
+test("without filters reads revalidate once the last one is too old", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  origin.filterStatus = 503;
+  await assert.rejects(client.refreshFilter(), { status: 503, kind: "unavailable" });
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(10.1);
+  for (let turn = 0; turn < 3; turn++) {
+    assert.deepEqual(await title(), ["old", "origin"]);
+    assert.ok(forced(origin));
+    await settle();
+  }
+  assert.equal(client.stats.failures, 2, "it is not asked for at every read");
+});
+
+test("another incarnation, or another map, makes every copy doubtful", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  origin.incarnation = 2;
+  await client.refreshFilter();
+  assert.deepEqual(await title(), ["old", "origin"]);
+  assert.ok(forced(origin));
+  origin.groups = { articles: { main: ["title", "hits"] } };
+  await client.refreshFilter();
+  assert.deepEqual(await title(), ["old", "origin"]);
+  assert.ok(forced(origin));
+});
+
+test("a copy confirmed beside a filter of another incarnation is doubtful", async () => {
+  const { origin, client, title } = await begin();
+  const gate = origin.hold("/sketch");
+  const refreshing = client.refreshFilter();
+  await gate.reached;
+  await title({ refresh: true });
+  origin.incarnation = 2;
+  gate.open();
+  await refreshing;
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("a filter that says revalidate all is believed", async () => {
+  const origin = new Origin();
+  origin.flags = 1;
+  const { title } = await begin({ origin });
+  await title();
+  assert.ok(forced(origin));
+});
+
+test("a missing object is an error, or no value", async () => {
+  const { client } = await begin();
+  await assert.rejects(client.get("articles", "none"), { status: 404, kind: "not-found" });
+  assert.equal((await client.get("articles", "none", { missingOk: true })).source, "own");
+});
+
+test("a hit of the service itself is the origin's word; another cache's is not", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  origin.write("articles/a1", "new");
+  await client.refreshFilter();
+  origin.extra = { "cache-status": "Portolan; hit; ttl=5" };
+  assert.deepEqual(await title(), ["new", "origin"]);
+  assert.deepEqual(await title(), ["new", "own"]);
+  await client.refreshFilter();
+  origin.extra = { "cache-status": "Portolan; hit; ttl=5, Varnish; hit" };
+  assert.deepEqual(await title(), ["new", "shared"]);
+  assert.deepEqual(await title(), ["new", "shared"], "it vouches for nothing");
+});
+
+test("a primary's answer is asked for again at the systems", async () => {
+  const { origin, title } = await begin();
+  origin.extra = { "portolan-staleness": "bound=60, measured=3" };
+  await title();
+  await title({ refresh: true });
+  const wishes = origin.reads().map((each) => each.headers.Prefer);
+  assert.deepEqual(wishes, [undefined, "consistency=strong", "consistency=strong"]);
+});
+
+test("what must not be kept is not, and what was seen is not unseen", async () => {
+  const { origin, client, title } = await begin();
+  origin.ttl = 0;
+  await title({ refresh: true });
+  await title();
+  assert.ok(forced(origin), "a cache on the way may hold what is older");
+  assert.equal(origin.reads().at(-1).headers["If-None-Match"], undefined);
+  await client.refreshFilter();
+  await title();
+  assert.ok(!forced(origin));
+  origin.extra = { "cache-control": "no-store" };
+  origin.ttl = 60;
+  await title();
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("the cache stays within its size", async () => {
+  const { origin, client } = await begin({ cacheBytes: 1000 });
+  for (let turn = 0; turn < 2; turn++)
+    for (let n = 0; n < 9; n++) await client.get("articles", `b${n}`, { missingOk: true });
+  assert.equal(client.stats.hits, 0);
+  assert.equal(origin.reads().length, 18);
+});
+
+test("closing ends what is under way", async () => {
+  const { origin, client, title } = await begin({ mode: "eager" });
+  origin.hold("/a1");
+  const reading = title();
+  client.close();
+  await assert.rejects(reading, { status: 0 });
+});
+
+test("any id is found at its address", async () => {
+  const { origin, client } = await begin();
+  for (const id of ["query", "ä/#?% +", "!'()*~", "%41", "日本"]) {
+    origin.objects.set(`articles/${id}`, { title: id, version: 1 });
+    assert.equal((await client.get("articles", id)).value.title, id);
+  }
+  assert.ok(origin.reads()[0].url.endsWith("/%71uery"));
+  await assert.rejects(client.get("articles", ".."), RangeError);
+});

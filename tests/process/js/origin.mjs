@@ -1,0 +1,145 @@
+// An origin in memory: it answers `fetch`, its time is set by the tests, and its filter is written by hand.
+import { positions } from "../../../sketch/js/portolan.mjs";
+
+const SHAPE = { m: 8192, k: 4, seed: 7 };
+export const START_US = 1_800_000_000_000_000;
+
+export class Origin {
+  time = 100;
+  skew = 0;
+  ttl = 60;
+  objects = new Map([["articles/a1", { title: "old", version: 1 }]]);
+  stale = new Set();
+  groups = { articles: { main: ["title"], hits: ["hits"] } };
+  incarnation = 1;
+  flags = 0;
+  filterStatus = 200;
+  extra = {};
+  damage = (bytes) => bytes;
+  asked = [];
+  #gates = [];
+
+  advance(seconds) {
+    this.time += seconds;
+    for (const sleeper of this.sleepers.splice(0)) {
+      if (sleeper.at <= this.time) sleeper.wake();
+      else this.sleepers.push(sleeper);
+    }
+  }
+
+  sleepers = [];
+  sleep = (seconds) => new Promise((wake) => this.sleepers.push({ at: this.time + seconds, wake }));
+
+  /** Stops the next request whose address ends so, before or after the data is read. */
+  hold(end, stage = "arrived") {
+    const gate = { end, stage };
+    gate.reached = new Promise((reach) => (gate.reach = reach));
+    gate.opened = new Promise((open) => (gate.open = open));
+    this.#gates.push(gate);
+    return gate;
+  }
+
+  async #pass(url, stage) {
+    const at = this.#gates.findIndex((gate) => url.endsWith(gate.end) && gate.stage === stage);
+    if (at < 0) return;
+    const [gate] = this.#gates.splice(at, 1);
+    gate.reach();
+    await gate.opened;
+  }
+
+  reads() {
+    return this.asked.filter((each) => each.method === "GET" && !each.url.endsWith("/sketch"));
+  }
+
+  /** Writes as another client would: whoever has a copy finds the key in the next filter. */
+  write(path, title) {
+    const version = (this.objects.get(path)?.version ?? 0) + 1;
+    this.objects.set(path, { title, version });
+    this.stale.add(`${path}#main`);
+  }
+
+  fetch = async (url, { method = "GET", headers, body, cache, signal }) => {
+    this.asked.push({ url, method, headers, cache });
+    let fail;
+    const aborted = new Promise((_, reject) => (fail = () => reject(signal.reason)));
+    signal.addEventListener("abort", fail);
+    return Promise.race([aborted, this.#answer(url, method, headers, body)]).finally(() =>
+      signal.removeEventListener("abort", fail),
+    );
+  };
+
+  async #answer(url, method, headers, body) {
+    await this.#pass(url, "arrived");
+    const answer = url.endsWith("/sketch")
+      ? this.#filter(headers)
+      : method === "GET"
+        ? this.#read(url, headers)
+        : this.#write(url, method, headers, body);
+    await this.#pass(url, "read");
+    return answer;
+  }
+
+  #filter(headers) {
+    const status = this.filterStatus;
+    if (status !== 200) return new Response('{"type": "/problems/unavailable"}', { status });
+    const timeUs = START_US + Math.round((this.time + this.skew) * 1e6);
+    const etag = `"${this.incarnation}-${[...this.stale]}-${JSON.stringify(this.groups)}"`;
+    const told = { etag, "portolan-sketch-time": timeUs, "cache-control": "no-store", ...this.extra };
+    if (headers["If-None-Match"] === etag) return new Response(null, { status: 304, headers: told });
+    return new Response(this.damage(this.#document(timeUs)), { headers: told });
+  }
+
+  #document(timeUs) {
+    const map = new TextEncoder().encode(JSON.stringify(this.groups));
+    const { m, k, seed } = SHAPE;
+    const raw = new Uint8Array(56 + map.length + m / 8 + 4);
+    const view = new DataView(raw.buffer);
+    raw.set([0x50, 0x74, 0x53, 0x6b, 1, 1, k, this.flags]);
+    view.setUint32(8, seed);
+    view.setUint32(12, m);
+    view.setBigUint64(16, BigInt(timeUs));
+    view.setUint32(24, 10_000);
+    raw[43] = this.incarnation;
+    view.setUint32(52, map.length);
+    raw.set(map, 56);
+    for (const key of this.stale)
+      for (const bit of positions(key, SHAPE)) raw[56 + map.length + (bit >> 3)] |= 0x80 >> (bit & 7);
+    view.setUint32(raw.length - 4, crc32(raw.subarray(0, -4)));
+    return raw;
+  }
+
+  #read(url, headers) {
+    const path = decodeURIComponent(url.split("/v1/news/")[1].split("?")[0]);
+    const object = this.objects.get(path);
+    const told = { ...this.extra };
+    if (this.ttl) {
+      told["portolan-expires"] = START_US + Math.round((this.time + this.ttl) * 1e6);
+      told["cache-control"] ??= `public, max-age=0, s-maxage=${this.ttl}, must-revalidate`;
+    } else told["cache-control"] = "no-store";
+    if (!object)
+      return new Response('{"type": "/problems/not-found", "detail": "none"}', { status: 404, headers: told });
+    told.etag = `"j1.main:${object.version}"`;
+    if (headers["If-None-Match"] === told.etag) return new Response(null, { status: 304, headers: told });
+    return new Response(JSON.stringify({ title: object.title }), { headers: told });
+  }
+
+  #write(url, method, headers, body) {
+    const path = decodeURIComponent(url.split("/v1/news/")[1].split("?")[0]);
+    const tag = `"j1.main:${this.objects.get(path)?.version}"`;
+    if (headers["If-Match"] && headers["If-Match"] !== tag)
+      return new Response('{"type": "/problems/precondition-failed"}', { status: 412 });
+    this.write(path, JSON.parse(body ?? "{}").title);
+    const etag = `"j1.main:${this.objects.get(path).version}"`;
+    return new Response(body ?? null, { status: body ? 200 : 204, headers: { etag, "portolan-position": "p1" } });
+  }
+}
+
+export function crc32(bytes) {
+  const table = Array.from({ length: 256 }, (_, n) => {
+    for (let i = 0; i < 8; i++) n = n & 1 ? (n >>> 1) ^ 0xedb88320 : n >>> 1;
+    return n;
+  });
+  let crc = -1;
+  for (const byte of bytes) crc = (crc >>> 8) ^ table[(crc ^ byte) & 255];
+  return ~crc >>> 0;
+}

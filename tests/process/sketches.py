@@ -1,0 +1,181 @@
+"""Both server sketches under a clock that the test moves, and what can happen to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+from redis.asyncio import Redis
+
+from sketch.bloom import FilterShape
+from sketch.hashing import positions
+from sketch.port import Part, PurgeQueue, ServerSketch, SketchLimits, Snapshot
+from sketch.redis_server import RedisSketch
+from sketch.server import MemorySketch
+
+__all__ = ["PART", "World", "bits_of", "has", "memory_world", "redis_world"]
+
+PART = Part("news", "articles")
+START_US = 1_700_000_000_000_000
+SHAPE = FilterShape(bits=8192, hashes=4, seed=7)
+
+
+class Sketch(ServerSketch, PurgeQueue, Protocol):
+    """What both implementations offer."""
+
+    async def create(self, part: Part) -> None: ...
+    async def expire(self, part: Part, most: int = 1_000) -> int: ...
+
+
+class World:
+    """A sketch, its clock, and the fate of what it knows.
+
+    Attributes:
+        limits: Of the sketch.
+        sketch: The sketch.
+        now_us: Its time.
+    """
+
+    def __init__(self, limits: SketchLimits) -> None:
+        self.limits = limits
+        self.now_us = START_US
+        self.sketch: Sketch
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_us += round(seconds * 1_000_000)
+
+    async def lose(self, *, everything: bool) -> bool:
+        """Lose the sketch: all of it, or what the server's end may have taken with it.
+
+        Returns:
+            Whether pending writes and owed purges are still known.
+        """
+        raise NotImplementedError
+
+    async def leaks(self, part: Part = PART) -> list[int]:
+        """Return positions whose counts are not the number of keys in the filter that have them."""
+        raise NotImplementedError
+
+    async def snapshot(self, part: Part = PART) -> Snapshot:
+        """Return the filter of a part, once all that has expired has left it."""
+        while await self.sketch.expire(part):
+            pass
+        return await self.sketch.snapshot([part])
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        await self.sketch.close()
+
+
+class _MemoryWorld(World):
+    def __init__(self, limits: SketchLimits, shape: FilterShape) -> None:
+        super().__init__(limits)
+        self._shape = shape
+        self.sketch = MemorySketch(limits, shape, lambda: self.now_us, fresh=False)
+
+    async def lose(self, *, everything: bool) -> bool:
+        self.sketch = MemorySketch(self.limits, self._shape, lambda: self.now_us)
+        return False
+
+    async def leaks(self, part: Part = PART) -> list[int]:
+        assert isinstance(self.sketch, MemorySketch)
+        it = self.sketch._part(part).filter
+        return _leaks(it._members, it._counts, self._shape)
+
+
+class _ClockedSketch(RedisSketch):
+    """A sketch whose clock is a key of the server, so that tests can move it."""
+
+    def __init__(
+        self, redis: Redis, limits: SketchLimits, shape: FilterShape, namespace: str
+    ) -> None:
+        self._clock = f"{namespace}:clock"
+        super().__init__(redis, limits, shape, namespace)
+
+    def _script(self) -> str:
+        script, clock = super()._script(), f"call('HMGET', '{self._clock}', 's', 'us')"
+        assert script.count("call('TIME')") == 1
+        return script.replace("call('TIME')", clock)
+
+
+class _RedisWorld(World):
+    def __init__(self, redis: Redis, limits: SketchLimits, shape: FilterShape) -> None:
+        super().__init__(limits)
+        self._namespace = f"test:{uuid4().hex}"
+        self._shape = shape
+        self._redis = redis
+        self.sketch = _ClockedSketch(redis, limits, shape, self._namespace)
+
+    async def advance(self, seconds: float) -> None:
+        await super().advance(seconds)
+        whole, micros = divmod(self.now_us, 1_000_000)
+        await self._redis.hset(f"{self._namespace}:clock", mapping={"s": whole, "us": micros})
+
+    async def lose(self, *, everything: bool) -> bool:
+        for key in await self._keys():
+            if everything:
+                await self._redis.delete(key)
+            elif key.endswith(b":meta"):
+                await self._redis.hset(key.decode(), "life", "another server's")
+        return not everything
+
+    async def close(self) -> None:
+        await self.sketch.close()
+        await self._redis.delete(f"{self._namespace}:clock", *await self._keys())
+        await self._redis.aclose()
+
+    def other(self, limits: SketchLimits, shape: FilterShape) -> RedisSketch:
+        """Return another sketch on the same keys, as a replica of other settings would."""
+        return _ClockedSketch(self._redis, limits, shape, self._namespace)
+
+    async def forget_scripts(self) -> None:
+        """Let the server forget every script."""
+        await self._redis.script_flush()
+
+    async def leaks(self, part: Part = PART) -> list[int]:
+        tag = f"{{{self._namespace}:{part.database}/{part.class_name}}}"
+        redis: Any = self._redis
+        members: list[bytes] = await redis.hkeys(f"{tag}:members")
+        packed: bytes = await redis.get(f"{tag}:counts") or b""
+        counts = np.frombuffer(packed.ljust(4 * self._shape.bits, b"\0"), dtype=">u4")
+        return _leaks([member.decode() for member in members], counts, self._shape)
+
+    async def _keys(self) -> list[bytes]:
+        return [key async for key in self._redis.scan_iter(f"{{{self._namespace}:*", count=10_000)]
+
+
+async def memory_world(limits: SketchLimits, shape: FilterShape = SHAPE) -> World:
+    """Return a world of a sketch in memory."""
+    return _MemoryWorld(limits, shape)
+
+
+async def redis_world(url: str, limits: SketchLimits, shape: FilterShape = SHAPE) -> _RedisWorld:
+    """Return a world of a sketch in Redis."""
+    world = _RedisWorld(Redis.from_url(url), limits, shape)
+    await world.advance(0)
+    return world
+
+
+def has(snapshot: Snapshot, key: str) -> bool:
+    """Tell whether a key is in a filter."""
+    places = positions(key, snapshot.shape)
+    return all(snapshot.bits[place >> 3] & 0x80 >> (place & 7) for place in places)
+
+
+def bits_of(keys: Iterable[str], shape: FilterShape = SHAPE) -> bytes:
+    """Return the filter that has exactly these keys."""
+    bits = bytearray(shape.bits // 8)
+    for place in (place for key in keys for place in positions(key, shape)):
+        bits[place >> 3] |= 0x80 >> (place & 7)
+    return bytes(bits)
+
+
+def _leaks(members: Iterable[str], counts: npt.ArrayLike, shape: FilterShape) -> list[int]:
+    wanted = np.zeros(shape.bits, dtype=np.uint32)
+    for key in members:
+        np.add.at(wanted, list(positions(key, shape)), 1)
+    return [int(place) for place in np.flatnonzero(wanted != np.asarray(counts))]

@@ -1,0 +1,162 @@
+"""Shapes, sizes and the filters' single cases; the laws are in tests/properties."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from sketch.bloom import BloomFilter, FilterShape, ShapesDiffer
+from sketch.counting import CountingFilter, NeverAdded
+from sketch.hashing import positions
+from sketch.sizing import best_hashes, capacity, false_positive_rate, shape_for, shape_of_bits
+
+SMALL = FilterShape(bits=1024, hashes=3, seed=5)
+
+
+@pytest.mark.parametrize(
+    ("bits", "hashes", "seed"),
+    [(0, 4, 0), (12, 4, 0), (2**31 + 8, 4, 0), (8, 0, 0), (8, 33, 0), (8, 1, -1), (8, 1, 2**32)],
+)
+def test_shapes_have_bounds(bits: int, hashes: int, seed: int) -> None:
+    with pytest.raises(ValueError):
+        FilterShape(bits, hashes, seed)
+
+
+def test_sizes_of_the_sheet() -> None:
+    """papers/cache_sketch, section 4."""
+    assert capacity(116_800, 0.05) == 18_732
+    assert false_positive_rate(116_800, 4, 18_732) == pytest.approx(0.0503, abs=5e-5)
+    best = best_hashes(116_800, 50_000)
+    assert best == pytest.approx(1.62, abs=5e-3)
+    rates = [false_positive_rate(116_800, hashes, 50_000) for hashes in (best, 2, 4)]
+    assert rates == pytest.approx([0.326, 0.331, 0.451], abs=6e-4)
+    assert shape_of_bits(116_800, 18_732, 3) == FilterShape(116_800, 4, 3)
+    assert shape_of_bits(116_800, 50_000).hashes == 2
+
+
+@pytest.mark.parametrize("keys", [1, 10, 18_732, 1_000_000])
+@pytest.mark.parametrize("rate", [0.5, 0.05, 1e-3, 1e-9])
+def test_a_shape_keeps_its_rate_and_is_no_larger_than_it_must_be(keys: int, rate: float) -> None:
+    shape = shape_for(keys, rate)
+    assert false_positive_rate(shape.bits, shape.hashes, keys) <= rate * (1 + 1e-9)
+    if shape.bits > 8:
+        fewer = shape_of_bits(shape.bits - 8, keys)
+        assert false_positive_rate(fewer.bits, fewer.hashes, keys) > rate
+
+
+def test_sizes_that_cannot_be_are_refused() -> None:
+    for rate in (0.0, 1.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            shape_for(10, rate)
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            capacity(8, rate)
+    with pytest.raises(ValueError, match="one key"):
+        shape_for(0, 0.1)
+    with pytest.raises(ValueError, match="one key"):
+        shape_of_bits(8, 0)
+    with pytest.raises(ValueError, match="2\\^31"):
+        shape_for(10**9, 1e-6)
+
+
+def test_bits_are_as_redis_sets_them() -> None:
+    held = BloomFilter(SMALL)
+    held.add("articles/7#text")
+    expected = bytearray(128)
+    for place in positions("articles/7#text", SMALL):
+        expected[place // 8] |= 1 << (7 - place % 8)
+    assert held.bits == expected
+    assert held.bits.readonly
+
+
+def test_a_filter_tells_of_itself() -> None:
+    held = BloomFilter(FilterShape())
+    assert (held.fill_ratio, held.estimated_count, held.false_positive_rate) == (0, 0, 0)
+    held.add_many([f"articles/{number}#text" for number in range(18_732)])
+    assert held.fill_ratio == pytest.approx(0.4734, abs=5e-3)
+    assert held.estimated_count == pytest.approx(18_732, rel=0.01)
+    assert held.false_positive_rate == pytest.approx(0.0503, rel=0.02)
+    full = BloomFilter.from_bits(SMALL, b"\xff" * 128)
+    assert (full.fill_ratio, full.estimated_count, full.false_positive_rate) == (1, math.inf, 1)
+
+
+def test_false_positives_are_as_many_as_set() -> None:
+    held = BloomFilter(FilterShape())
+    held.add_many([f"articles/{number}#text" for number in range(18_732)])
+    strangers = [f"articles/{number}#text" for number in range(20_000, 220_000)]
+    assert np.mean(held.contains_many(strangers)) == pytest.approx(0.0503, rel=0.05)
+
+
+def test_no_key_is_lost_in_a_large_filter() -> None:
+    """Asking one by one adds strides up: being out by one shows only where cells are narrow."""
+    held = BloomFilter(FilterShape(2**22, 32, 1))
+    keys = [f"articles/{number}#text" for number in range(2_000)]
+    held.add_many(keys)
+    assert all(key in held for key in keys)
+
+
+def test_filters_of_different_shapes_are_not_united() -> None:
+    held = BloomFilter(SMALL)
+    others = [FilterShape(2048, 3, 5), FilterShape(1024, 4, 5), FilterShape(1024, 3, 6)]
+    for shape in others:
+        with pytest.raises(ShapesDiffer):
+            held.union(BloomFilter(shape))
+
+
+@pytest.mark.parametrize("size", [0, 127, 129])
+def test_bits_have_to_fit_the_shape(size: int) -> None:
+    with pytest.raises(ValueError, match="shape"):
+        BloomFilter.from_bits(SMALL, bytes(size))
+
+
+def test_no_keys_are_asked_for() -> None:
+    held = BloomFilter(SMALL)
+    held.add_many([])
+    assert held.contains_many([]).shape == (0,)
+    assert held.fill_ratio == 0
+
+
+def test_a_key_that_is_not_there_does_not_leave() -> None:
+    held = CountingFilter(SMALL)
+    held.add("a")
+    before = (bytes(held.bits), held.generation)
+    with pytest.raises(NeverAdded):
+        held.remove("b")
+    assert (bytes(held.bits), held.generation) == before
+    held.remove("a")
+    with pytest.raises(NeverAdded):
+        held.remove("a")
+
+
+def test_a_key_leaves_only_if_all_its_bits_are_set() -> None:
+    held = CountingFilter(SMALL)
+    held.add("a")
+    taken = set(positions("a", SMALL))
+    keys = map(str, range(10_000))
+    partly = next(key for key in keys if 0 < len(taken.intersection(positions(key, SMALL))) < 3)
+    with pytest.raises(NeverAdded):
+        held.remove(partly)
+    assert held.contains("a")
+
+
+def test_a_saturated_count_stays() -> None:
+    """What it would have to be is not known any more; going down would lose a key."""
+    held = CountingFilter(SMALL)
+    for _ in range(300):
+        held.add("a")
+    for _ in range(400):
+        held.remove("a")
+    assert held.contains("a")
+    assert held.generation == len(set(positions("a", SMALL)))
+
+
+@pytest.mark.parametrize("times", [1, 254])
+def test_below_saturation_counts_are_exact(times: int) -> None:
+    held = CountingFilter(SMALL)
+    for _ in range(times):
+        held.add("a")
+    for left in reversed(range(times)):
+        held.remove("a")
+        assert held.contains("a") == (left > 0)
+    assert not any(held.bits)

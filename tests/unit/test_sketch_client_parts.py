@@ -1,0 +1,219 @@
+"""The parts of the coherent client that are plain functions of what they are given."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sketch.client import (
+    CoherentClient,
+    Invalid,
+    NotFound,
+    PreconditionRequired,
+    Problem,
+    Statistics,
+)
+from sketch.client.answers import Source, age_s, expires_us, source_of, unsure_s
+from sketch.client.clock import ElapsedTime, StrictlyIncreasing
+from sketch.client.copies import Copies, Copy
+from sketch.client.own_writes import OwnWrites
+from sketch.client.problems import problem_of
+from sketch.client.resources import Resource, segment
+
+GROUPS = {"articles": {"main": ("title", "text"), "hits": ("hits",)}}
+
+
+# --- clocks -----------------------------------------------------------------------------------
+
+
+def test_sleep_counts_as_time_passed_though_the_monotonic_clock_stands_still() -> None:
+    monotonic, wall = 10.0, 1000.0
+    clock = ElapsedTime(lambda: monotonic, lambda: wall)
+    before = clock()
+    wall += 3600
+    assert clock() - before == 3600
+
+
+def test_a_wall_clock_that_is_set_back_takes_no_time_away() -> None:
+    monotonic, wall = 10.0, 1000.0
+    clock = ElapsedTime(lambda: monotonic, lambda: wall)
+    before = clock()
+    wall -= 500
+    monotonic += 2
+    assert clock() - before == 2
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=2))
+def test_what_is_later_reads_later(times: list[float]) -> None:
+    pending = iter(times)
+    clock = StrictlyIncreasing(lambda: next(pending))
+    read = [clock() for _ in times]
+    assert all(a < b for a, b in pairwise(read))
+    assert all(a >= b for a, b in zip(read, times, strict=True))
+
+
+# --- what answers say -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "age"),
+    [
+        ({}, 0),
+        ({"age": "0"}, 1),
+        ({"age": "8"}, 9),
+        ({"via": "1.1 x"}, 1),
+        ({"age": "0", "via": "1.1 x", "cache-control": "private, No-Store"}, 0),
+        ({"age": "8", "cache-control": "no-store"}, 9),
+        ({"age": "soon"}, math.inf),
+        ({"age": "-1", "cache-control": "no-store"}, math.inf),
+    ],
+)
+def test_age(headers: dict[str, str], age: float) -> None:
+    assert age_s(headers) == age
+
+
+@pytest.mark.parametrize(
+    ("headers", "source"),
+    [
+        ({}, "origin"),
+        ({"age": "0", "cache-status": "Portolan; hit; ttl=3"}, "origin"),
+        ({"cache-status": "Portolan; fwd=miss; ttl=3, Varnish; fwd=miss"}, "origin"),
+        ({"cache-status": "Portolan; fwd=miss, Varnish; hit"}, "shared"),
+        ({"cache-status": "Portolan; hit, Varnish; ttl=3;hit"}, "shared"),
+        ({"age": "3"}, "shared"),
+        ({"age": "?"}, "shared"),
+    ],
+)
+def test_who_answered(headers: dict[str, str], source: str) -> None:
+    assert source_of(headers) == source
+    assert (unsure_s(headers) == 0) is (source == Source.ORIGIN)
+
+
+def test_no_life_for_what_must_not_be_stored() -> None:
+    assert expires_us({"portolan-expires": "12"}) == 12
+    assert expires_us({"portolan-expires": "12", "cache-control": "no-store"}) == 0
+    assert expires_us({"portolan-expires": "1e9"}) == 0
+    assert expires_us({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "type_"), [(400, Invalid), (404, NotFound), (428, PreconditionRequired)]
+)
+def test_problems_are_exceptions(status: int, type_: type[Problem]) -> None:
+    body = b'{"type": "/problems/some-kind", "detail": "so", "errors": [{"pointer": "/x"}]}'
+    problem = problem_of(status, body, httpx.Headers({"retry-after": "7"}))
+    assert type(problem) is type_
+    assert (problem.kind, problem.detail, problem.retry_after_s) == ("some-kind", "so", 7.0)
+    assert problem.errors == [{"pointer": "/x"}]
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"\xff"])
+def test_an_error_of_something_on_the_way_is_a_problem_too(body: bytes) -> None:
+    problem = problem_of(502, body, httpx.Headers({"retry-after": "soon"}))
+    assert (problem.status, problem.kind, problem.retry_after_s) == (502, "", None)
+
+
+# --- resources --------------------------------------------------------------------------------
+
+
+def test_fields_have_one_spelling() -> None:
+    assert Resource.of("articles", "a1", ["title", "hits", "title"]).path == (
+        "articles/a1?fields=hits,title"
+    )
+    assert Resource.of("articles", "a1", "title") == Resource.of("articles", "a1", ["title"])
+    with pytest.raises(ValueError):
+        Resource.of("articles", "a1", [])
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", "a\ud800"])
+def test_what_can_be_no_segment(text: str) -> None:
+    with pytest.raises(ValueError):
+        segment(text)
+
+
+def test_a_resource_is_tested_by_all_groups_that_it_shows() -> None:
+    assert Resource.of("articles", "a").groups(GROUPS) == ("main", "hits")
+    assert Resource.of("articles", "a", ["text"]).groups(GROUPS) == ("main",)
+    assert Resource.of("articles", "a", ["hits", "text"]).groups(GROUPS) == ("main", "hits")
+    assert Resource.of("articles", "a", ["text", "other"]).groups(GROUPS) == ()
+    assert Resource.of("others", "a").groups(GROUPS) == ()
+
+
+# --- own writes -------------------------------------------------------------------------------
+
+
+def written(limit: int = 100) -> OwnWrites:
+    ticks = iter(range(1, 1000))
+    return OwnWrites(lambda: float(next(ticks)), limit)
+
+
+def test_own_writes_are_told_apart_by_group() -> None:
+    writes = written()
+    with writes.writing("articles", ["a"], ["hits"]):
+        assert writes.floor("articles", "a", ["hits"]) == math.inf
+        assert writes.floor("articles", "a", ["main"]) == -math.inf
+    assert writes.floor("articles", "a", ["main", "hits"]) == 1
+    with writes.writing("articles", ["a"]):
+        pass
+    assert writes.floor("articles", "a", ["main"]) == 2
+
+
+def test_a_write_is_under_way_until_the_last_one_has_ended() -> None:
+    writes = written()
+    with writes.writing("articles", ["a"]):
+        with writes.writing("articles", ["a"]):
+            pass
+        assert writes.floor("articles", "a", ["main"]) == math.inf
+    assert writes.floor("articles", "a", ["main"]) == 2
+
+
+def test_too_many_writes_to_tell_apart_count_for_every_object() -> None:
+    writes = written(limit=3)
+    for number in range(4):
+        with writes.writing("articles", [f"a{number}"]):
+            pass
+    assert writes.floor("articles", "other", ["main"]) == 4
+    writes.forget(4.5)
+    assert writes.floor("articles", "a0", ["main"]) == -math.inf
+
+
+# --- copies -----------------------------------------------------------------------------------
+
+
+def a_copy(since: float, epoch: int = 0, size: int = 100) -> Copy:
+    return Copy(200, '"t"', b"x" * size, since, 1, epoch)
+
+
+def test_a_copy_gives_way_only_to_newer_ones() -> None:
+    copies = Copies(10_000, Statistics())
+    for copy in (a_copy(5), a_copy(4), a_copy(1, epoch=1), a_copy(9)):
+        copies.put("a", copy)
+    assert copies.get("a") == a_copy(1, epoch=1)
+    assert len(copies) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3_000)), max_size=60))
+def test_copies_stay_within_their_size(steps: list[tuple[int, int]]) -> None:
+    copies = Copies(4_000, Statistics())
+    for since, (name, size) in enumerate(steps):
+        copies.put(str(name), a_copy(since, size=size))
+        assert copies.bytes <= 4_000
+        assert copies.get(str(name)) == a_copy(since, size=size)
+
+
+def test_a_copy_that_is_larger_than_the_cache_is_not_kept() -> None:
+    copies = Copies(1_000, Statistics())
+    copies.put("a", a_copy(1))
+    copies.put("a", a_copy(2, size=2_000))
+    assert copies.get("a") is None
+    assert copies.bytes == 0
+
+
+def test_a_bound_must_be_positive() -> None:
+    with pytest.raises(ValueError):
+        CoherentClient("http://cache.example", "news", delta_s=0)
