@@ -15,6 +15,7 @@ from app.api.options import DataOptions
 from app.coherence.caches import Caches, make_caches
 from app.main import DataApp
 from app.observers import Instruments, log_observation
+from app.relaying import RelayProcess
 from app.settings import (
     CacheSettings,
     HttpSettings,
@@ -24,7 +25,7 @@ from app.settings import (
 )
 from mediator.coordination.feed import Retention
 from mediator.guard import NullGuard, WriteGuard
-from mediator.observation import broadcast
+from mediator.observation import Observer, broadcast
 from mediator.query.budget import Limits
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.embedded.port import Endpoint, Kind
@@ -44,6 +45,7 @@ class Container:
     data: DataApp
     admin: FastAPI
     caches: Caches | None
+    relays: RelayProcess | None
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
@@ -51,6 +53,8 @@ class Container:
 
     async def stop(self) -> None:
         """Release every connection."""
+        if self.relays is not None:
+            await self.relays.stop()
         if self.caches is not None:
             await self.caches.stop()
         await self.mediator.stop()
@@ -73,6 +77,7 @@ async def build(
     guard = caches.guard if caches else NullGuard()
     mediator = Mediator(_options(settings, guard), make_store, observers)
     await mediator.start()
+    relays = _relays(settings, broadcast(*observers))
     if caches is not None:
         caches.start(mediator.settlement, lambda: mediator.data.model)
     key = await mediator.secret("cursors", secrets.token_hex(32))
@@ -87,7 +92,7 @@ async def build(
     data = DataApi(mediator.data, options, broadcast(*observers), subscriptions, caches)
     beginnings = caches.beginnings(mediator.secret) if caches else None
     admin = create_admin_app(mediator.control, instruments.registry, mediator.primaries, beginnings)
-    return Container(mediator, DataApp(data), admin, caches)
+    return Container(mediator, DataApp(data), admin, caches, relays)
 
 
 def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) -> MediatorSettings:
@@ -128,7 +133,20 @@ def _options(settings: MediatorSettings, guard: WriteGuard) -> MediatorOptions:
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
         guard=guard,
+        relaying="elsewhere" if _has_relay_process(settings) else "here",
     )
+
+
+def _has_relay_process(settings: MediatorSettings) -> bool:
+    return settings.relays == "process" and settings.coordination_url is not None
+
+
+def _relays(settings: MediatorSettings, observe: Observer) -> RelayProcess | None:
+    if not _has_relay_process(settings):
+        return None
+    relays = RelayProcess(settings, observe)
+    relays.start()
+    return relays
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

@@ -77,6 +77,11 @@ class MediatorSettings(BaseSettings):
         description="Redis that holds the change feed, and through which replicas share metrics;"
         " without it there is no feed.",
     )
+    relays: Literal["process", "here"] = Field(
+        "process",
+        description="Where changes are brought to the feed and to primaries: in a `process` of its"
+        " own, so that requests do not wait for it, or `here`, in the one that serves.",
+    )
     feed_changes: int = Field(
         1_000_000,
         ge=1_000,

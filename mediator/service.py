@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal, TypeAlias
 from uuid import uuid4
 
 from mediator.catalogue.connection import Catalogue
@@ -39,9 +40,13 @@ from mediator.query.budget import Limits
 from mediator.stores.port import Reapable
 from mediator.systems import StoreFactory, Systems
 
-__all__ = ["Mediator", "MediatorOptions"]
+__all__ = ["Mediator", "MediatorOptions", "Relaying"]
 
 REAPED_AT_ONCE = 1_000
+
+Relaying: TypeAlias = Literal["here", "elsewhere", "only"]
+"""Who brings changes to the feed and to primaries: this mediator, another, or this one and nothing
+else. Changes that wait in records are always brought by the process that wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class MediatorOptions:
         query_limits: What a query may cost.
         retention: What the change feed keeps.
         guard: Told of every write.
+        relaying: Who brings changes to the feed and to primaries.
         clock: The time, for everything but the stores.
     """
 
@@ -69,6 +75,7 @@ class MediatorOptions:
     query_limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
     guard: WriteGuard = field(default_factory=NullGuard)
+    relaying: Relaying = "here"
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -162,10 +169,19 @@ class Mediator:
         return self.data.model
 
     def _duties(self, judgement: Judgement) -> list[Duty]:
-        return [
+        duties = [
             Duty("looking for a newer routing model", 1.0, self._schemas.refresh),
-            Duty("rolling writes forward", 1.0, self.data.recover),
             Duty("opening systems", 2.0, self._registry.reconnect),
+        ]
+        if self._options.relaying != "elsewhere":
+            duties += [*self.changes.relaying_duties(), *self.primaries.relaying_duties()]
+        if self._options.relaying != "only":
+            duties += self._serving_duties(judgement)
+        return duties
+
+    def _serving_duties(self, judgement: Judgement) -> list[Duty]:
+        return [
+            Duty("rolling writes forward", 1.0, self.data.recover),
             Duty("sharing metrics", 5.0, self._share_metrics),
             Duty("judging placements", 5.0, judgement.judge),
             Duty("removing what is past its retention", 60.0, self._reap),
@@ -183,7 +199,8 @@ class Mediator:
         await self._catalogue.open()
         await self._registry.restore(self._options.systems)
         await self._schemas.refresh()
-        await self.data.recover()
+        if self._options.relaying != "only":
+            await self.data.recover()
         self._watch.start()
 
     async def stop(self) -> None:

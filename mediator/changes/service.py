@@ -60,12 +60,17 @@ class ChangeService:
         """Return what is to be done in the background."""
         duties = [Duty("relaying changes that wait in records", 0.25, self._pending.run)]
         if self._logs is not None:
-            duties += [
-                Duty("tending the relays of logs", 1.0, self._logs.tend),
-                Duty("measuring the feed's lag", 1.0, self.measure),
-                Duty("trimming the feed", 5.0, self.trim),
-            ]
+            duties.append(Duty("measuring the feed's lag", 1.0, self.measure))
         return duties
+
+    def relaying_duties(self) -> list[Duty]:
+        """Return what any process may do: it needs to know nothing of what this one wrote."""
+        if self._logs is None:
+            return []
+        return [
+            Duty("tending the relays of logs", 1.0, self._logs.tend),
+            Duty("trimming the feed", 5.0, self.trim),
+        ]
 
     def hear(self, told: Observation) -> None:
         """Hear of writes, so that they are relayed soon."""

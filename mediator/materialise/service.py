@@ -106,10 +106,15 @@ class MaterialiseService:
         if works is None:
             return []
         return [
-            Duty("tending the materialisers", 0.5, works.primaries.tend),
             Duty("learning how old the primaries' copies are", 0.2, works.primaries.learn),
             Duty("looking for primaries that get late", 1.0, works.lateness.watch),
         ]
+
+    def relaying_duties(self) -> list[Duty]:
+        """Return what any process may do."""
+        if self._works is None:
+            return []
+        return [Duty("tending the materialisers", 0.5, self._works.primaries.tend)]
 
     async def close(self) -> None:
         """End; the duties have ended before."""

@@ -79,8 +79,6 @@ class Service:
         }
         if coordination_url:
             environment["PORTOLAN_COORDINATION_URL"] = coordination_url
-        if coordination_url:
-            environment["PORTOLAN_COORDINATION_URL"] = coordination_url
         return cls((), environment)
 
     async def start(self) -> None:
@@ -105,6 +103,12 @@ class Service:
     async def stop(self) -> None:
         """End it as an operator would, stores included."""
         await self._end(signal.SIGTERM)
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None
+        return self._process.pid
 
     async def favour(self) -> None:
         """State metrics so that `tests.process.service.field_on` decides where a field goes."""
