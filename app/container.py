@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import FastAPI
 from pydantic import SecretStr
@@ -13,6 +14,7 @@ from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.coherence.caches import Caches, make_caches
+from app.coherence.purges import log_purging
 from app.main import DataApp
 from app.observers import Instruments, log_observation
 from app.relaying import RelayProcess
@@ -30,6 +32,7 @@ from mediator.query.budget import Limits
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.embedded.port import Endpoint, Kind
 from mediator.stores.kinds import make_store
+from sketch.purging.events import PurgeEvent
 
 __all__ = ["Container", "build", "on_embedded"]
 
@@ -73,7 +76,10 @@ async def build(
     """
     instruments = Instruments()
     observers = (instruments.observe, log_observation)
-    caches = make_caches(caching, _revealed(settings.coordination_url)) if caching else None
+    caches = None
+    if caching is not None:
+        tell = partial(_tell_of_purging, instruments)
+        caches = make_caches(caching, _revealed(settings.coordination_url), tell)
     guard = caches.guard if caches else NullGuard()
     mediator = Mediator(_options(settings, guard), make_store, observers)
     await mediator.start()
@@ -93,6 +99,11 @@ async def build(
     beginnings = caches.beginnings(mediator.secret) if caches else None
     admin = create_admin_app(mediator.control, instruments.registry, mediator.primaries, beginnings)
     return Container(mediator, DataApp(data), admin, caches, relays)
+
+
+def _tell_of_purging(instruments: Instruments, told: PurgeEvent) -> None:
+    instruments.hear_purging(told)
+    log_purging(told)
 
 
 def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) -> MediatorSettings:

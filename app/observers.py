@@ -23,6 +23,14 @@ from mediator.observation import (
     StoreCallFinished,
     ViolationDetected,
 )
+from sketch.purging.events import (
+    PurgeEvent,
+    PurgeQueueUnanswered,
+    PurgerChanged,
+    PurgesFailed,
+    PurgesSent,
+    PurgesWaiting,
+)
 
 __all__ = ["Instruments", "log_observation"]
 
@@ -114,9 +122,37 @@ class Instruments(Collector):
             ["database", "system"],
             registry=self.registry,
         )
+        self._purges = self._counter(
+            "portolan_purges", "Keys that caches were asked to forget.", "purger", "outcome"
+        )
+        self._purgers_down = Gauge(
+            "portolan_purger_down",
+            "Whether a cache does not take purges, and is left alone for a while.",
+            ["purger"],
+            registry=self.registry,
+        )
+        self._purges_oldest = Gauge(
+            "portolan_purges_oldest_seconds",
+            "For how long the oldest purge waits that some cache has not confirmed.",
+            registry=self.registry,
+        )
         self._subscribers = Gauge(
             "portolan_feed_subscribers", "Clients that follow a feed.", registry=self.registry
         )
+
+    def hear_purging(self, told: PurgeEvent) -> None:
+        """Count what became of purges."""
+        match told:
+            case PurgesSent():
+                self._purges.labels(told.purger, "sent").inc(told.keys)
+            case PurgesFailed():
+                self._purges.labels(told.purger, "failed").inc(told.keys)
+            case PurgerChanged():
+                self._purgers_down.labels(told.purger).set(told.down)
+            case PurgesWaiting():
+                self._purges_oldest.set(told.oldest_s)
+            case PurgeQueueUnanswered():
+                return
 
     def count_subscribers(self, count: Callable[[], int]) -> None:
         """Ask `count` for the clients that follow a feed, whenever the registry is read."""

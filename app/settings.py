@@ -12,7 +12,14 @@ from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability
 from mediator.stores.port import SystemConfig
 
-__all__ = ["CacheSettings", "HttpSettings", "MediatorSettings", "MissingSetting", "SystemSettings"]
+__all__ = [
+    "CacheSettings",
+    "HttpSettings",
+    "MediatorSettings",
+    "MissingSetting",
+    "PurgeTarget",
+    "SystemSettings",
+]
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -109,6 +116,17 @@ class MediatorSettings(BaseSettings):
     )
 
 
+class PurgeTarget(BaseModel):
+    """A cache that is purged, as an element of `PORTOLAN_PURGE`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+    kind: Literal["varnish", "nginx", "fastly", "cloudflare"]
+    at: Annotated[str, Field(min_length=1, max_length=2000)]
+    token: SecretStr
+
+
 class CacheSettings(BaseSettings):
     """How HTTP caches are kept coherent: the cache sketch."""
 
@@ -140,6 +158,22 @@ class CacheSettings(BaseSettings):
     )
     cache_layers: int = Field(
         1, ge=1, le=8, description="Shared caches in a row that do not tell how old a copy is."
+    )
+    purge: list[PurgeTarget] = Field(
+        default_factory=list, description="Caches that are purged, as a JSON list."
+    )
+    purge_again_s: float = Field(
+        30.0,
+        gt=0,
+        description="Longest time that a cache takes to fetch an answer: a purge is repeated after"
+        " it.",
+    )
+    purge_first: list[str] = Field(
+        default_factory=list,
+        description="Classes, as `database/class`, whose writes wait for purges.",
+    )
+    purge_first_s: float = Field(
+        1.0, gt=0, le=60, description="How long such a write waits for them at most."
     )
     write_lease_s: float = Field(
         30.0,

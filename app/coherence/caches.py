@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from app.coherence.beginnings import Beginnings
 from app.coherence.guard import SketchGuard
+from app.coherence.purges import log_purging, make_purgers
 from app.coherence.reading import CachedReads
-from app.coherence.recovery import Recovery, Settles
+from app.coherence.recovery import Recovery, Settles, parts_in
 from app.settings import CacheSettings, MissingSetting
 from mediator.clock import SystemClock
 from mediator.control.watch import Duty, Watch
-from mediator.placement.routing import RoutingModel
+from mediator.placement.routing import EMPTY, RoutingModel
 from sketch.bloom import FilterShape
-from sketch.port import ServerSketch, SketchLimits
+from sketch.port import Part, PurgeQueue, ServerSketch, SketchLimits
+from sketch.purging import Purging
+from sketch.purging.events import PurgeEvents
 from sketch.redis_server import RedisSketch
 from sketch.server import MemorySketch
 from sketch.ttl import Static, TtlEstimator
@@ -24,6 +29,10 @@ _MARGIN_OF_A_LAYER_S = 2.0
 """Transit to a cache, and its rounding of times: their part of the margin."""
 
 
+class Sketch(ServerSketch, PurgeQueue, Protocol):
+    """A sketch that keeps purges, too."""
+
+
 class Caches:
     """The sketch, and what works with it.
 
@@ -31,16 +40,30 @@ class Caches:
         settings: Bounds.
         sketch: The server's sketch.
         estimator: Says for how long answers should live.
+        tell: Told of what becomes of purges.
+
+    Raises:
+        ValueError: A cache that is to be purged has an address or a token that cannot be.
     """
 
     def __init__(
-        self, settings: CacheSettings, sketch: ServerSketch, estimator: TtlEstimator
+        self,
+        settings: CacheSettings,
+        sketch: Sketch,
+        estimator: TtlEstimator,
+        tell: PurgeEvents = log_purging,
     ) -> None:
+        self._settings = settings
+        self._model: Callable[[], RoutingModel] = lambda: EMPTY
+        purgers = make_purgers(settings.purge)
+        self._purging = Purging(sketch, purgers, self._parts, tell) if purgers else None
+        self._purger: asyncio.Task[None] | None = None
         clock = SystemClock()
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
         self.sketch = sketch
         self.reads = CachedReads(sketch, estimator, answer_s, clock)
-        self.guard = SketchGuard(sketch, estimator, clock)
+        first = self._purge_first if self._purging and settings.purge_first else None
+        self.guard = SketchGuard(sketch, estimator, first, clock)
         self._watch = Watch([])
 
     def beginnings(self, first_word: Callable[[str, str], Awaitable[str]]) -> Beginnings:
@@ -49,21 +72,42 @@ class Caches:
 
     def start(self, settlement: Settles, model: Callable[[], RoutingModel]) -> None:
         """Begin what goes on in the background."""
+        self._model = model
         recovery = Recovery(self.sketch, settlement, model)
         self._watch = Watch([Duty("looking after orphaned writes", 1.0, recovery.run)])
         self._watch.start()
+        if self._purging is not None:
+            self._purger = asyncio.create_task(self._purging.run())
 
     async def stop(self) -> None:
-        """End what goes on in the background."""
+        """End what goes on in the background; purges that are left are the sketch's to keep."""
         await self._watch.stop()
+        if self._purger is not None:
+            self._purger.cancel()
+            await asyncio.gather(self._purger, return_exceptions=True)
 
     async def close(self) -> None:
         """Release every connection; there are no more writes."""
+        if self._purging is not None:
+            await self._purging.close()
         await self.sketch.close()
 
+    def _parts(self) -> list[Part]:
+        return parts_in(self._model())
 
-def make_caches(settings: CacheSettings, coordination_url: str | None) -> Caches | None:
-    """Open the sketch where the settings say; None: nothing may be cached."""
+    async def _purge_first(self, part: Part, keys: Sequence[str]) -> None:
+        if self._purging is not None and "/".join(part) in self._settings.purge_first:
+            await self._purging.purge_now(part.database, keys, self._settings.purge_first_s)
+
+
+def make_caches(
+    settings: CacheSettings, coordination_url: str | None, tell: PurgeEvents = log_purging
+) -> Caches | None:
+    """Open the sketch where the settings say; None: nothing may be cached.
+
+    Raises:
+        MissingSetting: Something is missing, or cannot be what it is.
+    """
     url = settings.sketch_url.get_secret_value() if settings.sketch_url else coordination_url
     if settings.sketch == "off" or (settings.sketch == "auto" and url is None):
         return None
@@ -72,10 +116,11 @@ def make_caches(settings: CacheSettings, coordination_url: str | None) -> Caches
         margin_s=settings.cache_margin_s,
         layers=settings.cache_layers,
         lease_s=settings.write_lease_s,
+        purge_again_s=settings.purge_again_s if settings.purge else None,
     )
     shape = FilterShape(settings.sketch_bits, settings.sketch_hashes)
     if settings.sketch == "memory":
-        sketch: ServerSketch = MemorySketch(limits, shape)
+        sketch: Sketch = MemorySketch(limits, shape)
     elif url is None:
         raise MissingSetting(
             "There is no Redis for the sketch: set PORTOLAN_SKETCH_URL or"
@@ -83,4 +128,7 @@ def make_caches(settings: CacheSettings, coordination_url: str | None) -> Caches
         )
     else:
         sketch = RedisSketch(url, limits, shape)
-    return Caches(settings, sketch, Static())
+    try:
+        return Caches(settings, sketch, Static(), tell)
+    except ValueError as error:
+        raise MissingSetting(f"PORTOLAN_PURGE: {error}") from None

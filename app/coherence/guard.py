@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, TypeAlias
 from uuid import uuid4
 
 from mediator.clock import Clock
@@ -12,7 +12,7 @@ from mediator.errors import Unavailable
 from sketch.port import Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
-__all__ = ["SketchGuard", "by_part", "parts_of"]
+__all__ = ["PurgeFirst", "SketchGuard", "by_part", "parts_of"]
 
 SYSTEM: Final = "the cache sketch"
 _SEPARATOR: Final = ":"
@@ -32,12 +32,17 @@ def parts_of(database: str, token: str) -> list[Part]:
     return [Part(database, name) for name in token.split(_SEPARATOR)[1:]]
 
 
+PurgeFirst: TypeAlias = Callable[[Part, Sequence[str]], Awaitable[object]]
+
+
 class SketchGuard:
     """Implements `mediator.guard.WriteGuard`.
 
     Args:
         sketch: The server's sketch.
         estimator: Learns how often keys are written.
+        purge_first: Has caches forget keys before their write is acknowledged, as far as that is
+            possible in time; None: no write waits for that.
         clock: The time.
     """
 
@@ -47,8 +52,10 @@ class SketchGuard:
         self,
         sketch: ServerSketch,
         estimator: TtlEstimator,
+        purge_first: PurgeFirst | None,
         clock: Clock,
     ) -> None:
+        self._purge_first = purge_first
         self._sketch = sketch
         self._estimator = estimator
         self._clock = clock
@@ -72,6 +79,8 @@ class SketchGuard:
                 for part in parts_of(database, token)
             ]
         )
+        if self._purge_first is not None:
+            await asyncio.gather(*(self._purge_first(*each) for each in written.items()))
 
 
 async def _done(calls: Sequence[Awaitable[object]]) -> None:

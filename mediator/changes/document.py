@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 import orjson
@@ -20,7 +21,7 @@ _US: Final = timedelta(microseconds=1)
 
 def document_of(change: Change) -> bytes:
     """Return the document; its time is RFC 3339 in UTC, with microseconds."""
-    at = _FIRST + timedelta(microseconds=change.time_us)
+    seconds, microseconds = divmod(change.time_us, 1_000_000)
     return orjson.dumps(
         {
             "id": change.id,
@@ -32,9 +33,14 @@ def document_of(change: Change) -> bytes:
             "kind": change.kind,
             "before": change.before,
             "after": change.after,
-            "time": f"{at.isoformat(timespec='microseconds')}Z",
+            "time": f"{_second(seconds)}.{microseconds:06d}Z",
         }
     )
+
+
+@lru_cache(maxsize=64)  # changes come many to a second
+def _second(seconds: int) -> str:
+    return (_FIRST + timedelta(seconds=seconds)).isoformat()
 
 
 def change_from(document: bytes) -> Change:

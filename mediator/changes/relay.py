@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
@@ -122,9 +122,11 @@ class LogRelay:
         if missing:
             return Round(0, 0, False, missing)  # told before anything comes after the gap
         await self._look_out()
+        before = {log: self._cursors.least(log) for log in self._logs}
         turns = await _all(self._bring(log) for log in self._logs)
-        if self._now_us - self._brought_up_us >= self._pace.bring_up_us:
+        if self._is_due(self._brought_up_us, self._pace.bring_up_us):
             await self._bring_up()
+        self._note_trimmable(before)
         drained = all(read < _BATCH for read, _ in turns)
         if drained and self._due_us:
             await self._publish(self._due_us)
@@ -168,8 +170,6 @@ class LogRelay:
         entries = await self._read(log, after)
         if not entries:
             return 0, 0
-        if least := self._cursors.least(log):
-            self._trimmable[log] = least
         source, upto = Source(self._routes.system, log), entries[-1].position
         own = _by_database(entries)
         held = self._cursors.of(log)
@@ -183,6 +183,16 @@ class LogRelay:
         self._cursors.read(log, upto)
         self._appended |= own.keys()
         return len(entries), appended
+
+    def _note_trimmable(self, before: Mapping[str, str]) -> None:
+        """Let go of what every cursor has left behind: the entry at which one stands is to stay."""
+        for log, least in before.items():
+            if "" < least < self._cursors.least(log):
+                self._trimmable[log] = least
+
+    def _is_due(self, last_us: int, every_us: int) -> bool:
+        """Whether it is time again; a clock that was set back is not waited for."""
+        return not 0 <= self._now_us - last_us < every_us
 
     async def _bring_up(self) -> None:
         """Move the cursors of databases of which nothing was found."""
@@ -206,7 +216,7 @@ class LogRelay:
     async def _publish(self, until_us: int) -> None:
         for database in self._routes.databases():
             told_us = self._published_us.get(database, 0)
-            if database in self._appended or self._now_us - told_us >= self._pace.publish_us:
+            if database in self._appended or self._is_due(told_us, self._pace.publish_us):
                 system, cursors = self._routes.system, self._cursors.of_database(database)
                 await self._feed.publish(database, system, until_us, cursors, self._lease)
                 self._published_us[database] = self._now_us

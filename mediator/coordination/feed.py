@@ -17,7 +17,7 @@ All keys of a database share one hash tag, so that one script sees them all:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
@@ -80,10 +80,8 @@ class RedisFeed:
     async def append(self, database: str, brought: Brought, lease: Lease) -> int:
         """Append what is beyond the cursor, move the cursor; return how many changes were new."""
         args: list[Any] = [lease.token, _field(brought.source), brought.after, brought.upto]
-        for place, change in brought.entries:
-            # One argument each: packing them takes longer than anything else here.
-            row = f"{_partition(change)} {place} {change.class_name} ".encode()
-            args.append(row + document_of(change))
+        for row in _rows(brought.entries):
+            args += row
         return _checked(await self._run("append", database, [uuid4().hex, *args], lease.key))
 
     async def append_above(self, changes: Sequence[Change], account: Account | None = None) -> int:
@@ -241,6 +239,22 @@ def _group(change: Change) -> str:
 
 def _partition(change: Change) -> int:
     return partition_of(change.class_name, change.object_id)
+
+
+def _rows(entries: Iterable[tuple[str, Change]]) -> Iterator[tuple[int, str, str, bytes]]:
+    """Yield for each partition its places, classes and documents, as lines.
+
+    To pack many arguments takes longer than anything else here, and a document in JSON is one line.
+    """
+    rows = [(list[str](), list[str](), list[bytes]()) for _ in range(PARTITIONS)]
+    for place, change in entries:
+        places, classes, documents = rows[_partition(change)]
+        places.append(place)
+        classes.append(change.class_name)
+        documents.append(document_of(change))
+    for partition, (places, classes, documents) in enumerate(rows):
+        if documents:
+            yield partition, "\n".join(places), "\n".join(classes), b"\n".join(documents)
 
 
 def _by_database(changes: Sequence[Change]) -> Mapping[str, list[Change]]:

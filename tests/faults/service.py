@@ -68,9 +68,13 @@ class Service:
 
     @classmethod
     def on(
-        cls, configs: Iterable[SystemConfig], catalogue_url: str, coordination_url: str = ""
+        cls,
+        configs: Iterable[SystemConfig],
+        catalogue_url: str,
+        coordination_url: str = "",
+        **settings: str,
     ) -> Self:
-        """Return a service on the stores of somebody else."""
+        """Return a service on the stores of somebody else; `settings` are those of its name."""
         told = ("name", "kind", "url", "durability", "deadline_s", "namespace")
         systems = [{name: getattr(config, name) for name in told} for config in configs]
         environment = {
@@ -79,7 +83,8 @@ class Service:
         }
         if coordination_url:
             environment["PORTOLAN_COORDINATION_URL"] = coordination_url
-        return cls((), environment)
+        more = {f"PORTOLAN_{name.upper()}": value for name, value in settings.items()}
+        return cls((), environment | more)
 
     async def start(self) -> None:
         """Start, and return once it says where it listens."""

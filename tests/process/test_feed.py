@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+import orjson
 import pytest
 
 from mediator.changes.document import change_from, document_of
@@ -25,6 +28,7 @@ from mediator.coordination.leases import Lease, Leases
 from mediator.stores.port import SystemConfig
 
 SOURCE = Source("store", "0")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Bench:
@@ -85,6 +89,15 @@ async def test_a_change_is_its_document(bench: Bench) -> None:
     assert change_from(document_of(change)) == change
 
 
+@pytest.mark.parametrize("time_us", [-1, 0, 999_999, 1_000_000, 1_799_999_999_000_001])
+def test_the_time_of_a_change_is_that_of_its_document(time_us: int) -> None:
+    change = Change("o:g", "d", "c", "x", "g", 1, "update", None, {}, time_us)
+    document = document_of(change)
+    assert change_from(document) == change
+    told = datetime.fromisoformat(orjson.loads(document)["time"])
+    assert told == EPOCH + timedelta(microseconds=time_us)
+
+
 async def test_what_is_brought_twice_is_taken_once(bench: Bench) -> None:
     batch = bench.brought("", place(3), [1, 2, 3])
     assert await bench.feed.append(bench.database, batch, bench.lease) == 3
@@ -94,6 +107,25 @@ async def test_what_is_brought_twice_is_taken_once(bench: Bench) -> None:
     assert await bench.ids() == ids_of(range(1, 6))
     assert await bench.feed.cursors(bench.database, "store") == {"0": place(5)}
     assert await bench.feed.cursors(bench.database, "stor") == {}
+
+
+async def test_changes_of_many_objects_overlap(bench: Bench) -> None:
+    """Whatever is in their texts, each keeps its class, and those that are known are left out."""
+    texts = ["\n", "\r\n", "a\nb", "\u2028", "", "\\n", "\x00"]
+    entries = [
+        (place(n), replace(bench.change(n, f"o{n % 5}"), class_name=f"c{n % 3}",
+                           after={"t": texts[n % len(texts)]}))
+        for n in range(60)
+    ]  # fmt: skip
+    known = Brought(SOURCE, "", place(24), entries[:25])
+    assert await bench.feed.append(bench.database, known, bench.lease) == 25
+    overlapping = Brought(SOURCE, "", place(59), entries)
+    assert await bench.feed.append(bench.database, overlapping, bench.lease) == 35
+    for partition in range(PARTITIONS):
+        events = await bench.feed.events(bench.database, partition, BEGINNING, 100)
+        expected = [c for _, c in entries if partition_of(c.class_name, c.object_id) == partition]
+        assert [change_from(event.data) for event in events] == expected
+        assert [event.class_name for event in events] == [c.class_name for c in expected]
 
 
 async def test_an_empty_batch_moves_the_cursor(bench: Bench) -> None:

@@ -181,6 +181,10 @@ async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
     await bench.close()
 
 
+def place_of(change: Change) -> str:
+    return f"{change.version:020d}"
+
+
 async def drain(relay: LogRelay) -> Round:
     while True:
         done = await relay.round()
@@ -341,6 +345,43 @@ async def test_changes_that_are_missing_for_good_are_noticed(bench: Bench) -> No
     bench.log.write(database)
     del bench.log.entries["0"][:2]
     assert (await (await bench.relay("three")).round()).missing == ("0",)
+
+
+async def test_an_entry_at_which_a_cursor_stands_is_not_trimmed(bench: Bench) -> None:
+    """Without it, a log that goes on right after the cursor looks as if something were missing."""
+    one, two = bench.databases
+    relay = await bench.relay(pace=IDLE)
+    changes = []
+    for database in (one, two, one, one):
+        changes.append(bench.log.write(database))
+        await drain(relay)
+    await relay.trim()
+    assert (await bench.feed.cursors(two, bench.system))["0"] == place_of(changes[1])
+    assert [c for _, c in bench.log.entries["0"]] == changes[1:]
+    assert (await (await bench.relay("next")).round()).missing == ()
+
+
+async def test_a_feed_whose_clock_was_set_back_is_told_all_the_same(bench: Bench) -> None:
+    one, two = bench.databases
+
+    class SetBack:
+        hour_us = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.feed, name)
+
+        async def now_us(self) -> int:
+            return await bench.feed.now_us() - self.hour_us
+
+    feed = SetBack()
+    relay = await bench.relay(feed=cast(Feed, feed), pace=Pace())
+    await drain(relay)
+    feed.hour_us = 3600 * 1_000_000
+    change = bench.log.write(one)
+    await drain(relay)
+    now_us = await feed.now_us()
+    assert (await bench.feed.relayed_until(two))[bench.system] <= now_us
+    assert (await bench.feed.cursors(two, bench.system))["0"] == place_of(change)
 
 
 async def test_a_crash_between_append_and_trim_is_nothing(bench: Bench) -> None:

@@ -101,7 +101,7 @@ async def service(
     system_configs: Sequence[SystemConfig], catalogue_url: str
 ) -> AsyncIterator[Service]:
     """A service beside the mediator of the run, so that systems are examined only once."""
-    async with Service.on(system_configs, catalogue_url).running() as running:
+    async with Service.on(system_configs, catalogue_url, sketch="memory").running() as running:
         await running.favour()
         yield running
 

@@ -1,0 +1,13 @@
+"""Configurations of reverse proxies that keep what Portolan answers, as they are shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["shipped"]
+
+
+def shipped(proxy: Literal["varnish", "nginx"]) -> Path:
+    """Return the directory that the files for a proxy lie in."""
+    return Path(__file__).parent / proxy

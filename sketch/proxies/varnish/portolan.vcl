@@ -1,0 +1,155 @@
+vcl 4.1;
+
+# Varnish 7 before Portolan: the rules. Include this from a file that names the origin, who may
+# purge, and how tags are purged (example.vcl). docs/proxies.md explains each rule; the tests in
+# tests/proxies/ run this very file.
+
+import std;
+
+sub vcl_recv {
+    call vcl_req_host;
+    unset req.http.Portolan-Forced;
+
+    if (req.method == "PURGE") {
+        call portolan_purge;
+    }
+    if (req.method !~ "^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)$") {
+        # Varnish would pipe methods that it does not know: what follows on the connection would
+        # reach the origin unseen.
+        return (synth(405, "Method Not Allowed"));
+    }
+    if (req.method == "GET" && req.url ~ "^/v1/[a-z][a-z0-9_]*/changes(\?|$)") {
+        # Server-sent events: each byte is to arrive when it is sent.
+        return (pipe);
+    }
+    if (req.method != "GET" && req.method != "HEAD") {
+        return (pass);
+    }
+    if (req.url !~ "^/v1/" || req.url ~ "^/v1/[^/?]+/sketch(\?|$)") {
+        # A filter that a cache kept would be older than it says.
+        return (pass);
+    }
+    if (req.http.Authorization || req.http.If-Match || req.http.If-Unmodified-Since) {
+        # Credentials: what one client may see is not for others. If-Match: only the origin knows.
+        return (pass);
+    }
+    # Portolan reads no cookies, and answers that do not depend on them may be shared.
+    unset req.http.Cookie;
+
+    if (req.http.Cache-Control ~ "(?i)(^|[,\s])(no-cache|no-store|max-age\s*=\s*0+)\s*(,|$)") {
+        # Varnish ignores what clients say about caching, and would have them wait for a fetch that
+        # began before the write they know of. Neither of these two does either.
+        if (req.http.If-None-Match) {
+            # A miss would drop If-None-Match: the origin could not answer 304.
+            return (pass);
+        }
+        set req.http.Portolan-Forced = "1";
+        set req.hash_always_miss = true;
+    }
+    return (hash);
+}
+
+sub vcl_hash {
+    # The raw target and nothing else: ids are compared byte by byte, `fields` must be canonical,
+    # and no answer depends on the host.
+    hash_data(req.url);
+    return (lookup);
+}
+
+sub vcl_backend_fetch {
+    if (bereq.http.Portolan-Forced) {
+        # A cache between here and the origin is forced as well.
+        unset bereq.http.Portolan-Forced;
+        set bereq.http.Cache-Control = "no-cache";
+    }
+}
+
+sub vcl_backend_response {
+    # Never beyond the end of life. Varnish serves within its grace whatever must-revalidate says,
+    # and with keep it would complete a 304 by old header fields.
+    set beresp.grace = 0s;
+    set beresp.keep = 0s;
+    if (bereq.uncacheable) {
+        return (deliver);
+    }
+    std.collect(beresp.http.Cache-Control, ", ");
+    if ((beresp.status != 200 && beresp.status != 404)
+        || beresp.http.Cache-Control !~ "(?i)(^|[,\s])public\s*(,|$)"
+        || beresp.http.Cache-Control ~ "(?i)(^|[,\s])(private|no-cache|no-store)"
+        || beresp.http.Portolan-Expires !~ "^[0-9]{10,16}$"
+        || beresp.http.Set-Cookie
+        || beresp.http.Vary ~ "\*") {
+        call portolan_keep_not;
+    }
+    # s-maxage counts from the receipt: behind a cache that tells no Age (nginx) lives would add
+    # up. The end of life is absolute, in microseconds; the earlier of the two holds.
+    if (beresp.ttl > std.time(regsub(beresp.http.Portolan-Expires, "^(\d+)(\d{3})\d{3}$", "\1.\2"), now) - now) {
+        set beresp.ttl = std.time(regsub(beresp.http.Portolan-Expires, "^(\d+)(\d{3})\d{3}$", "\1.\2"), now) - now;
+    }
+    if (beresp.ttl <= 0s) {
+        call portolan_keep_not;
+    }
+    return (deliver);
+}
+
+sub portolan_keep_not {
+    # "Hit for miss": requests do not queue up for an answer that cannot be shared, and the next
+    # one that can be shared is kept.
+    set beresp.uncacheable = true;
+    set beresp.ttl = 10s;
+    return (deliver);
+}
+
+sub vcl_deliver {
+    # RFC 9211: each cache adds what it did.
+    if (obj.hits > 0) {
+        set resp.http.Portolan-Did = "Varnish; hit";
+    } else {
+        set resp.http.Portolan-Did = "Varnish; fwd=miss";
+    }
+    if (resp.http.Cache-Status) {
+        set resp.http.Cache-Status = resp.http.Cache-Status + ", " + resp.http.Portolan-Did;
+    } else {
+        set resp.http.Cache-Status = resp.http.Portolan-Did;
+    }
+    unset resp.http.Portolan-Did;
+}
+
+sub portolan_purge {
+    # Both, the address and the token: behind another proxy on the same machine every request comes
+    # from an address that may purge. Without a token nobody may.
+    if (client.ip !~ portolan_purgers
+        || !std.getenv("PORTOLAN_PURGE_TOKEN")
+        || std.getenv("PORTOLAN_PURGE_TOKEN") == ""
+        || req.http.Authorization != "Bearer " + std.getenv("PORTOLAN_PURGE_TOKEN")) {
+        return (synth(403, "Purge Refused"));
+    }
+    if (!req.http.Surrogate-Key) {
+        # By URL, with all its variants.
+        return (purge);
+    }
+    # Tags are 32 hexadecimal digits each. Nothing else gets near a ban or the index.
+    if (req.http.Surrogate-Key !~ "^[0-9a-f]{32}(?: [0-9a-f]{32})*+$") {
+        return (synth(400, "Not Tags"));
+    }
+    call portolan_purge_tags;
+}
+
+sub vcl_synth {
+    set resp.http.Cache-Control = "no-store";
+    set resp.http.Content-Type = "application/problem+json";
+    set resp.body = {"{"type":"about:blank","title":""} + resp.reason + {"","status":"} + resp.status + "}";
+    return (deliver);
+}
+
+sub vcl_backend_error {
+    # No answer of the origin is no reason for an old one.
+    set beresp.ttl = 0s;
+    set beresp.grace = 0s;
+    set beresp.keep = 0s;
+    set beresp.http.Cache-Control = "no-store";
+    set beresp.http.Retry-After = "1";
+    set beresp.http.Content-Type = "application/problem+json";
+    set beresp.body = {"{"type":"about:blank","title":"The origin did not answer","status":"} + beresp.status + "}";
+    return (deliver);
+}

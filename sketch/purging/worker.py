@@ -1,0 +1,143 @@
+"""Purges on their way from the queue to every cache (COHERENCE.md, Writing, step 3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from sketch.port import Part, Purge, PurgeQueue, SketchUnavailable
+from sketch.purging.events import PurgeEvents, PurgeQueueUnanswered
+from sketch.purging.lane import Lane, PurgingLimits, Timing
+from sketch.purging.port import CachedKey, Purger
+from sketch.purging.waiting import WaitingKeys
+
+__all__ = ["Purging"]
+
+
+class Purging:
+    """Takes purges that are due, and has every purger forget their keys.
+
+    A purge is struck off the queue once all purgers have confirmed it. What one of them does not
+    confirm is given out again by the queue; the others purge it a second time, which is harmless.
+
+    Args:
+        queue: Keeps the purges.
+        purgers: Where they are sent.
+        parts: Returns the parts that this process serves.
+        tell: Told what happens.
+        limits: How purges are sent.
+        timing: Time and chance; for tests.
+
+    Raises:
+        ValueError: There are no purgers, so nothing would ever be purged.
+    """
+
+    def __init__(
+        self,
+        queue: PurgeQueue,
+        purgers: Sequence[Purger],
+        parts: Callable[[], Sequence[Part]],
+        tell: PurgeEvents,
+        limits: PurgingLimits | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        if not purgers:
+            raise ValueError("Purging needs a purger.")
+        self._queue = queue
+        self._parts = parts
+        self._tell = tell
+        self._limits = limits or PurgingLimits()
+        self._timing = timing or Timing()
+        self._lanes = [Lane(purger, self._limits, tell, self._timing) for purger in purgers]
+        self._waiting = WaitingKeys()
+        self._woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Purge until cancelled."""
+        async with asyncio.TaskGroup() as batches:
+            while True:
+                self._woken.clear()
+                taken = await self._take()
+                if taken:
+                    self._send(taken, batches)
+                if len(taken) < self._limits.batch:
+                    await self._rest()
+
+    def wake(self) -> None:
+        """Look at the queue now: something was added."""
+        self._woken.set()
+
+    async def purge_now(self, database: str, keys: Sequence[str], deadline_s: float) -> bool:
+        """Purge keys before a write is acknowledged, as far as that is possible in time.
+
+        To be called after the write has reached its store. The queue stays responsible for them:
+        they are purged again, since a fill that is under way brings the old version back.
+
+        Args:
+            database: The database.
+            keys: Keys of the sketch.
+            deadline_s: For how long it may take, in seconds. A purger that failed lately is not
+                waited for.
+
+        Returns:
+            Whether every purger has confirmed.
+        """
+        named = [CachedKey(database, key) for key in keys]
+        try:
+            async with asyncio.timeout(deadline_s):
+                return all(await asyncio.gather(*(lane.send(named) for lane in self._lanes)))
+        except TimeoutError:
+            return False
+
+    async def close(self) -> None:
+        """Release every connection."""
+        for lane in self._lanes:
+            await lane.close()
+
+    async def _take(self) -> Sequence[Purge]:
+        if not self._may_take():
+            return ()
+        try:
+            taken = await self._queue.purges(self._parts(), self._limits.batch)
+        except SketchUnavailable:
+            self._tell(PurgeQueueUnanswered())
+            return ()
+        self._waiting.take(self._timing.clock(), map(_key_of, taken))
+        return taken
+
+    def _may_take(self) -> bool:
+        """Whether a batch would get anywhere; purgers that failed are not waited for."""
+        trusted = [lane for lane in self._lanes if lane.trusted]
+        if trusted:
+            return all(lane.has_room for lane in trusted)
+        return any(lane.has_room for lane in self._lanes)
+
+    def _send(self, taken: Sequence[Purge], batches: asyncio.TaskGroup) -> None:
+        keys = list(dict.fromkeys(map(_key_of, taken)))
+        sent = [batches.create_task(lane.deliver(keys)) for lane in self._lanes]
+        batches.create_task(self._settle(taken, sent))
+
+    async def _settle(
+        self, taken: Sequence[Purge], sent: Sequence[asyncio.Task[frozenset[CachedKey]]]
+    ) -> None:
+        everywhere = frozenset.intersection(*await asyncio.gather(*sent))
+        done = [purge for purge in taken if _key_of(purge) in everywhere]
+        try:
+            if done:
+                await self._queue.purged(done)
+        except SketchUnavailable:
+            self._tell(PurgeQueueUnanswered())
+        else:
+            self._waiting.settle(everywhere)
+        self._tell(self._waiting.told(self._timing.clock()))
+        self._woken.set()
+
+    async def _rest(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.look_every_s):
+                await self._woken.wait()
+
+
+def _key_of(purge: Purge) -> CachedKey:
+    return CachedKey(purge.part.database, purge.key)

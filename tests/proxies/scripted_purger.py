@@ -1,0 +1,48 @@
+"""A purger that does what a test says, and time that passes when it says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sketch.purging import CachedKey, PurgeFailed
+from sketch.purging.lane import Timing
+
+
+@dataclass
+class ScriptedPurger:
+    """Keeps what it was sent; fails while `broken`, answers nothing while `hanging`."""
+
+    name: str
+    most: int = 200
+    broken: bool = False
+    hanging: bool = False
+    sent: list[tuple[str, ...]] = field(default_factory=list)
+    asked: int = 0
+    closed: bool = False
+
+    async def purge(self, keys: Sequence[CachedKey]) -> None:
+        self.asked += 1
+        if self.hanging:
+            await asyncio.Event().wait()
+        if self.broken:
+            raise PurgeFailed(self.name, "refused", 503)
+        self.sent.append(tuple(key.key for key in keys))
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class PassingTime:
+    """Sleeping lets time pass, and is remembered."""
+
+    def __init__(self, chance: float = 1.0) -> None:
+        self.now = 1_000.0
+        self.slept: list[float] = []
+        self.timing = Timing(lambda: self.now, self._sleep, lambda: chance)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)

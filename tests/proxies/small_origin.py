@@ -1,0 +1,163 @@
+"""An origin on a real port: what it answers is set by the tests, and it can hold answers back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sketch.tags import tag_of
+from tests.process.coherent_origin import served
+
+Message = dict[str, Any]
+
+
+@dataclass
+class Asked:
+    """A request that reached the origin."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass
+class Barrier:
+    """Holds one answer back: it was read when `reached`, and leaves when `opened`."""
+
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass
+class Origin:
+    """One record at each target, with a version.
+
+    Attributes:
+        url: Where it listens.
+        versions: By target; 1 where there is none.
+        ttl_s: Life of what it answers.
+        extra: Header fields that replace those of the contract, or come on top; None drops one.
+        status: Of answers to GET.
+        asked: What reached it, in order.
+    """
+
+    url: str = ""
+    versions: dict[str, int] = field(default_factory=dict)
+    ttl_s: float = 60.0
+    extra: dict[str, str | None] = field(default_factory=dict)
+    status: int = 200
+    asked: list[Asked] = field(default_factory=list)
+    waiting: list[Barrier] = field(default_factory=list)
+    held: list[Barrier] = field(default_factory=list)
+    events: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
+
+    def write(self, target: str) -> None:
+        """Let a record have its next version."""
+        self.versions[target] = self.versions.get(target, 1) + 1
+
+    def reset(self) -> None:
+        """Answer as at first."""
+        self.ttl_s, self.status, self.extra = 60.0, 200, {}
+
+    def hold(self) -> Barrier:
+        """Hold the next GET's answer back after it was read."""
+        barrier = Barrier()
+        self.waiting.append(barrier)
+        self.held.append(barrier)
+        return barrier
+
+    def reached(self, target: str, method: str = "GET") -> int:
+        """How many requests for a target reached the origin."""
+        return sum(each.target == target and each.method == method for each in self.asked)
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        """Answer as an ASGI application."""
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        query = scope["query_string"].decode()
+        target = scope["raw_path"].decode() + (f"?{query}" if query else "")
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        asked = Asked(scope["method"], target, headers, body)
+        self.asked.append(asked)
+        if target.endswith("/changes"):
+            await self._tell(send)
+        else:
+            await self._answer(asked, send)
+
+    async def _answer(self, asked: Asked, send: Any) -> None:
+        status, headers, body = self._read(asked)
+        if self.waiting and asked.method == "GET":
+            barrier = self.waiting.pop(0)
+            barrier.reached.set()
+            await barrier.opened.wait()
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        await send({"type": "http.response.body", "body": b"" if asked.method == "HEAD" else body})
+
+    def _read(self, asked: Asked) -> tuple[int, dict[str, str], bytes]:
+        version = self.versions.get(asked.target, 1)
+        body = b"version %d" % version
+        tag = f'"j1.main:{version}"'
+        if asked.method not in ("GET", "HEAD"):
+            return 200, {"cache-control": "no-store", "content-length": str(len(body))}, body
+        headers = self._lives(asked.target) | {"etag": tag}
+        if asked.headers.get("if-none-match") == tag:
+            return 304, headers, b""
+        return self.status, headers | {"content-length": str(len(body))}, body
+
+    def _lives(self, target: str) -> dict[str, str]:
+        end_us = round((time.time() + self.ttl_s) * 1_000_000)
+        ttl = int(self.ttl_s)
+        tag = tag_of_target(target)
+        told = {
+            "cache-control": f"public, max-age=0, s-maxage={ttl}, must-revalidate, "
+            "stale-while-revalidate=0",
+            "cdn-cache-control": f"max-age={ttl}",
+            "x-accel-expires": f"@{end_us // 1_000_000}",
+            "portolan-expires": str(end_us),
+            "xkey": tag,
+            "surrogate-key": tag,
+            "vary": "Prefer",
+            "cache-status": f"Portolan; fwd=miss; ttl={ttl}",
+            "content-type": "text/plain",
+        }
+        for name, value in self.extra.items():
+            told.pop(name, None)
+            if value is not None:
+                told[name] = value
+        return told
+
+    async def _tell(self, send: Any) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        while event := await self.events.get():
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        await send({"type": "http.response.body"})
+
+
+def tag_of_target(target: str) -> str:
+    """The tag of a record at ``/v1/{database}/{class}/{id}``."""
+    where = target.partition("?")[0].split("/")
+    database, class_name, rest = [*where[2:], "", "", ""][:3]
+    return tag_of(database, f"{class_name}/{rest}#main")
+
+
+@asynccontextmanager
+async def small_origin() -> AsyncIterator[Origin]:
+    """Start an origin on a port that the kernel picks."""
+    origin = Origin()
+    async with served(origin) as origin.url:
+        try:
+            yield origin
+        finally:
+            for barrier in origin.held:
+                barrier.opened.set()
+            origin.events.put_nowait(b"")

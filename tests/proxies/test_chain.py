@@ -1,0 +1,95 @@
+"""Several caches in a row: lives do not add up, and a forced request gets through all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import httpx
+import pytest
+
+from tests.proxies.nginx import nginx
+from tests.proxies.small_origin import Origin
+from tests.proxies.varnish import varnish
+
+ROWS = ["nginx nginx", "varnish nginx", "nginx varnish"]
+PUBLIC = "public, max-age=0, s-maxage=60, must-revalidate, stale-while-revalidate=0"
+
+
+@pytest.fixture(scope="session", params=ROWS)
+async def row(request: pytest.FixtureRequest, origin_of_all: Origin) -> AsyncIterator[list[str]]:
+    """Two caches; the first is the one that clients see."""
+    async with AsyncExitStack() as started:
+        urls = [origin_of_all.url]
+        for name in reversed(request.param.split()):
+            if name == "nginx":
+                urls.append((await started.enter_async_context(nginx(urls[-1]))).url)
+            else:
+                urls.append((await started.enter_async_context(varnish(urls[-1]))).url)
+        yield urls[:0:-1]
+
+
+async def test_a_copy_lives_as_long_as_the_origin_said_whichever_cache_it_lies_in(
+    origin: Origin, home: str, row: list[str], http: httpx.AsyncClient
+) -> None:
+    """The outer cache gets its copy from the inner one, when that has all but ended."""
+    outer, inner = row
+    origin.ttl_s = 2.0
+    origin.extra = {"cache-control": PUBLIC}
+    kept = await http.get(inner + home)
+    end_s = int(kept.headers["portolan-expires"]) / 1_000_000
+    origin.write(home)
+    await asyncio.sleep(max(0.0, end_s - 0.5 - time.time()))
+    served = (await http.get(outer + home)).text
+    while served == "version 1":
+        sent_s = time.time()
+        served = (await http.get(outer + home)).text
+        assert served == "version 2" or sent_s < end_s + 1
+        await asyncio.sleep(0.05)
+
+
+async def test_both_keep_what_is_public(
+    origin: Origin, home: str, row: list[str], http: httpx.AsyncClient
+) -> None:
+    outer, inner = row
+    for url in (outer, inner, outer):
+        answer = await http.get(url + home)
+        assert answer.text == "version 1"
+    assert origin.reached(home) == 1
+    assert answer.headers["cache-status"].endswith("; hit")
+
+
+@pytest.mark.parametrize("condition", [{}, {"If-None-Match": '"j1.main:1"'}])
+async def test_a_forced_request_gets_through_both(
+    origin: Origin, home: str, row: list[str], http: httpx.AsyncClient, condition: dict[str, str]
+) -> None:
+    outer, inner = row
+    for url in (outer, inner):
+        await http.get(url + home)
+    forced = {"Cache-Control": "no-cache"} | condition
+    if condition:
+        assert (await http.get(outer + home, headers=forced)).status_code == 304
+    origin.write(home)
+    assert (await http.get(outer + home, headers=forced)).text == "version 2"
+
+
+async def test_a_forced_request_joins_no_older_one_in_either(
+    origin: Origin, home: str, row: list[str], http: httpx.AsyncClient
+) -> None:
+    outer, inner = row
+    barriers = []
+    held = []
+    for url in (outer, inner):
+        barriers.append(origin.hold())
+        held.append(asyncio.create_task(http.get(url + home)))
+        if url == outer:
+            await barriers[0].reached.wait()
+    origin.waiting.clear()
+    origin.write(home)
+    forced = await http.get(outer + home, headers={"Cache-Control": "no-cache"})
+    assert forced.text == "version 2"
+    for barrier in barriers:
+        barrier.opened.set()
+    await asyncio.gather(*held)

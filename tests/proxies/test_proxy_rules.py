@@ -1,0 +1,326 @@
+"""What both proxies do with the configurations that we ship."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.proxies.nginx import Nginx, nginx
+from tests.proxies.small_origin import Origin
+from tests.proxies.varnish import Varnish, varnish
+
+PUBLIC = "public, max-age=0, s-maxage=60"
+
+
+@pytest.fixture(params=["varnish", "nginx"])
+def cache(request: pytest.FixtureRequest, varnish_cache: Varnish, nginx_cache: Nginx) -> str:
+    """Where the proxy under test listens."""
+    return varnish_cache.url if request.param == "varnish" else nginx_cache.url
+
+
+Read = Callable[..., Coroutine[Any, Any, httpx.Response]]
+
+
+@pytest.fixture
+def read(cache: str, http: httpx.AsyncClient) -> Read:
+    """Read a target through the proxy."""
+
+    async def get(target: str, **headers: str) -> httpx.Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await http.get(cache + target, headers=named)
+
+    return get
+
+
+async def test_a_public_answer_is_kept(origin: Origin, home: str, read: Read) -> None:
+    first, second = await read(home), await read(home)
+    assert first.text == second.text == "version 1"
+    assert origin.reached(home) == 1
+    assert second.headers["cache-status"].endswith("; hit")
+    assert second.headers["portolan-expires"] == first.headers["portolan-expires"]
+    assert second.headers["etag"] == first.headers["etag"] == '"j1.main:1"'
+
+
+@pytest.mark.parametrize(
+    "directives",
+    ["no-cache", "max-age=0", "no-store", "No-Cache", "no-transform, no-cache", "max-age=0,foo"],
+)
+async def test_a_client_forces_its_request_to_the_origin(
+    origin: Origin, home: str, read: Read, directives: str
+) -> None:
+    await read(home)
+    origin.write(home)
+    assert (await read(home)).text == "version 1"
+    assert (await read(home, Cache_Control=directives)).text == "version 2"
+    assert (await read(home)).text == "version 2"
+    assert origin.reached(home) == 2
+
+
+@pytest.mark.parametrize("directives", ["max-age=10", "no-cached", "only-if-cached", "max-age=01"])
+async def test_other_directives_force_nothing(
+    origin: Origin, home: str, read: Read, directives: str
+) -> None:
+    await read(home)
+    await read(home, Cache_Control=directives)
+    assert origin.reached(home) == 1
+
+
+async def test_a_forced_request_carries_its_condition_and_no_304_is_kept(
+    origin: Origin, home: str, read: Read
+) -> None:
+    before = await read(home)
+    again = await read(home, Cache_Control="no-cache", If_None_Match=before.headers["etag"])
+    assert again.status_code == 304
+    assert again.headers["portolan-expires"] > before.headers["portolan-expires"]
+    assert origin.asked[-1].headers["if-none-match"] == before.headers["etag"]
+    assert origin.asked[-1].headers["cache-control"] == "no-cache"
+    plain = await read(home)
+    assert (plain.status_code, plain.text) == (200, "version 1")
+
+
+async def test_a_condition_that_fails_gets_the_new_version(
+    origin: Origin, home: str, read: Read
+) -> None:
+    tag = (await read(home)).headers["etag"]
+    origin.write(home)
+    changed = await read(home, Cache_Control="no-cache", If_None_Match=tag)
+    assert (changed.status_code, changed.text) == (200, "version 2")
+
+
+async def test_an_unforced_condition_is_answered_from_the_cache(
+    origin: Origin, home: str, read: Read
+) -> None:
+    first = await read(home, If_None_Match='"other"')
+    assert first.status_code == 200
+    assert (await read(home, If_None_Match=first.headers["etag"])).status_code == 304
+    assert origin.reached(home) == 1
+
+
+async def test_a_condition_does_not_keep_the_cache_from_being_filled(
+    origin: Origin, home: str, read: Read
+) -> None:
+    assert (await read(home, If_None_Match='"j1.main:1"')).status_code == 304
+    assert (await read(home)).text == "version 1"
+    assert origin.reached(home) == 1
+
+
+@pytest.mark.parametrize("condition", [{}, {"If_None_Match": '"j1.main:1"'}])
+async def test_a_forced_request_does_not_join_an_older_fill(
+    origin: Origin, home: str, read: Read, condition: dict[str, str]
+) -> None:
+    barrier = origin.hold()
+    old = asyncio.create_task(read(home))
+    await barrier.reached.wait()
+    origin.write(home)
+    forced = await read(home, Cache_Control="no-cache", **condition)
+    assert forced.text == "version 2"
+    assert not old.done()
+    barrier.opened.set()
+    assert (await old).text == "version 1"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"cache-control": "no-store"},
+        {"cache-control": "private, max-age=0, must-revalidate"},
+        {"cache-control": "max-age=0, s-maxage=60"},
+        {"cache-control": f"{PUBLIC}, no-store"},
+        {"cache-control": f"{PUBLIC}, private"},
+        {"cache-control": f"no-cache, {PUBLIC}"},
+        {"cache-control": "publicity, s-maxage=60"},
+        {"cache-control": None},
+        {"portolan-expires": None, "x-accel-expires": None},
+        {"set-cookie": "a=b"},
+        {"vary": "*"},
+        {"portolan-expires": "1000000000000000", "x-accel-expires": "@1000000000"},
+    ],
+    ids=str,
+)
+async def test_what_is_not_for_everyone_is_not_kept(
+    origin: Origin, home: str, read: Read, told: dict[str, str | None]
+) -> None:
+    origin.extra = told
+    for _ in range(3):
+        assert (await read(home)).text == "version 1"
+    assert origin.reached(home) == 3
+
+
+@pytest.mark.parametrize(("status", "reached"), [(404, 1), (500, 2), (410, 2), (503, 2)])
+async def test_of_errors_only_404_is_kept(
+    origin: Origin, home: str, read: Read, status: int, reached: int
+) -> None:
+    origin.status = status
+    for _ in range(2):
+        assert (await read(home)).status_code == status
+    assert origin.reached(home) == reached
+
+
+async def test_an_answer_is_kept_after_one_that_could_not_be(
+    origin: Origin, home: str, read: Read
+) -> None:
+    origin.extra = {"cache-control": "no-store"}
+    await read(home)
+    origin.extra = {}
+    await read(home)
+    await read(home)
+    assert origin.reached(home) == 2
+
+
+async def test_a_no_store_answer_to_a_forced_request_is_not_kept(
+    origin: Origin, home: str, read: Read
+) -> None:
+    await read(home)
+    origin.write(home)
+    origin.extra = {"cache-control": "no-store", "x-accel-expires": None, "portolan-expires": None}
+    assert (await read(home, Cache_Control="no-cache")).text == "version 2"
+    origin.write(home)
+    assert (await read(home, Cache_Control="no-cache")).text == "version 3"
+
+
+@pytest.mark.parametrize("ends", ["everywhere", "absolutely"])
+async def test_nothing_is_served_beyond_its_end(
+    origin: Origin, home: str, read: Read, ends: str
+) -> None:
+    # nginx counts in whole seconds, and the second of the end counts.
+    origin.ttl_s = 1.0
+    if ends == "absolutely":
+        origin.extra = {"cache-control": f"{PUBLIC}, must-revalidate, stale-while-revalidate=0"}
+    kept = await read(home)
+    end_s = int(kept.headers["portolan-expires"]) / 1_000_000 + 1
+    origin.status = 503
+    while True:
+        sent_s = time.time()
+        if (await read(home)).status_code == 503:
+            break
+        assert sent_s < end_s
+        await asyncio.sleep(0.05)
+
+
+async def test_an_origin_that_is_gone_is_told_of_and_nothing_old_is_served(
+    origin: Origin, home: str, http: httpx.AsyncClient
+) -> None:
+    gone = "http://127.0.0.1:9"
+    async with varnish(gone) as one, nginx(gone) as other:
+        for url in (one.url, other.url):
+            answer = await http.get(url + home)
+            assert answer.status_code in (502, 503)
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.headers["cache-control"] == "no-store"
+            assert answer.json()["status"] == answer.status_code
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_writes_pass_with_all_they_carry(
+    origin: Origin, home: str, cache: str, http: httpx.AsyncClient, method: str
+) -> None:
+    carried = {"If-Match": '"j1.main:1"', "If-None-Match": "*", "Idempotency-Key": "k1"}
+    for _ in range(2):
+        await http.request(method, cache + home, headers=carried, content=b"x" * 2_000_000)
+    assert origin.reached(home, method) == 2
+    seen = origin.asked[-1]
+    assert {name: seen.headers[name.lower()] for name in carried} == carried
+    assert len(seen.body) == 2_000_000
+    await http.get(cache + home)
+    assert origin.reached(home) == 1
+
+
+@pytest.mark.parametrize("method", ["TRACE", "FOO", "PROPFIND"])
+async def test_other_methods_do_not_reach_the_origin(
+    origin: Origin, home: str, cache: str, http: httpx.AsyncClient, method: str
+) -> None:
+    assert (await http.request(method, cache + home)).status_code == 405
+    assert origin.reached(home, method) == 0
+
+
+async def test_cookies_go_nowhere_and_spoil_nothing(origin: Origin, home: str, read: Read) -> None:
+    await read(home, Cookie="a=1")
+    await read(home, Cookie="a=2")
+    assert origin.reached(home) == 1
+    assert "cookie" not in origin.asked[-1].headers
+
+
+async def test_credentials_reach_the_origin_and_leave_nothing_behind(
+    origin: Origin, home: str, read: Read
+) -> None:
+    await read(home, Authorization="Bearer one")
+    await read(home, Authorization="Bearer two")
+    assert origin.reached(home) == 2
+    assert origin.asked[-1].headers["authorization"] == "Bearer two"
+    await read(home)
+    assert origin.reached(home) == 3
+
+
+async def test_a_filter_is_never_kept(origin: Origin, read: Read) -> None:
+    before = origin.reached("/v1/news/sketch?class=articles")
+    for _ in range(2):
+        await read("/v1/news/sketch?class=articles")
+    assert origin.reached("/v1/news/sketch?class=articles") == before + 2
+
+
+async def test_events_arrive_when_they_are_sent(
+    origin: Origin, cache: str, http: httpx.AsyncClient
+) -> None:
+    async with http.stream("GET", f"{cache}/v1/news/changes") as stream:
+        chunks = stream.aiter_raw()
+        for event in (b"data: 1\n\n", b"data: 2\n\n"):
+            origin.events.put_nowait(event)
+            assert await anext(chunks) == event
+        origin.events.put_nowait(b"")
+        assert [chunk async for chunk in chunks] == []
+
+
+async def test_targets_are_compared_and_passed_on_byte_by_byte(
+    origin: Origin, home: str, read: Read
+) -> None:
+    spellings = (
+        "X",
+        "x",
+        "%78",
+        "%2fx",
+        "x?fields=a,b",
+        "x?fields=a%2Cb",
+        "%2e%2e",
+        "x%23%20%C3%A4",
+    )
+    targets = [home + spelling for spelling in spellings]
+    for _ in range(2):
+        for target in targets:
+            await read(target)
+    assert [origin.reached(target) for target in targets] == [1] * len(targets)
+
+
+async def test_variants_are_kept_apart(origin: Origin, home: str, read: Read) -> None:
+    for _ in range(2):
+        await read(home)
+        await read(home, Prefer="consistency=strong")
+    assert origin.reached(home) == 2
+    assert origin.asked[-1].headers["prefer"] == "consistency=strong"
+
+
+async def test_a_head_request_fills_and_reads_the_cache(
+    origin: Origin, home: str, cache: str, http: httpx.AsyncClient
+) -> None:
+    head = await http.head(cache + home)
+    get = await http.get(cache + home)
+    assert head.headers["etag"] == get.headers["etag"]
+    assert get.text == "version 1"
+    assert origin.reached(home) + origin.reached(home, "HEAD") == 1
+
+
+async def test_hosts_share_one_copy(origin: Origin, home: str, read: Read) -> None:
+    await read(home, Host="one.example")
+    await read(home, Host="two.example")
+    assert origin.reached(home) == 1
+
+
+async def test_what_lies_outside_the_data_api_is_not_kept(origin: Origin, read: Read) -> None:
+    before = origin.reached("/openapi.json")
+    for _ in range(2):
+        await read("/openapi.json")
+    assert origin.reached("/openapi.json") == before + 2

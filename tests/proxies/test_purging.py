@@ -1,0 +1,355 @@
+"""Purges on their way from the queue to caches, the real ones among them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from sketch.port import Part, Purge, SketchLimits, SketchUnavailable
+from sketch.purging import (
+    Purger,
+    Purging,
+    PurgingLimits,
+    TagPurger,
+    UrlPurger,
+)
+from sketch.purging import varnish as varnish_api
+from sketch.purging.events import (
+    PurgeEvent,
+    PurgeQueueUnanswered,
+    PurgerChanged,
+    PurgesFailed,
+    PurgesSent,
+    PurgesWaiting,
+)
+from sketch.server import MemorySketch
+from sketch.shape import FilterShape
+from tests.proxies.nginx import Nginx
+from tests.proxies.scripted_purger import PassingTime, ScriptedPurger
+from tests.proxies.small_origin import Origin
+from tests.proxies.varnish import Varnish
+
+PART = Part("news", "articles")
+F_S = 100.0
+LEASE_S = 10.0
+QUICK = PurgingLimits(look_every_s=0.01, first_wait_s=0.01, longest_wait_s=0.05)
+
+
+class Writes:
+    """Writes records of an origin whose copies are out; `advance` lets the sketch's time pass."""
+
+    def __init__(self) -> None:
+        self._now_us = 1_800_000_000_000_000
+        self._tokens = 0
+        limits = SketchLimits(purge_again_s=F_S, purge_lease_s=LEASE_S)
+        self.sketch = MemorySketch(limits, FilterShape(8_192, 4, 7), lambda: self._now_us)
+
+    def advance(self, seconds: float) -> None:
+        self._now_us += round(seconds * 1_000_000)
+
+    async def write(self, *keys: str) -> None:
+        await self.sketch.create(PART)
+        await self.sketch.report_read(PART, keys, 60.0)
+        self._tokens += 1
+        await self.sketch.begin(PART, keys, str(self._tokens))
+        await self.sketch.end(PART, str(self._tokens), {})
+        self.advance(0.001)
+
+    async def owed(self) -> set[str]:
+        """What is owed after all leases have ended; nothing is left to be given out."""
+        self.advance(LEASE_S)
+        return {purge.key for purge in await self.sketch.purges([PART], 10_000)}
+
+
+@pytest.fixture
+def writes() -> Writes:
+    return Writes()
+
+
+@asynccontextmanager
+async def purging(
+    writes: Writes,
+    *purgers: Purger,
+    limits: PurgingLimits = QUICK,
+    tell: Callable[[PurgeEvent], None] = lambda event: None,
+) -> AsyncIterator[Purging]:
+    """Let purges be sent in the background."""
+    worker = Purging(writes.sketch, purgers, lambda: [PART], tell, limits)
+    task = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await worker.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # what is waited for tells nobody
+            await asyncio.sleep(0.005)
+
+
+def keys_sent(purger: ScriptedPurger) -> list[str]:
+    return [key for request in purger.sent for key in request]
+
+
+async def test_a_purge_is_struck_off_when_all_have_confirmed(writes: Writes) -> None:
+    events: list[PurgeEvent] = []
+    one, other = ScriptedPurger("one"), ScriptedPurger("other")
+    await writes.write("articles/a#main", "articles/b#main")
+    async with purging(writes, one, other, tell=events.append):
+        await until(lambda: PurgesWaiting(0, 0.0, 0) in events)
+    for purger in (one, other):
+        assert sorted(keys_sent(purger)) == ["articles/a#main", "articles/b#main"]
+    assert {e.purger for e in events if isinstance(e, PurgesSent)} == {"one", "other"}
+    assert await writes.owed() == set()
+    writes.advance(2 * F_S)
+    assert await writes.owed() == {"articles/a#main", "articles/b#main"}
+
+
+async def test_a_purge_is_repeated_after_the_longest_fill_and_then_no_more(writes: Writes) -> None:
+    purger, events = ScriptedPurger("one"), list[PurgeEvent]()
+    done = PurgesWaiting(0, 0.0, 0)
+    await writes.write("articles/a#main")
+    async with purging(writes, purger, tell=events.append):
+        await until(lambda: events.count(done) == 1)
+        writes.advance(2 * F_S)
+        await until(lambda: events.count(done) == 2)
+        writes.advance(2 * F_S)
+    assert len(purger.sent) == 2
+    assert await writes.owed() == set()
+
+
+async def test_what_one_purger_does_not_confirm_is_given_out_again(writes: Writes) -> None:
+    events: list[PurgeEvent] = []
+    good, bad = ScriptedPurger("good"), ScriptedPurger("bad", broken=True)
+    await writes.write("articles/a#main")
+    async with purging(writes, good, bad, tell=events.append):
+        await until(lambda: PurgesFailed("bad", 1, "refused", 503) in events)
+        await until(lambda: any(isinstance(e, PurgesWaiting) and e.keys for e in events))
+        assert keys_sent(good) == ["articles/a#main"]
+        bad.broken = False
+
+        def given_out() -> bool:
+            writes.advance(LEASE_S)
+            return keys_sent(bad)[:1] == ["articles/a#main"]
+
+        await until(given_out)
+        await until(lambda: any(isinstance(e, PurgesWaiting) and e.repeated for e in events))
+        await until(lambda: isinstance(events[-1], PurgesWaiting) and events[-1].keys == 0)
+    changes = [event.down for event in events if isinstance(event, PurgerChanged)]
+    assert changes == [True, False]
+
+
+async def test_one_that_hangs_holds_up_nobody(writes: Writes) -> None:
+    limits = replace(QUICK, batch=2, deadline_s=0.2, first_wait_s=1_000.0, longest_wait_s=1_000.0)
+    good, dead = ScriptedPurger("good"), ScriptedPurger("dead", hanging=True)
+    keys = [f"articles/{number}#main" for number in range(40)]
+    async with purging(writes, good, dead, limits=limits):
+        for key in keys:
+            await writes.write(key)
+        await until(lambda: set(keys_sent(good)) == set(keys))
+        assert dead.sent == []
+    assert await writes.owed() == set(keys)
+
+
+async def test_one_that_is_slow_gets_but_a_few_batches_at_once(writes: Writes) -> None:
+    slow = ScriptedPurger("slow", hanging=True)
+    limits = replace(QUICK, batch=1, at_once=2, deadline_s=1_000.0, look_every_s=0.0)
+    await writes.write(*(f"articles/{number}#main" for number in range(5)))
+    async with purging(writes, slow, limits=limits):
+        await until(lambda: slow.asked >= 2)
+        for _ in range(20):
+            await asyncio.sleep(0)
+    assert slow.asked == 2
+
+
+async def test_nothing_is_taken_while_nobody_would_get_it(writes: Writes) -> None:
+    dead = ScriptedPurger("dead", broken=True)
+    limits = replace(QUICK, batch=1, attempts=1, first_wait_s=1_000.0, longest_wait_s=1_000.0)
+    async with purging(writes, dead, limits=limits):
+        await writes.write("articles/a#main")
+        await until(lambda: dead.asked == 1)
+        await writes.write("articles/b#main")
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert {p.key for p in await writes.sketch.purges([PART], 10)} == {"articles/b#main"}
+
+
+async def test_requests_name_as_many_keys_as_the_purger_takes(writes: Writes) -> None:
+    purger = ScriptedPurger("few", most=3)
+    await writes.write(*(f"articles/{number}#main" for number in range(8)))
+    async with purging(writes, purger):
+        await until(lambda: len(keys_sent(purger)) == 8)
+    assert [len(request) for request in purger.sent] == [3, 3, 2]
+
+
+async def test_being_woken_saves_waiting(writes: Writes) -> None:
+    purger = ScriptedPurger("one")
+    async with purging(writes, purger, limits=replace(QUICK, look_every_s=1_000.0)) as worker:
+        await asyncio.sleep(0)
+        await writes.write("articles/a#main")
+        worker.wake()
+        await until(lambda: len(purger.sent) == 1)
+
+
+async def test_a_queue_that_does_not_answer_is_told_of_and_asked_again() -> None:
+    class Failing:
+        asked = 0
+
+        async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
+            self.asked += 1
+            if self.asked == 2:
+                return [Purge(PART, "articles/a#main", 1)]
+            raise SketchUnavailable
+
+        async def purged(self, purges: Sequence[Purge]) -> None:
+            raise SketchUnavailable
+
+    events: list[PurgeEvent] = []
+    queue, purger = Failing(), ScriptedPurger("one")
+    worker = Purging(queue, [purger], lambda: [PART], events.append, QUICK)
+    task = asyncio.create_task(worker.run())
+    await until(lambda: queue.asked >= 4 and len(purger.sent) == 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert PurgeQueueUnanswered() in events
+    assert any(isinstance(event, PurgesWaiting) and event.keys == 1 for event in events)
+
+
+@pytest.mark.parametrize(("chance", "share"), [(0.0, 0.5), (1.0, 1.0)])
+async def test_pauses_double_up_to_the_longest_and_are_spread(
+    writes: Writes, chance: float, share: float
+) -> None:
+    purger, time = ScriptedPurger("one", broken=True), PassingTime(chance)
+    limits = PurgingLimits(attempts=6, first_wait_s=1.0, longest_wait_s=8.0, look_every_s=0.01)
+    worker = Purging(
+        writes.sketch, [purger], lambda: [PART], lambda event: None, limits, time.timing
+    )
+    await writes.write("articles/a#main")
+    task = asyncio.create_task(worker.run())
+    await until(lambda: purger.asked == 6)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.slept == pytest.approx([share * pause for pause in (1, 2, 4, 8, 8)])
+
+
+async def test_purging_needs_a_purger(writes: Writes) -> None:
+    with pytest.raises(ValueError, match="needs a purger"):
+        Purging(writes.sketch, [], lambda: [PART], lambda event: None)
+
+
+async def test_purging_now_is_confirmed_by_all_and_leaves_the_queue_responsible(
+    writes: Writes,
+) -> None:
+    one, other = ScriptedPurger("one", most=1), ScriptedPurger("other")
+    worker = Purging(writes.sketch, [one, other], lambda: [PART], lambda event: None)
+    await writes.write("articles/a#main", "articles/b#main")
+    assert await worker.purge_now("news", ["articles/a#main", "articles/b#main"], 10.0)
+    assert one.sent == [("articles/a#main",), ("articles/b#main",)]
+    assert other.sent == [("articles/a#main", "articles/b#main")]
+    assert await writes.owed() == {"articles/a#main", "articles/b#main"}
+
+
+async def test_purging_now_ends_with_its_deadline_and_skips_who_failed_lately(
+    writes: Writes,
+) -> None:
+    limits = PurgingLimits(first_wait_s=1_000.0, longest_wait_s=1_000.0)
+    slow, bad = ScriptedPurger("slow", hanging=True), ScriptedPurger("bad", broken=True)
+    worker = Purging(writes.sketch, [slow, bad], lambda: [PART], lambda event: None, limits)
+    assert not await worker.purge_now("news", ["articles/a#main"], 0.05)
+    slow.hanging = False
+    assert not await worker.purge_now("news", ["articles/a#main"], 10.0)
+    assert (slow.sent, bad.asked) == ([("articles/a#main",)], 1)
+    await worker.close()
+    assert slow.closed
+
+
+async def test_a_dead_address_fails_and_a_live_cache_is_purged_all_the_same(
+    writes: Writes, origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+) -> None:
+    url, key = varnish_cache.url + home, f"articles/{home.rpartition('/')[2]}#main"
+    events: list[PurgeEvent] = []
+    live = TagPurger(varnish_api("live", varnish_cache.url, varnish_cache.token))
+    dead = TagPurger(varnish_api("dead", "http://127.0.0.1:9", varnish_cache.token))
+    await http.get(url)
+    origin.write(home)
+    await writes.write(key)
+    async with purging(writes, live, dead, tell=events.append):
+        await until(lambda: any(isinstance(event, PurgesSent) for event in events))
+        assert (await http.get(url)).text == "version 2"
+        await until(lambda: PurgesFailed("dead", 1, "unreachable", None) in events)
+    assert key in await writes.owed()
+
+
+@pytest.fixture(params=["varnish", "nginx"])
+def cache(
+    request: pytest.FixtureRequest, varnish_cache: Varnish, nginx_cache: Nginx
+) -> tuple[str, Purger]:
+    """Where a real cache listens, and who purges it."""
+    if request.param == "nginx":
+        return nginx_cache.url, UrlPurger("nginx", nginx_cache.url, nginx_cache.token)
+    api = varnish_api("varnish", varnish_cache.url, varnish_cache.token)
+    return varnish_cache.url, TagPurger(api)
+
+
+async def test_a_fill_in_flight_brings_the_old_version_back_until_the_purge_is_repeated(
+    writes: Writes,
+    origin: Origin,
+    home: str,
+    cache: tuple[str, Purger],
+    http: httpx.AsyncClient,
+) -> None:
+    url, purger = cache[0] + home, cache[1]
+    key = f"articles/{home.rpartition('/')[2]}#main"
+    sent: list[PurgesSent] = []
+
+    def tell(event: PurgeEvent) -> None:
+        if isinstance(event, PurgesSent):
+            sent.append(event)
+
+    barrier = origin.hold()
+    fill = asyncio.create_task(http.get(url))
+    await barrier.reached.wait()
+    origin.write(home)
+    await writes.write(key)
+    async with purging(writes, purger, tell=tell):
+        await until(lambda: len(sent) == 1)
+        barrier.opened.set()
+        assert (await fill).text == "version 1"
+        assert (await http.get(url)).text == "version 1"
+        forced = await http.get(url, headers={"Cache-Control": "no-cache", "If-None-Match": '"x"'})
+        assert forced.text == "version 2"
+        writes.advance(2 * F_S)
+        await until(lambda: len(sent) == 2)
+        assert (await http.get(url)).text == "version 2"
+
+
+async def test_a_lost_purge_costs_revalidations_and_no_staleness(
+    writes: Writes,
+    origin: Origin,
+    home: str,
+    cache: tuple[str, Purger],
+    http: httpx.AsyncClient,
+) -> None:
+    """The cache never hears of the write: the filter holds the key, so clients ask the origin."""
+    url = cache[0] + home
+    key = f"articles/{home.rpartition('/')[2]}#main"
+    await cache[1].close()
+    await http.get(url)
+    origin.write(home)
+    await writes.write(key)
+    assert (await http.get(url)).text == "version 1"
+    snapshot = await writes.sketch.snapshot([PART])
+    assert any(snapshot.bits)
+    for _ in range(2):
+        assert (await http.get(url, headers={"Cache-Control": "no-cache"})).text == "version 2"

@@ -1,0 +1,181 @@
+"""What only Varnish does, with the VCL that we ship."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from sketch.tags import tag_of
+from tests.faults.conditions import eventually
+from tests.proxies.small_origin import Origin, tag_of_target
+from tests.proxies.varnish import Tags, Varnish, varnish
+
+NO_CACHE = {"Cache-Control": "no-cache"}
+
+
+async def purge(http: httpx.AsyncClient, url: str, **headers: str) -> int:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return (await http.request("PURGE", url, headers=named)).status_code
+
+
+async def test_it_tells_the_age_of_what_it_serves(
+    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+) -> None:
+    origin.extra = {"age": "7"}
+    await http.get(varnish_cache.url + home)
+    assert int((await http.get(varnish_cache.url + home)).headers["age"]) >= 7
+
+
+async def test_two_lines_of_cache_control_are_read_as_one(
+    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+) -> None:
+    lines = [("Cache-Control", "no-transform"), ("Cache-Control", "no-cache")]
+    for _ in range(2):
+        await http.get(varnish_cache.url + home, headers=lines)
+    assert origin.reached(home) == 2
+
+
+async def test_plain_requests_wait_for_one_fill(
+    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+) -> None:
+    asleep = await varnish_cache.asleep()
+    barrier = origin.hold()
+    first = asyncio.create_task(http.get(varnish_cache.url + home))
+    await barrier.reached.wait()
+    second = asyncio.create_task(http.get(varnish_cache.url + home))
+    await eventually(lambda: varnish_cache.slept_since(asleep))
+    barrier.opened.set()
+    assert [(await each).text for each in (first, second)] == ["version 1"] * 2
+    assert origin.reached(home) == 1
+
+
+async def test_an_older_fill_that_ends_later_hides_a_newer_one(
+    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+) -> None:
+    """Why a client whose filter holds a key asks the origin each time."""
+    url = varnish_cache.url + home
+    barrier = origin.hold()
+    old = asyncio.create_task(http.get(url))
+    await barrier.reached.wait()
+    origin.write(home)
+    assert (await http.get(url, headers=NO_CACHE)).text == "version 2"
+    assert (await http.get(url)).text == "version 2"
+    barrier.opened.set()
+    assert (await old).text == "version 1"
+    assert (await http.get(url)).text == "version 1"
+    assert (await http.get(url, headers=NO_CACHE)).text == "version 2"
+
+
+@pytest.mark.parametrize("token", ["", "another"])
+async def test_a_purge_without_the_token_is_refused(
+    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient, token: str
+) -> None:
+    url = varnish_cache.url + home
+    await http.get(url)
+    shown = {"Authorization": f"Bearer {token}"} if token else {}
+    assert await purge(http, url, **shown) == 403
+    assert await purge(http, url, Surrogate_Key=tag_of_target(home), **shown) == 403
+    await http.get(url)
+    assert origin.reached(home) == 1
+
+
+async def test_without_a_token_or_from_elsewhere_nobody_may_purge(
+    origin: Origin, home: str, http: httpx.AsyncClient
+) -> None:
+    async with varnish(origin.url, token="") as none_set:
+        for shown in ({}, {"Authorization": "Bearer"}):
+            assert await purge(http, none_set.url + home, **shown) == 403
+    async with varnish(origin.url, purgers='"192.0.2.1";') as elsewhere:
+        shown = {"Authorization": f"Bearer {elsewhere.token}"}
+        assert await purge(http, elsewhere.url + home, **shown) == 403
+
+
+HOSTILE = [
+    ".*",
+    "x || obj.status == 200",
+    '" || obj.status == 200 || obj.http.xkey ~ "',
+    "a" * 31,
+    "a" * 33,
+    "A" * 32,
+    f"{'a' * 32}  {'b' * 32}",
+    f"{'a' * 32},{'b' * 32}",
+    f"{'a' * 32}|.*",
+    " ".join(["a" * 32] * 100 + ["." * 32]),
+]
+
+
+@pytest.mark.parametrize("tags", ["xkey", "ban"])
+async def test_tags(origin: Origin, http: httpx.AsyncClient, tags: Tags) -> None:
+    async with varnish(origin.url, tags=tags) as cache:
+        await _hostile_tags_purge_nothing(origin, http, cache)
+        await _tags_purge_all_that_carries_them(origin, http, cache)
+        await _a_batch_purges_all_its_tags(origin, http, cache)
+
+
+async def _hostile_tags_purge_nothing(
+    origin: Origin, http: httpx.AsyncClient, cache: Varnish
+) -> None:
+    target = f"/v1/news/articles/hostile-{cache.url[-5:]}"
+    await http.get(cache.url + target)
+    for hostile in HOSTILE:
+        shown = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": hostile}
+        assert await purge(http, cache.url, **shown) == 400, hostile
+    await http.get(cache.url + target)
+    assert origin.reached(target) == 1
+
+
+async def _tags_purge_all_that_carries_them(
+    origin: Origin, http: httpx.AsyncClient, cache: Varnish
+) -> None:
+    target = f"/v1/news/articles/tagged-{cache.url[-5:]}"
+    own = tag_of("news", "articles/x#main")
+    origin.extra = {"xkey": f"{'0' * 32} {own} {'f' * 32}"}
+    targets = [target, f"{target}?fields=title", f"{target}x"]
+    for each in targets:
+        await http.get(cache.url + each)
+    await http.get(cache.url + target, headers={"Prefer": "consistency=strong"})
+    origin.extra = {"xkey": tag_of("news", "articles/y#main")}
+    await http.get(f"{cache.url}{target}y")
+    shown = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": own}
+    assert await purge(http, cache.url, **shown) == 200
+    for each in [*targets, f"{target}y"]:
+        await http.get(cache.url + each)
+    await http.get(cache.url + target, headers={"Prefer": "consistency=strong"})
+    assert [origin.reached(each) for each in targets] == [4, 2, 2]
+    assert origin.reached(f"{target}y") == 1
+
+
+async def _a_batch_purges_all_its_tags(
+    origin: Origin, http: httpx.AsyncClient, cache: Varnish
+) -> None:
+    origin.extra = {}
+    targets = [f"/v1/news/batch/{cache.url[-5:]}-{number}" for number in range(200)]
+    for target in (targets[0], targets[99], targets[199]):
+        await http.get(cache.url + target)
+    listed = " ".join(map(tag_of_target, targets))
+    shown = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": listed}
+    assert await purge(http, cache.url, **shown) == 200
+    for target in (targets[0], targets[99], targets[199]):
+        await http.get(cache.url + target)
+        assert origin.reached(target) == 2
+
+
+async def test_a_batch_is_one_ban_that_the_lurker_can_judge(origin: Origin) -> None:
+    async with varnish(origin.url, tags="ban") as cache, httpx.AsyncClient() as http:
+        before = await cache.admin("ban.list")
+        listed = f"{'a' * 32} {'b' * 32}"
+        shown = {"Authorization": f"Bearer {cache.token}", "Surrogate_Key": listed}
+        assert await purge(http, cache.url, **shown) == 200
+        bans = await cache.admin("ban.list")
+        assert bans.count(" ~ ") == before.count(" ~ ") + 1
+        assert "req." not in bans
+
+
+async def test_a_restart_forgets_everything(origin: Origin, home: str) -> None:
+    async with varnish(origin.url) as cache, httpx.AsyncClient() as http:
+        await http.get(cache.url + home)
+        await cache.restart()
+        origin.write(home)
+        assert (await http.get(cache.url + home)).text == "version 2"
