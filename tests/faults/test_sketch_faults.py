@@ -88,7 +88,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 async def sketch(server: Server) -> AsyncIterator[RedisSketch]:
-    sketch = RedisSketch(server.url, LONG, SHAPE)
+    sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
     await sketch.create(PART)
     yield sketch
     await sketch.close()
@@ -158,14 +158,14 @@ async def test_all_keys_deleted(server: Server, sketch: RedisSketch, told_by_ano
     async with Redis.from_url(server.url) as redis:
         await redis.flushall()
     if told_by_another:
-        other = RedisSketch(server.url, LONG, SHAPE)
+        other = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
         await assert_lost(other, before)
         await other.close()
     await assert_lost(sketch, before)
 
 
 async def test_a_loss_is_over_once_every_copy_has_died(server: Server) -> None:
-    sketch = RedisSketch(server.url, SHORT, SHAPE)
+    sketch = RedisSketch(server.url, SHORT, SHAPE, timeout_s=20.0)
 
     async def all_is_well() -> bool:
         grant = await sketch.report_read(PART, [A], 0.3)
@@ -211,14 +211,14 @@ async def test_a_server_that_evicts_keys_is_refused(server: Server) -> None:
     async with Redis.from_url(server.url) as redis:
         await redis.config_set("maxmemory", "100mb")
         await redis.config_set("maxmemory-policy", "allkeys-lru")
-    sketch = RedisSketch(server.url, LONG, SHAPE)
+    sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
     with pytest.raises(SketchUnavailable, match="noeviction"):
         await sketch.begin(PART, [A], "t")
     await sketch.close()
 
 
 async def test_a_server_whose_memory_is_full_takes_nothing_by_halves(server: Server) -> None:
-    sketch = RedisSketch(server.url, LONG, SHAPE)
+    sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
     await sketch.create(PART)
     await hand_out(sketch)
     await sketch.begin(PART, [B], "t")
@@ -302,7 +302,7 @@ async def _until_answered(call: Callable[[], Awaitable[object]]) -> None:
 async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemConfig) -> None:
     """Callers cannot tell what has been taken, tell it again, and nothing is taken twice."""
     part = Part("news", f"c{os.getpid()}")
-    sketch = RedisSketch(redis_config.url, SHORT, SHAPE, "test:cut")
+    sketch = RedisSketch(redis_config.url, SHORT, SHAPE, "test:cut", timeout_s=20.0)
     keys = [f"articles/{n}#g" for n in range(20)]
     await sketch.create(part)
 

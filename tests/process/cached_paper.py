@@ -70,7 +70,7 @@ async def paper_on(
         margin_s=settings.cache_margin_s,
         lease_s=settings.write_lease_s,
     )
-    sketch = RedisSketch(url, limits, FilterShape(), unique("sketch"), timeout_s=1.0)
+    sketch = RedisSketch(url, limits, FilterShape(), unique("sketch"), timeout_s=10.0)
     caches = Caches(settings, sketch, Static())
     async with service(configs, catalogue_url, guard=caches.guard) as running:
         await running.favour()

@@ -94,7 +94,7 @@ class _ClockedSketch(RedisSketch):
         self, redis: Redis, limits: SketchLimits, shape: FilterShape, namespace: str
     ) -> None:
         self._clock = f"{namespace}:clock"
-        super().__init__(redis, limits, shape, namespace)
+        super().__init__(redis, limits, shape, namespace, timeout_s=30.0)
 
     def _script(self) -> str:
         script, clock = super()._script(), f"call('HMGET', '{self._clock}', 's', 'us')"
