@@ -1,0 +1,1 @@
+"""One way to run every analytic task: forecast, kept stages, results whole or not at all."""
