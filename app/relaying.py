@@ -39,6 +39,9 @@ _log = logging.getLogger("portolan.relaying")
 
 _AGAIN_S: Final = 1.0
 _END_WITHIN_S: Final = 10.0
+_YIELDING: Final = 5
+"""Where cores are few, a request goes before what may wait; a quarter of a core is left for it."""
+
 _STOP_WITHIN_S: Final = 5.0
 _TOLD: Final[dict[str, type[Any]]] = {
     kind.__name__: kind for kind in (ChangesRelayed, FeedFellBack, FeedGapFound)
@@ -182,5 +185,6 @@ async def _main() -> None:
 
 
 if __name__ == "__main__":
+    os.nice(_YIELDING)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service
     uvloop.run(_main())

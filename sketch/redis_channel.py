@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha1
+from secrets import token_hex
 from typing import Any, Final
-from uuid import uuid4
 
 import hiredis
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from sketch.port import SketchUnavailable
+from sketch.redis_wire import Wire
 
-__all__ = ["Channel", "ScriptCall"]
+__all__ = ["Channel", "ScriptCall", "settled"]
 
 _ANOTHER_LIFE: Final = -1
 _KEYS: Final = 12
@@ -65,9 +64,19 @@ class Channel:
         self._sha = sha1(self._script, usedforsecurity=False).hexdigest().encode()
         self._mark = mark
         self._timeout_s = timeout_s
-        self._connection: AbstractConnection | None = None
+        self._wire: Wire | None = None
         self._life = ""
         self._turn = asyncio.Lock()
+
+    def post(self, calls: Sequence[ScriptCall]) -> asyncio.Future[list[Any]] | None:
+        """Send calls at once, if a connection stands idle; the future tells what was answered.
+
+        What is not `settled`, and what fails, is to be asked again with `ask`.
+        """
+        wire = self._wire
+        if wire is None or not wire.idle or self._turn.locked():
+            return None
+        return wire.post(self._packed(calls), len(calls))
 
     async def ask(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Return the answer to each call, or the error it was answered with.
@@ -87,19 +96,18 @@ class Channel:
         return int(seconds) * 1_000_000 + int(micros)
 
     async def _time(self) -> list[Any]:
-        return await _exchange(await self._connected(), [(b"TIME",)])
+        return await (await self._connected()).post(hiredis.pack_command((b"TIME",)), 1)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(RedisError, OSError):
-                await connection.disconnect(nowait=True)
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
 
     async def _twice(self, exchange: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
         """Try a second time if an idle connection has died; every step may be taken twice."""
         async with self._turn:
-            reused = self._connection is not None
+            reused = self._wire is not None
             try:
                 return await self._once(exchange)
             except SketchUnavailable as error:
@@ -112,10 +120,10 @@ class Channel:
             async with asyncio.timeout(self._timeout_s):
                 return await exchange()
         except (RedisError, OSError) as error:
-            await self.close()
+            self.close()
             raise SketchUnavailable("The sketch's Redis does not answer.") from error
         except BaseException:
-            await self.close()  # answers still to come would be taken for others
+            self.close()  # answers still to come would be taken for others
             raise
 
     async def _settled(self, calls: Sequence[ScriptCall]) -> list[Any]:
@@ -129,31 +137,39 @@ class Channel:
                     calls[i].standing = "sure"
             for i, answer in zip(again, await self._asked([calls[i] for i in again]), strict=True):
                 answers[i] = answer
-        if any(isinstance(answer, ResponseError) for answer in answers):
-            await self.close()  # it may be a replica by now, or be loading
+        if not settled(answers):
+            self.close()  # it may be a replica by now, or be loading
         return answers
 
     async def _asked(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        connection = await self._connected()
+        wire = await self._connected()
+        return await wire.post(self._packed(calls), len(calls))
+
+    def _packed(self, calls: Sequence[ScriptCall]) -> bytes:
         life, head = self._life, (b"EVALSHA", self._sha, _KEYS)
-        return await _exchange(
-            connection,
-            [(*head, *c.keys, life, c.standing, uuid4().hex, c.expiring, *c.steps) for c in calls],
+        return b"".join(
+            hiredis.pack_command(
+                (*head, *c.keys, life, c.standing, token_hex(16), c.expiring, *c.steps)
+            )
+            for c in calls
         )
 
-    async def _connected(self) -> AbstractConnection:
-        if self._connection is None:
+    async def _connected(self) -> Wire:
+        if self._wire is None or self._wire.lost:
+            self.close()
             pool: Any = self._pool  # its methods have no annotations
             connection: AbstractConnection = pool.make_connection()
             connect: Callable[[], Awaitable[None]] = connection.connect
             await connect()
-            self._connection = connection
-            await self._learn(connection)
-        return self._connection
+            self._wire = Wire(connection, self._timeout_s)
+            await self._learn(self._wire)
+        return self._wire
 
-    async def _learn(self, connection: AbstractConnection) -> None:
+    async def _learn(self, wire: Wire) -> None:
         """Learn the server's life, and have it load the script."""
-        told, loaded = await _exchange(connection, [(b"INFO",), (b"SCRIPT", b"LOAD", self._script)])
+        asked: list[tuple[Any, ...]] = [(b"INFO",), (b"SCRIPT", b"LOAD", self._script)]
+        packed = b"".join([hiredis.pack_command(words) for words in asked])
+        told, loaded = await wire.post(packed, len(asked))
         for answer in (told, loaded):
             if isinstance(answer, ResponseError):
                 raise answer
@@ -165,21 +181,9 @@ class Channel:
             raise SketchUnavailable("The sketch's Redis does not tell its run id.") from None
 
 
-async def _exchange(
-    connection: AbstractConnection, commands: Sequence[tuple[Any, ...]]
-) -> list[Any]:
-    packed = b"".join(map(hiredis.pack_command, commands))
-    if not connection.is_connected:  # sending would connect anew, to a server of another life
-        raise NotConnected("The connection was closed.")
-    await connection.send_packed_command(packed, check_health=False)
-    return [await _answer(connection) for _ in commands]
-
-
-async def _answer(connection: AbstractConnection) -> Any:
-    try:
-        return await connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
+def settled(answers: Sequence[Any]) -> bool:
+    """Whether the server took every call, whatever it answered."""
+    return not any(isinstance(a, ResponseError) or _is_unsettled(a) for a in answers)
 
 
 def _is_unsettled(answer: Any) -> bool:

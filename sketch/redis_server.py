@@ -199,7 +199,7 @@ class RedisSketch:
     async def close(self) -> None:
         """See the port."""
         await self._steps.close()
-        await self._channel.close()
+        self._channel.close()
         if self._own is not None:
             await self._own.aclose()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from sketch.port import Part, SketchUnavailable
-from sketch.redis_channel import Channel, ScriptCall
+from sketch.redis_channel import Channel, ScriptCall, settled
 
 __all__ = ["Answer", "Steps"]
 
@@ -32,6 +32,10 @@ class _Step:
     answer: asyncio.Future[Answer]
 
 
+_Rows: TypeAlias = Sequence[tuple[Part, Sequence[_Step]]]
+_Calls: TypeAlias = Sequence[ScriptCall]
+
+
 class Steps:
     """Gathers the steps of one turn of the event loop, and of the time a round trip takes.
 
@@ -48,7 +52,11 @@ class Steps:
         self._keys_of = keys_of
         self._expired_at_once = expired_at_once
         self._waiting: dict[Part, list[_Step]] = {}
-        self._sending: asyncio.Task[None] | None = None
+        self._under_way: list[_Step] = []
+        self._asking: asyncio.Task[None] | None = None
+        self._alone = True
+        self._due = False
+        self._closed = False
 
     async def take(self, part: Part, name: str, words: Sequence[Any], keys: int = 1) -> Answer:
         """Take one step on a part.
@@ -64,39 +72,75 @@ class Steps:
         """
         step = _Step((name, len(words), *words), keys, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(part, []).append(step)
-        if self._sending is None:
-            self._sending = asyncio.create_task(self._send_all())
+        if not self._under_way:
+            self._begin()
         return await step.answer
 
+    def _begin(self) -> None:
+        """Send at once for a lone caller; where there are many, all of one turn of the loop."""
+        if self._alone:
+            self._send()
+        elif not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._send)
+
     async def close(self) -> None:
-        """Refuse what is waiting."""
-        if self._sending is not None:
-            self._sending.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._sending
+        """Refuse what is waiting, and what comes."""
+        self._closed = True
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+        self._refuse_all()
 
-    async def _send_all(self) -> None:
-        sent: list[_Step] = []
-        try:
-            while self._waiting:
-                waiting, self._waiting = self._waiting, {}
-                sent = [step for steps in waiting.values() for step in steps]
-                await self._send([(p, some) for p, all_ in waiting.items() for some in _cut(all_)])
-        finally:
-            self._sending = None
-            left = [step for steps in self._waiting.values() for step in steps]
-            self._waiting = {}
-            for step in sent + left:
-                _refuse(step, None)
-
-    async def _send(self, rows: Sequence[tuple[Part, Sequence[_Step]]]) -> None:
+    def _send(self) -> None:
+        """Send what is waiting: what comes while it is under way goes together, after it."""
+        waiting, self._waiting = self._waiting, {}
+        self._under_way = [step for steps in waiting.values() for step in steps]
+        self._alone, self._due = len(self._under_way) == 1, False
+        rows = [(part, some) for part, all_ in waiting.items() for some in _cut(all_)]
         calls = [self._call(part, steps) for part, steps in rows]
+        posted = None if self._closed else self._channel.post(calls)
+        if posted is not None:
+            posted.add_done_callback(partial(self._answered, rows, calls))
+        else:
+            self._ask(rows, calls)
+
+    def _answered(self, rows: _Rows, calls: _Calls, posted: asyncio.Future[list[Any]]) -> None:
+        error = posted.exception()
+        if isinstance(error, TimeoutError):
+            self._tell(rows, [error] * len(rows))
+        elif error is None and settled(answers := posted.result()):
+            self._tell(rows, answers)
+        else:
+            self._ask(rows, calls)
+
+    def _ask(self, rows: _Rows, calls: _Calls) -> None:
+        """Connect, or settle with the server what is not; every step may be taken twice."""
+        if self._closed:
+            self._refuse_all()
+        else:
+            self._asking = asyncio.create_task(self._asked(rows, calls))
+
+    async def _asked(self, rows: _Rows, calls: _Calls) -> None:
         try:
             answers = await self._channel.ask(calls)
         except SketchUnavailable as error:
             answers = [error] * len(calls)
+        self._tell(rows, answers)
+
+    def _tell(self, rows: _Rows, answers: Sequence[Any]) -> None:
         for (_, steps), answer in zip(rows, answers, strict=True):
             _tell(steps, answer)
+        self._under_way = []
+        if self._waiting:
+            self._send()
+
+    def _refuse_all(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for steps in (self._under_way, *waiting.values()):
+            for step in steps:
+                _refuse(step, None)
+        self._under_way = []
 
     def _call(self, part: Part, steps: Sequence[_Step]) -> ScriptCall:
         # Twice as many may go as come, so what has expired does not pile up.

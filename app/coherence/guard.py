@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from secrets import token_hex
 from typing import Final, TypeAlias
-from uuid import uuid4
 
 from mediator.clock import Clock
 from mediator.errors import Unavailable
@@ -63,7 +63,7 @@ class SketchGuard:
     async def begin(self, database: str, keys: Sequence[str]) -> str:
         """Mark keys as being written; raises `Unavailable`: the write must not be done."""
         parts = by_part(database, keys)
-        token = _SEPARATOR.join([uuid4().hex, *(part.class_name for part in parts)])
+        token = _SEPARATOR.join([token_hex(16), *(part.class_name for part in parts)])
         await _done([self._sketch.begin(part, of, token) for part, of in parts.items()])
         return token
 
