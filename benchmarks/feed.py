@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from functools import partial
 from statistics import median
-from time import perf_counter, time
+from time import perf_counter
 from typing import Any, Final
 from uuid import uuid4
 
-import httpx
 import orjson
 from redis.asyncio import Redis
 
 from benchmarks.beside import CLASS, Beside, beside, database_on, some_object
 from benchmarks.http1 import render
+from benchmarks.listener import ListenerProcess
 from benchmarks.load import Lane, LoadProcess, Plan
 from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.rounds import interleaved
@@ -39,17 +38,19 @@ __all__ = ["run"]
 _BAR: Final = 0.5
 _BATCH: Final = 500
 _OBJECTS: Final = 1_000
+_BEYOND_S: Final = 3.0
+"""Who listens hears the last changes as well."""
 _JSON: Final = {"Content-Type": "application/vnd.portolan.update+json"}
 
 
 async def run(options: Options) -> Measured:
     """Measure throughput, and the lag of each kind of store."""
-    async with LoadProcess() as load, beside() as running:
+    async with LoadProcess() as load, ListenerProcess() as listener, beside() as running:
         if "redis" not in running.servers:
             raise Failed("there is no Redis server on this machine")
         results = [await _throughput(options, running.servers["redis"].url)]
         await running.tie()
-        results += [await _lag(options, running, load, kind) for kind in running.servers]
+        results += [await _lag(options, running, load, listener, kind) for kind in running.servers]
         return Measured(results, await running.service.versions())
 
 
@@ -131,7 +132,9 @@ def _change(number: int) -> Change:
     )
 
 
-async def _lag(options: Options, running: Beside, load: LoadProcess, kind: Kind) -> Result:
+async def _lag(
+    options: Options, running: Beside, load: LoadProcess, listener: ListenerProcess, kind: Kind
+) -> Result:
     """Measure how late a subscriber hears of updates, while as many come as can."""
     database = database_on(kind)
     await running.service.create(
@@ -142,9 +145,12 @@ async def _lag(options: Options, running: Beside, load: LoadProcess, kind: Kind)
     plan = Plan(
         running.service.host, running.service.port, [Lane(hits, 4)], 3.0 if options.quick else 20.0
     )
-    lags: list[float] = []
-    async with _listening(running, database, lags):
-        (tally,) = await load.drive(plan)
+    path = f"/v1/{database}/changes"
+    listening = asyncio.create_task(
+        listener.lags(running.service.host, running.service.port, path, plan.seconds + _BEYOND_S)
+    )
+    (tally,) = await load.drive(plan)
+    lags = await listening
     if not lags:
         raise Failed(f"nobody told of updates on {kind}")
     lags.sort()
@@ -154,24 +160,3 @@ async def _lag(options: Options, running: Beside, load: LoadProcess, kind: Kind)
         f" median {median(lags) * 1e3:.0f} ms, p99 {p99:.0f} ms"
     )
     return Result(f"lag of the feed of {kind} under load, p99", "ms", p99, small_is_good=True)
-
-
-@asynccontextmanager
-async def _listening(running: Beside, database: str, lags: list[float]) -> AsyncIterator[None]:
-    """Follow the changes of a database, and note how late each is."""
-    async with httpx.AsyncClient(base_url=running.service.data.base_url, timeout=60) as client:
-        stream = client.stream(
-            "GET", f"{database}/changes", headers={"Accept": "text/event-stream"}
-        )
-        async with stream as answer:
-            task = asyncio.create_task(_listen(answer, lags))
-            yield
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-
-async def _listen(answer: httpx.Response, lags: list[float]) -> None:
-    async for line in answer.aiter_lines():
-        if line.startswith("data:"):
-            change = change_from(line.removeprefix("data:").encode())
-            lags.append(time() - change.time_us / 1e6)

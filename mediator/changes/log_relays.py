@@ -180,20 +180,21 @@ class _Turn:
                 renewed = now
             if self._fell_back:
                 await self._renew()
-            found = await self._look()
+            done = await self._look()
             self._failing = False
             if now - trimmed >= TRIM_S:
                 await self._relay.trim()
                 trimmed = now
-            await self._idle.wait(found=found)
+            if done.drained:
+                await self._idle.wait(found=done.read > 0)
 
-    async def _look(self) -> bool:
+    async def _look(self) -> Round:
         done = await self._relay.round()
         if done.missing:
             await self._begin_anew(done)
         if done.appended:
             self._observe(ChangesRelayed(self._routes.system, done.appended))
-        return done.read > 0
+        return done
 
     async def _begin_anew(self, done: Round) -> None:
         databases = tuple(self._routes.databases())

@@ -13,7 +13,8 @@ from mediator.changes.feed import Brought, Feed, Source
 from mediator.changes.model import Change
 from mediator.changes.routes import SystemRoutes
 from mediator.coordination.leases import Lease
-from mediator.stores.port import ChangeLog, Logged
+from mediator.schema.tree import SCRATCH_DATABASE
+from mediator.stores.port import ChangeLog, Fragment, Logged
 
 __all__ = ["KEEP_S", "LogRelay", "Pace", "Round", "Withholding"]
 
@@ -205,9 +206,16 @@ class LogRelay:
         self._brought_up_us = self._now_us
 
     async def _read(self, log: str, after: str) -> list[Logged]:
-        find = self._routes.fragment_of
+        unknown: set[str] = set()
+
+        def find(database: str, class_name: str) -> Fragment | None:
+            fragment = self._routes.fragment_of(database, class_name)
+            if fragment is None:
+                unknown.add(database)
+            return fragment
+
         entries = await self._store.changes(log, after or None, _BATCH, find)
-        if any(entry.change is None for entry in entries):
+        if unknown - {SCRATCH_DATABASE}:
             # Their classes are gone; or were made by another replica a moment ago.
             await self._routes.refresh()
             entries = await self._store.changes(log, after or None, _BATCH, find)

@@ -12,12 +12,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
 from uuid import uuid4
 
 from mediator.operations.operators import Operator, OperatorCall
 from mediator.schema.annotations import Metric
-from mediator.schema.tree import MAIN_GROUP, Field
+from mediator.schema.tree import MAIN_GROUP, SCRATCH_DATABASE, Field
 from mediator.schema.types import FieldType, Values
 from mediator.stores.port import (
     Fragment,
@@ -31,9 +30,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 
-__all__ = ["SCRATCH_DATABASE", "Calibration", "calibrate"]
-
-SCRATCH_DATABASE: Final = "portolan_scratch"
+__all__ = ["Calibration", "calibrate"]
 
 _OBJECTS = 64
 _LEAST = 8

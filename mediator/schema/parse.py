@@ -22,6 +22,7 @@ from mediator.schema.requirements import read_annotations
 from mediator.schema.tree import (
     MAIN_GROUP,
     MISSING,
+    SCRATCH_DATABASE,
     Batching,
     CachePolicy,
     ClassSchema,
@@ -68,6 +69,8 @@ def parse_schema(database: str, document: Any) -> Schema:
     mistakes: list[Place] = []
     if not NAME.fullmatch(database):
         mistakes.append(Place("database", f"must be named like {NAME.pattern}"))
+    if database == SCRATCH_DATABASE:
+        mistakes.append(Place("database", f"{database} is a reserved name"))
     schema = _schema(database, Node(document, "", mistakes))
     if mistakes:
         raise invalid(mistakes, SchemaInvalid)

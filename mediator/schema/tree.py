@@ -13,6 +13,7 @@ from mediator.schema.types import FieldType, Value
 __all__ = [
     "MAIN_GROUP",
     "MISSING",
+    "SCRATCH_DATABASE",
     "Batching",
     "CachePolicy",
     "ClassSchema",
@@ -25,6 +26,9 @@ __all__ = [
 
 MAIN_GROUP: Final = "main"
 """The cache group of fields that name none; it is the anchor group: it decides existence."""
+
+SCRATCH_DATABASE: Final = "portolan_scratch"
+"""Where systems are tried out; what is written to it is nobody's, and is told to nobody."""
 
 
 class MissingType:

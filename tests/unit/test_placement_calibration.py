@@ -7,8 +7,9 @@ from typing import cast
 
 import pytest
 
-from mediator.placement.calibration import SCRATCH_DATABASE, calibrate
+from mediator.placement.calibration import calibrate
 from mediator.schema.annotations import Metric
+from mediator.schema.tree import SCRATCH_DATABASE
 from mediator.stores.port import (
     Fragment,
     Read,

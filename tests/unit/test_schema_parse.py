@@ -276,7 +276,7 @@ def test_names_of_routes_are_reserved(name: str) -> None:
         parse_schema("news", {"classes": {name: {}}})
 
 
-@pytest.mark.parametrize("database", ["", "News", "a-b", "1a", "a\n", "é"])
+@pytest.mark.parametrize("database", ["", "News", "a-b", "1a", "a\n", "é", "portolan_scratch"])
 def test_the_database_has_a_name(database: str) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema(database, {})

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from mediator.schema.tree import MAIN_GROUP, Field
+from mediator.schema.tree import MAIN_GROUP, SCRATCH_DATABASE, Field
 from mediator.schema.types import Value, Values
 from mediator.stores.conformance.expect import present, require
 from mediator.stores.port import (
@@ -26,8 +26,6 @@ from mediator.stores.port import (
 __all__ = ["SCRATCH_DATABASE", "Scratch", "Subject", "fragment_of", "gathered"]
 
 T = TypeVar("T")
-
-SCRATCH_DATABASE = "portolan_scratch"
 
 
 def fragment_of(
