@@ -124,7 +124,9 @@ class StoreCalls:
             self._busy[fragment] = self._busy.get(fragment, 0) + 1
         try:
             if any(fragment.ttl_s is not None for fragment in fragments):
-                await self.end_expired(store, [(call.fragment, call.id) for call in calls])
+                # What has a mark lived when its transaction was committed, and counts as living.
+                places = [(call.fragment, call.id) for call in calls if not call.mark]
+                await self.end_expired(store, places)
             return await self.write_guarded(store, calls)
         finally:
             self._leave(fragments)
@@ -134,7 +136,7 @@ class StoreCalls:
     ) -> None:
         """Delete what is left of expired objects that are about to be written."""
         mortal = [Read(f, id_, ()) for f, id_ in places if f.ttl_s is not None]
-        records = await _read(store, mortal)
+        records = await _read(store, mortal) if mortal else []
         pairs = zip((read.fragment for read in mortal), records, strict=True)
         deletions = ends(pairs, self._clock.now())
         if deletions:

@@ -240,7 +240,10 @@ class Transactions:
             for fragment in target.route.fragments:
                 if fragment.ttl_s is not None:
                     store = self._calls.systems.get(fragment.system)
-                    await self._calls.end_expired(store, [(fragment, target.id)])
+                    try:
+                        await self._calls.end_expired(store, [(fragment, target.id)])
+                    except Locked:
+                        raise Blocked from None
 
     def _has_expired(self, held: Held) -> bool:
         birth, now = held.birth, self._clock.now()
