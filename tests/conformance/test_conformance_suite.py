@@ -186,6 +186,14 @@ class Unlocked(ModelStore):
         return await super().write(calls, token)
 
 
+class Showing(ModelStore):
+    """Counts records that are absent, but marked."""
+
+    async def count(self, fragment: Fragment) -> int:
+        rows = self._rows(fragment).values()
+        return sum(row.there or bool(row.mark) for row in rows)
+
+
 class Forgiving(ModelStore):
     """Fences only what is there."""
 
@@ -211,6 +219,7 @@ DEFECTS = {
     Overwriting: "concurrency.one_creation_wins",
     Unfenced: "fencing.write_or_fence_comes_first",
     Unlocked: "locking.absent_records_can_be_marked",
+    Showing: "locking.marks_are_seen_by_nobody_else",
     Forgiving: "fencing.absent_records_are_fenced",
 }
 

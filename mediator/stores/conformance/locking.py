@@ -17,7 +17,8 @@ from mediator.stores.conformance.expect import (
 )
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter
 from mediator.stores.conformance.scratch import Scratch, Subject, gathered
-from mediator.stores.port import Lockable, Standing, Status, Write
+from mediator.stores.conformance.told import Listener, told
+from mediator.stores.port import Lockable, Ordered, Standing, Status, Write
 
 __all__ = ["THEME"]
 
@@ -138,6 +139,64 @@ async def a_mark_is_on_one_record(scratch: Scratch) -> None:
     results = await subject.write_all([subject.change(id_, {"n": 1}) for id_ in ids])
     expected = [Status.LOCKED if id_ == "7" else Status.APPLIED for id_ in ids]
     expect_statuses(results, expected, "writes of one call")
+
+
+@THEME.proves("contract")
+async def marks_are_seen_by_nobody_else(scratch: Scratch) -> None:
+    """Reads, pages and counts show a marked record as it is, and an absent one not at all."""
+    store = _lockable(scratch)
+    fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
+    subject = await scratch.subject(*fields)
+    await subject.create("x", {"n": 1, "l": [1]})
+    await subject.create("gone", {"n": 2})
+    await subject.delete("gone")
+    before = await _everything(subject)
+    for id_ in ("x", "gone", "never"):
+        await _lock(store, subject, id_)
+    same(await _everything(subject), before, "what reads show of marked records")
+    for id_ in ("x", "gone", "never"):
+        await store.unlock(subject.fragment, id_, MARK)
+    same(await _everything(subject), before, "what reads show of records that were marked")
+
+
+async def _everything(subject: Subject) -> list[object]:
+    store, fragment = subject.store, subject.fragment
+    ids = ["x", "gone", "never"]
+    shown: list[object] = [
+        await store.count(fragment),
+        await store.scan(fragment, None, 10),
+        await store.scan(fragment, None, 10, ("n",)),
+        await subject.read_all(ids),
+        await subject.read_all(ids, ("n",)),
+    ]
+    if isinstance(store, Ordered):
+        shown.append(await store.ordered(fragment, "n", descending=False, after=None, limit=10))
+    return shown
+
+
+@THEME.proves("contract")
+async def marks_are_told_to_nobody(scratch: Scratch) -> None:
+    """The change log tells of the writes under marks, and of no mark."""
+    store, listener = _lockable(scratch), await Listener.to(scratch, counter())
+    subject = listener.subject
+    for id_ in ("x", "y"):
+        await _lock(store, subject, id_)
+    first = applied(await subject.create("x", {"n": 1}, mark=MARK))
+    await _lock(store, subject, "x")
+    second = applied(await subject.update("x", {"n": 2}, mark=MARK))
+    await _lock(store, subject, "x")
+    third = applied(await subject.delete("x", mark=MARK))
+    await _lock(store, subject, "x")
+    await store.unlock(subject.fragment, "x", MARK)
+    versions = [result.versions["main"] for result in (first, second, third)]
+    expected = [
+        ("main", "create", versions[0], None, {"n": 1}),
+        ("main", "update", versions[1], {"n": 1}, {"n": 2}),
+        ("main", "delete", versions[2], {"n": 2}, None),
+    ]
+    same([told(change) for change in await listener.changes_of("x")], expected, "changes told")
+    await store.unlock(subject.fragment, "y", MARK)
+    same(await listener.changes_of("y"), [], "changes told of what was only marked")
 
 
 @THEME.proves("contract")
