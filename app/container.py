@@ -95,7 +95,14 @@ async def build(
     )
     subscriptions = mediator.changes.subscriptions
     instruments.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
-    data = DataApi(mediator.data, options, broadcast(*observers), subscriptions, caches)
+    data = DataApi(
+        mediator.data,
+        options,
+        broadcast(*observers),
+        subscriptions,
+        caches,
+        mediator.transactions.run,
+    )
     beginnings = caches.beginnings(mediator.secret) if caches else None
     admin = create_admin_app(mediator.control, instruments.registry, mediator.primaries, beginnings)
     return Container(mediator, DataApp(data), admin, caches, relays)

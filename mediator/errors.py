@@ -9,6 +9,8 @@ MediatorError
 ├── NotFound          database, class, object or system is not there
 ├── Conflict          the state forbids it
 │   ├── AlreadyExists     create of an object that is there
+│   ├── Locked            a transaction is about to write the object; try again
+│   ├── TransactionAborted    what a transaction has read is no longer so; nothing was done
 │   ├── DataWouldMove     a schema change that would move existing data
 │   └── AdvisoryOnly      data routes of a database in advisory mode
 ├── PreconditionFailed    a version differs from what the client expected
@@ -34,6 +36,7 @@ __all__ = [
     "DataWouldMove",
     "IdempotencyReused",
     "Invalid",
+    "Locked",
     "MediatorError",
     "NeedsScan",
     "NotFound",
@@ -44,6 +47,7 @@ __all__ = [
     "PreconditionRequired",
     "SchemaInvalid",
     "TooCostly",
+    "TransactionAborted",
     "Unavailable",
     "Unplaceable",
 ]
@@ -91,6 +95,14 @@ class Conflict(MediatorError):
 
 class AlreadyExists(Conflict):
     """Create of an object that is there."""
+
+
+class Locked(Conflict):
+    """A transaction is about to write the object, and did not get done with it in time."""
+
+
+class TransactionAborted(Conflict):
+    """What a transaction has read is no longer so; nothing was done, and all may be tried anew."""
 
 
 class DataWouldMove(Conflict):

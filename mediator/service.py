@@ -14,6 +14,7 @@ from mediator.catalogue.events import CatalogueEvents
 from mediator.catalogue.redo_log import CatalogueRedoLog
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.changes.service import ChangeService
 from mediator.clock import Clock, SystemClock
 from mediator.control.judgement import Judgement, Patience
@@ -39,6 +40,7 @@ from mediator.planes import SystemRegistration
 from mediator.query.budget import Limits
 from mediator.stores.port import Reapable
 from mediator.systems import StoreFactory, Systems
+from mediator.transactions.coordinator import Transactions
 
 __all__ = ["Mediator", "MediatorOptions", "Relaying"]
 
@@ -110,6 +112,8 @@ class Mediator:
         self._watermarks = Watermarks(self._clock)
         self.data = self._operate(calls)
         self.settlement = Settlement(calls, self._model)
+        log = CatalogueTransactions(self._catalogue)
+        self.transactions = Transactions(self.data, calls, log, self._clock)
         self.primaries = self._materialise(calls, events)
         self.changes = self._follow()
         self._schemas = self._place(calls)
@@ -182,6 +186,7 @@ class Mediator:
     def _serving_duties(self, judgement: Judgement) -> list[Duty]:
         return [
             Duty("rolling writes forward", 1.0, self.data.recover),
+            Duty("settling transactions", 1.0, self._settle),
             Duty("sharing metrics", 5.0, self._share_metrics),
             Duty("judging placements", 5.0, judgement.judge),
             Duty("removing what is past its retention", 60.0, self._reap),
@@ -228,7 +233,11 @@ class Mediator:
         await self._exchange.publish(self._replica, self._book.snapshot())
         self._book.merge(await self._exchange.others(self._replica))
 
+    async def _settle(self) -> None:
+        await self.transactions.recover()
+
     async def _reap(self) -> None:
+        await self.transactions.reap(REAPED_AT_ONCE)
         for guarded in self._systems:
             if isinstance(guarded.store, Reapable):
                 await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))

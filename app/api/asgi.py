@@ -23,6 +23,7 @@ from app.api.queries import Queries
 from app.api.resources import Directory
 from app.api.routes import Address, Route, Table
 from app.api.sketch import Sketches
+from app.api.transactions import Transact, TransactionRoute
 from app.coherence.caches import Caches
 from app.http.cors import CrossOrigin
 from app.http.idempotency import OperationIds
@@ -64,6 +65,7 @@ def _table(
     options: DataOptions,
     subscriptions: Subscriptions | None,
     caches: Caches | None,
+    transact: Transact | None,
 ) -> Table:
     ids = OperationIds()
     objects = Objects(plane, options, ids, caches.reads if caches else None)
@@ -93,6 +95,11 @@ def _table(
         batch=Route(
             "/v1/{database}/batch",
             {"POST": Batches(plane, directory, options, ids).post},
+            of_class=False,
+        ),
+        transactions=Route(
+            "/v1/{database}/transactions",
+            {"POST": TransactionRoute(transact, directory, options, ids).post},
             of_class=False,
         ),
         queries=Route("/v1/{database}/{class}/query", {"POST": queries.post}),
@@ -127,6 +134,7 @@ class DataApi:
         observe: Is told of every request that was answered.
         subscriptions: Lets clients follow the change feed; None: there is no feed.
         caches: What keeps caches coherent; None: nothing may be cached.
+        transact: Carries out transactions; None: there are none.
     """
 
     def __init__(
@@ -136,9 +144,10 @@ class DataApi:
         observe: Observer,
         subscriptions: Subscriptions | None = None,
         caches: Caches | None = None,
+        transact: Transact | None = None,
     ) -> None:
         self._directory = Directory(plane)
-        self._table = _table(plane, self._directory, options, subscriptions, caches)
+        self._table = _table(plane, self._directory, options, subscriptions, caches, transact)
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
 

@@ -35,7 +35,7 @@ from mediator.operations.model import ANYTHING, Condition, Get
 from mediator.planes import DataPlane
 from mediator.schema.ids import check_id
 
-__all__ = ["Batches"]
+__all__ = ["Batches", "members_of", "plan_item"]
 
 _MEMBERS: Final = frozenset({"op", "class", "id", "body", "if_match"})
 _TEXTS: Final = ("op", "class", "id")
@@ -98,18 +98,19 @@ class Batches:
         items: list[Item] = []
         for index, body in enumerate(operations):
             try:
-                members = _members(body)
+                members = members_of(body)
                 name = members["class"]
                 resource = found.get(name)
                 if resource is None:
                     resource = found[name] = await self._directory.find(database, name)
-                items.append(_plan(resource, identity, members, index))
+                items.append(plan_item(resource, identity, members, index))
             except (MediatorError, HttpError) as error:
                 items.append(error)
         return items
 
 
-def _members(body: Any) -> dict[str, Any]:
+def members_of(body: Any) -> dict[str, Any]:
+    """Return the members of one operation of a batch; raises `Invalid` if it cannot be one."""
     members = require_object(body)
     if not members.keys() <= _MEMBERS:
         name = next(name for name in members if name not in _MEMBERS)
@@ -129,9 +130,10 @@ def _members(body: Any) -> dict[str, Any]:
     return members
 
 
-def _plan(
+def plan_item(
     resource: ClassResource, identity: Identity, members: dict[str, Any], index: int
 ) -> Planned:
+    """Plan one operation of a batch, given its members."""
     op, id_ = members["op"], check_id(members["id"], "/id")
     whole = resource.whole
     condition = _condition(resource, members)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from app.api.openapi_feed import FEED_PARAMETERS, FEED_SCHEMAS
 from app.api.openapi_schemas import COMPONENTS, ref
 from app.api.openapi_sketch import SKETCH_PARAMETERS, SKETCH_SCHEMAS
+from app.api.openapi_transactions import TRANSACTION_SCHEMAS
 from app.http.negotiation import EVENT_STREAM, JSON, JSON_PATCH, MERGE_PATCH, NDJSON, SKETCH, UPDATE
 from app.http.problems import PROBLEM_JSON
 
@@ -32,6 +33,7 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/changes": _path(("database",), {"get": _changes()}),
         "/v1/{database}/sketch": _path(("database",), _sketch()),
         "/v1/{database}/batch": _path(("database",), {"post": _batch()}),
+        "/v1/{database}/transactions": _path(("database",), {"post": _transaction()}),
     }
 
 
@@ -40,7 +42,7 @@ def data_components() -> dict[str, Any]:
     return {
         **COMPONENTS,
         "parameters": COMPONENTS["parameters"] | FEED_PARAMETERS | SKETCH_PARAMETERS,
-        "schemas": COMPONENTS["schemas"] | FEED_SCHEMAS | SKETCH_SCHEMAS,
+        "schemas": COMPONENTS["schemas"] | FEED_SCHEMAS | SKETCH_SCHEMAS | TRANSACTION_SCHEMAS,
     }
 
 
@@ -109,6 +111,15 @@ def _batch() -> dict[str, Any]:
     wishes = ("idempotencyKey", "prefer")
     post = _operation("batch", "Do many operations", wishes, done, (*_ALWAYS, *_WITH_BODY))
     return post | {"requestBody": _body({JSON: "Batch"})}
+
+
+def _transaction() -> dict[str, Any]:
+    done = {200: _json("TransactionResults", "Idempotency-Replayed")}
+    wishes = ("idempotencyKey", "prefer")
+    failing = (*_ALWAYS, *_WITH_BODY, *_CONDITIONAL, 422)
+    summary = "Do all of some operations if what was read still stands, or nothing"
+    post = _operation("transact", summary, wishes, done, failing)
+    return post | {"requestBody": _body({JSON: "Transaction"})}
 
 
 def _import() -> dict[str, Any]:

@@ -69,6 +69,7 @@ class Table:
     object: Route
     collection: Route
     batch: Route
+    transactions: Route
     queries: Route
     imports: Route
     exports: Route
@@ -99,6 +100,8 @@ class Table:
     def _below_database(self, database: str, segment: bytes) -> Address:
         if segment == b"batch":
             return Address(self.batch, database)
+        if segment == b"transactions":
+            return Address(self.transactions, database)
         if segment == b"changes":
             return Address(self.changes, database)
         if segment == b"sketch":

@@ -69,6 +69,10 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.NotFound: ProblemType("not-found", 404, "It is not there"),
     errors.Conflict: ProblemType("conflict", 409, "The present state forbids it"),
     errors.AlreadyExists: ProblemType("already-exists", 409, "It is there already"),
+    errors.Locked: ProblemType("locked", 409, "A transaction is about to write it"),
+    errors.TransactionAborted: ProblemType(
+        "transaction-aborted", 409, "The transaction was aborted"
+    ),
     errors.DataWouldMove: ProblemType("data-would-move", 409, "Existing data would move"),
     errors.AdvisoryOnly: ProblemType("advisory-only", 409, "The database only gives advice"),
     PositionGone: ProblemType("gone", 410, "The changes are no longer kept"),

@@ -18,7 +18,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-__all__ = ["SCHEMA", "databases", "epoch", "metadata", "redo", "secrets", "systems", "violations"]
+__all__ = [
+    "SCHEMA",
+    "databases",
+    "epoch",
+    "metadata",
+    "redo",
+    "secrets",
+    "systems",
+    "transactions",
+    "violations",
+]
 
 SCHEMA: Final = "portolan_catalogue"
 """The PostgreSQL schema that holds them."""
@@ -66,6 +76,21 @@ redo = Table(
     UniqueConstraint("database", "class_name", "object"),
 )
 """Writes over several systems that are not settled yet, at most one for an object."""
+
+transactions = Table(
+    "transactions",
+    metadata,
+    Column("mark", Text, primary_key=True),
+    Column("database", Text, nullable=False),
+    Column("places", JSONB, nullable=False),
+    Column("operation", Text, unique=True),
+    Column("fingerprint", Text),
+    Column("state", Text, nullable=False),
+    Column("redo", JSONB(none_as_null=True)),
+    Column("answer", JSONB(none_as_null=True)),
+    Column("leased_until", DateTime(timezone=True), nullable=False, index=True),
+)
+"""Transactions that are under way, and those whose answers are remembered: a lease that long."""
 
 violations = Table(
     "violations",

@@ -8,15 +8,17 @@ if the store did not, the mark stays until its lease ends, because the write may
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, TypeVar
 
 from mediator.clock import Clock
-from mediator.errors import MediatorError, Unavailable
+from mediator.errors import Locked, MediatorError, Unavailable
 from mediator.guard import WriteGuard, guard_key
 from mediator.operations.expiry import ends, living
+from mediator.operations.marks import Marks
+from mediator.operations.waiting import Told, wait_out
 from mediator.stores.guarded import GuardedStore
-from mediator.stores.port import Fragment, Read, Record, StoreError, Write, WriteResult
+from mediator.stores.port import Fragment, Read, Record, Status, StoreError, Write, WriteResult
 from mediator.systems import Systems, unavailable
 
 __all__ = ["StoreCalls"]
@@ -24,12 +26,21 @@ __all__ = ["StoreCalls"]
 _Call = TypeVar("_Call", Read, Write)
 _Result = TypeVar("_Result")
 
+_REFUSALS: Final = frozenset({Status.FENCED, Status.LOCKED})
+"""What has to be told otherwise, or waited for."""
+
 
 class StoreCalls:
     """Sends reads and writes to the systems that their fragments name.
 
     Expired objects are not there, for reads and for writes (`mediator.operations.expiry`).
+
+    Attributes:
+        systems: The systems at hand.
+        marks: Looks after the marks that writes meet; None: there are no transactions.
     """
+
+    marks: Marks | None = None
 
     def __init__(self, systems: Systems, guard: WriteGuard, clock: Clock) -> None:
         self.systems = systems
@@ -51,10 +62,32 @@ class StoreCalls:
 
     async def write(self, call: Write) -> WriteResult:
         """Write one record; raises `Unavailable` if its system does not answer."""
-        return (await self._write_system(self.systems.get(call.fragment.system), (call,)))[0]
+        store = self.systems.get(call.fragment.system)
+        [result] = await self._write_system(store, (call,))
+        if result.status not in _REFUSALS:
+            return result
+        return _or_raise((await self._settled((call,), [result]))[0])
+
+    async def write_now(self, call: Write) -> WriteResult:
+        """Write one record; raises `Locked` at once if a transaction has marked it."""
+        store = self.systems.get(call.fragment.system)
+        [result] = await self._write_system(store, (call,))
+        return _or_raise(_in_time(call, result))
 
     async def write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         """Write records; the calls to a system that does not answer get the error as result."""
+        results = await self._write_each(calls)
+        if any(isinstance(r, WriteResult) and r.status in _REFUSALS for r in results):
+            return await self._settled(calls, results)
+        return results
+
+    async def _settled(self, calls: Sequence[Write], results: Sequence[Told]) -> list[Told]:
+        """Wait for marked records, and tell of writes that came too late or could not wait."""
+        told = list(results)
+        await wait_out(calls, told, self._write_each, self.marks)
+        return [_in_time(call, result) for call, result in zip(calls, told, strict=True)]
+
+    async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         if not self._retired:
             return await self._send(calls, self._write_system)
         barred = [call.fragment in self._retired for call in calls]
@@ -91,19 +124,38 @@ class StoreCalls:
             self._busy[fragment] = self._busy.get(fragment, 0) + 1
         try:
             if any(fragment.ttl_s is not None for fragment in fragments):
-                await self._end_expired(store, calls)
+                # What has a mark lived when its transaction was committed, and counts as living.
+                places = [(call.fragment, call.id) for call in calls if not call.mark]
+                await self.end_expired(store, places)
             return await self.write_guarded(store, calls)
         finally:
             self._leave(fragments)
 
-    async def _end_expired(self, store: GuardedStore, calls: Sequence[Write]) -> None:
+    async def end_expired(
+        self, store: GuardedStore, places: Sequence[tuple[Fragment, str]]
+    ) -> None:
         """Delete what is left of expired objects that are about to be written."""
-        mortal = [Read(c.fragment, c.id, ()) for c in calls if c.fragment.ttl_s is not None]
-        records = await _read(store, mortal)
+        mortal = [Read(f, id_, ()) for f, id_ in places if f.ttl_s is not None]
+        records = await _read(store, mortal) if mortal else []
         pairs = zip((read.fragment for read in mortal), records, strict=True)
         deletions = ends(pairs, self._clock.now())
         if deletions:
-            await self.write_guarded(store, deletions)
+            for call, result in zip(
+                deletions, await self.write_guarded(store, deletions), strict=True
+            ):
+                _or_raise(_in_time(call, result))
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
+        """Fence a record against the writes of a token, and return the versions that stand.
+
+        Raises:
+            Unavailable: The system does not answer.
+        """
+        store = self.systems.get(fragment.system)
+        try:
+            return await store.fence(fragment, id_, token)
+        except StoreError as error:
+            raise unavailable(store, error, "read") from error
 
     async def write_guarded(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
         """Write to one system, of one database, and tell the guard of it."""
@@ -111,7 +163,7 @@ class StoreCalls:
         keys = [guard_key(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
         token = await self._guard.begin(database, keys)
         try:
-            results = await store.write(calls)
+            results = await store.write(calls, token)
         except StoreError as error:
             raise unavailable(store, error, "write") from error
         versions = _versions(calls, results) if self._guard.wants_versions else {}
@@ -166,6 +218,17 @@ async def _read(store: GuardedStore, calls: Sequence[Read]) -> list[Record | Non
         return await store.read(calls)
     except StoreError as error:
         raise unavailable(store, error, "read") from error
+
+
+def _in_time(call: Write, result: Told) -> WriteResult | MediatorError:
+    """Turn the answer to a write that came too late into what callers know."""
+    if isinstance(result, WriteResult) and result.status is Status.FENCED:
+        detail = "The write came too late; nothing was done."
+        return Unavailable(detail, system=call.fragment.system)
+    if isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.mark:
+        name = f"{call.fragment.class_name}/{call.id}"
+        return Locked(f"A transaction is about to write {name}; try again.")
+    return result
 
 
 def _placed_anew(fragment: Fragment) -> Unavailable:

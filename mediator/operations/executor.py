@@ -108,9 +108,9 @@ class Executor:
             copied = await self._primary.read(route, operation, bound_s, wish)
             if copied is not None:
                 return copied
-        return await self._read(route, operation)
+        return await self.read_now(route, operation)
 
-    async def _read(self, route: ClassRoute, operation: Get) -> Outcome:
+    async def read_now(self, route: ClassRoute, operation: Get) -> Outcome:
         """Read one object as the systems hold it now."""
         records = await self._calls.read(plan_read(route, operation))
         outcome = merge_records(route, operation, records)
@@ -139,7 +139,7 @@ class Executor:
             operation = Revise(*operation.head)
         if isinstance(operation, Revise):
             check_if_match(route, operation)
-            return await revise(route, operation, partial(self._read, route), self.apply)
+            return await revise(route, operation, partial(self.read_now, route), self.apply)
         steps = self.plan_simply(route, operation)
         if steps is None:
             expect = await self._expected(route, operation)
@@ -184,7 +184,7 @@ class Executor:
         if outcome is not None and isinstance(operation, Delete) and route.copy is not None:
             # The primary may not have answered when the deletion was done: it was not acknowledged.
             died = max(outcome.versions.get(group) or 0 for group in route.anchor.groups)
-            await self._remove_copy(route, operation, died)
+            await self.remove_copy(route, operation.id, died)
         return outcome
 
     async def query(self, query: Query, wish: Wish = ANY) -> Answer:
@@ -214,9 +214,14 @@ class Executor:
 
     async def recover(self) -> int:
         """Roll forward the writes over several systems whose writers have gone."""
-        return await self._split.recover(self._newest)
+        return await self._split.recover(self.newest)
 
-    async def _newest(self) -> RoutingModel:
+    async def unsettled(self, database: str, class_name: str, ids: Sequence[str]) -> set[str]:
+        """Return those of the objects that a write over several systems is under way on."""
+        return await self._split.unsettled(database, class_name, ids)
+
+    async def newest(self) -> RoutingModel:
+        """Return a routing model that is not older than this call."""
         await self._refresh()
         return self._model
 
@@ -228,13 +233,13 @@ class Executor:
             results = await self._send(route, operation, steps)
         outcome = outcome_of(route, operation, steps, results)
         if isinstance(operation, Delete) and route.copy is not None:
-            await self._remove_copy(route, operation, results[0].birth)
+            await self.remove_copy(route, operation.id, results[0].birth)
         return outcome
 
-    async def _remove_copy(self, route: ClassRoute, operation: Delete, died: int) -> None:
+    async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
         """Remove the primary's copy before a deletion is acknowledged."""
         try:
-            await self._copier.forget(route, {operation.id: died})
+            await self._copier.forget(route, {id_: died})
         except Unavailable as error:
             detail = "The object is deleted; its copy in the primary goes once that answers."
             raise OutcomeUnknown(detail, system=error.system) from error
@@ -254,7 +259,7 @@ class Executor:
         """Read the object to find which alternative of If-Match holds."""
         whole = Get(operation.database, operation.class_name, operation.id)
         try:
-            current = await self._read(route, whole)
+            current = await self.read_now(route, whole)
         except NotFound as error:
             raise PreconditionFailed(error.detail) from error
         for alternative in operation.condition.versions:

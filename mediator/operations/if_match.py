@@ -21,7 +21,7 @@ def outcome_of(
     """Join the results of a write, or raise why it was not applied."""
     failure = failure_of(operation, results[0])
     if failure is None:
-        return merge_results(route, operation, steps, results)
+        return merge_results(route, steps, results)
     if _creates_only(route, operation) and isinstance(failure, PreconditionFailed):
         raise _if_match_required(operation)
     raise failure

@@ -13,12 +13,12 @@ from mediator.errors import (
     Place,
     PreconditionFailed,
 )
-from mediator.operations.model import Delete, Get, Outcome, Put, WriteOperation
+from mediator.operations.model import Get, Outcome, Put, WriteOperation
 from mediator.operations.operators import OperatorFailure
 from mediator.operations.plan import Resource, Steps, resource_of
 from mediator.placement.routing import ClassRoute
 from mediator.schema.types import Values
-from mediator.stores.port import Record, Status, WriteResult
+from mediator.stores.port import Record, Status, WriteKind, WriteResult
 
 __all__ = ["failure_of", "merge_records", "merge_results", "refusal_of"]
 
@@ -76,9 +76,7 @@ def _join(
     )
 
 
-def merge_results(
-    route: ClassRoute, operation: WriteOperation, steps: Steps, results: Sequence[WriteResult]
-) -> Outcome:
+def merge_results(route: ClassRoute, steps: Steps, results: Sequence[WriteResult]) -> Outcome:
     """Join the results of all steps of a write that took effect.
 
     Versions are those of the groups that took part. Values are what the client sent together with
@@ -94,8 +92,8 @@ def merge_results(
         values.update(result.values)
         systems += (write.fragment.system,)
     return Outcome(
-        operation.id,
-        None if isinstance(operation, Delete) else values,
+        steps.first.id,
+        None if steps.first.kind is WriteKind.DELETE else values,
         dict(sorted(versions.items())) if len(versions) > 1 else versions,
         first.created,
         first.status is Status.REPLAYED,

@@ -31,7 +31,7 @@ from mediator.placement.routing import ClassRoute
 from mediator.schema.tagged import dump, load
 from mediator.stores.port import Write, WriteKind
 
-__all__ = ["RedoLog", "RedoRecord", "record_of", "steps_of"]
+__all__ = ["RedoLog", "RedoRecord", "dump_write", "load_write", "record_of", "steps_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def record_of(route: ClassRoute, database: str, steps: Steps) -> RedoRecord:
         database=database,
         class_name=route.schema.name,
         id=steps.first.id,
-        steps=[_dump(write) for write in steps.all],
+        steps=[dump_write(write) for write in steps.all],
     )
 
 
@@ -100,11 +100,12 @@ def steps_of(route: ClassRoute, record: RedoRecord) -> Steps:
     Raises:
         KeyError: A system or field of the record is no longer part of the class.
     """
-    first, *rest = (_load(route, record, step) for step in record.steps)
+    first, *rest = (load_write(route, record.id, record.operation, s) for s in record.steps)
     return Steps(first, tuple(rest))
 
 
-def _dump(write: Write) -> dict[str, Any]:
+def dump_write(write: Write) -> dict[str, Any]:
+    """Put one step into JSON."""
     return {
         "system": write.fragment.system,
         "kind": write.kind.name,
@@ -117,21 +118,23 @@ def _dump(write: Write) -> dict[str, Any]:
         ],
         "expect": dict(write.expect),
         "require_present": write.require_present,
+        "birth": write.birth,
         "remember": write.remember,
         "returning": None if write.returning is None else list(write.returning),
     }
 
 
-def _load(route: ClassRoute, record: RedoRecord, step: Mapping[str, Any]) -> Write:
+def load_write(route: ClassRoute, id_: str, operation: str, step: Mapping[str, Any]) -> Write:
+    """Read one step back; raises `KeyError` if its place is no longer part of the class."""
     fragment = {f.system: f for f in route.fragments}[step["system"]]
     returning = step["returning"]
     values = load(step["values"])
     assert isinstance(values, dict)
     return Write(
         fragment=fragment,
-        id=record.id,
+        id=id_,
         kind=WriteKind[step["kind"]],
-        operation=record.operation,
+        operation=operation,
         groups=tuple(step["groups"]),
         values=values,
         unset=tuple(step["unset"]),
@@ -141,6 +144,7 @@ def _load(route: ClassRoute, record: RedoRecord, step: Mapping[str, Any]) -> Wri
         ),
         expect=step["expect"],
         require_present=step["require_present"],
+        birth=step.get("birth"),
         remember=step["remember"],
         returning=None if returning is None else tuple(returning),
     )

@@ -9,7 +9,7 @@ from mediator.errors import Conflict, Invalid, NotFound, Place, PreconditionFail
 from mediator.operations.model import ANYTHING, Condition, Get, Outcome, Revise, Update
 from mediator.placement.routing import ClassRoute
 
-__all__ = ["matches", "revise"]
+__all__ = ["matches", "revise", "revised"]
 
 ATTEMPTS = 32
 
@@ -38,7 +38,7 @@ async def revise(
             raise PreconditionFailed(
                 f"{operation.class_name}/{operation.id} was changed meanwhile."
             )
-        update = _update_of(route, operation, current)
+        update = revised(route, operation, current)
         if not (update.values or update.unset):
             return current
         seen = {group: v for group, v in current.versions.items() if v is not None}
@@ -67,7 +67,7 @@ def matches(condition: Condition, current: Outcome) -> bool:
     )
 
 
-def _update_of(route: ClassRoute, operation: Revise, current: Outcome) -> Update:
+def revised(route: ClassRoute, operation: Revise, current: Outcome) -> Update:
     """Reduce the object's new form to the fields that differ."""
     before = route.codec.encode(current.values or {})
     after = operation.compute(route.codec.encode(current.values or {}))

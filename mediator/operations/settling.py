@@ -1,19 +1,20 @@
-"""Writes that nobody ended: what stands of them."""
+"""Writes that nobody ended: what stands of them, once nothing more of them can take effect."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from mediator.guard import guard_key
 from mediator.operations.calls import StoreCalls
 from mediator.placement.routing import ClassRoute, RoutingModel
-from mediator.stores.port import Fragment, Read
+from mediator.stores.port import Fragment
 
 __all__ = ["Settlement"]
 
 
 class Settlement:
-    """Finds out what an orphaned write came to.
+    """Finds out what an orphaned write came to (COHERENCE.md, Writing: recovery).
 
     Args:
         calls: Sends store calls.
@@ -24,31 +25,41 @@ class Settlement:
         self._calls = calls
         self._model = model
 
-    async def settle(self, database: str, keys: Sequence[str], token: str) -> dict[str, int]:  # noqa: ARG002 - names what is to be fenced
-        """Return the versions that stand, by guard key; what is not there any more has none.
+    async def settle(self, database: str, keys: Sequence[str], token: str) -> dict[str, int]:
+        """Fence the records of a write, and return the versions that stand, by guard key.
+
+        Once this returns, nothing of the write takes effect any more; what has, is among the
+        versions. Keys of classes or groups that are gone are left out, as are those of objects of
+        which nothing is known.
 
         Raises:
             Unavailable: A system does not answer.
         """
-        reads = self._reads(database, keys)
-        records = await self._calls.read(reads) if reads else []
-        return {
-            guard_key(read.fragment.class_name, read.id, group): version
-            for read, record in zip(reads, records, strict=True)
-            if record is not None
-            for group, version in record.versions.items()
-        }
+        places = self._places(database, keys)
+        stand = await asyncio.gather(
+            *(self._calls.fence(fragment, id_, token) for fragment, id_ in places)
+        )
+        asked = set(keys)
+        known = (
+            (guard_key(fragment.class_name, id_, group), version)
+            for (fragment, id_), versions in zip(places, stand, strict=True)
+            for group, version in versions.items()
+        )
+        return {key: version for key, version in known if key in asked}
 
-    def _reads(self, database: str, keys: Sequence[str]) -> list[Read]:
+    def _places(self, database: str, keys: Sequence[str]) -> list[tuple[Fragment, str]]:
+        """Find the records that hold the keys' groups."""
         route = self._model().databases.get(database)
-        wanted: dict[tuple[Fragment, str], Read] = {}
-        for key in keys if route else ():
+        if route is None:
+            return []
+        found: dict[tuple[Fragment, str], None] = {}
+        for key in keys:
             class_name, _, rest = key.partition("/")
             id_, _, group = rest.rpartition("#")
-            fragment = _holder(route.classes.get(class_name), group) if route else None
+            fragment = _holder(route.classes.get(class_name), group)
             if fragment is not None:
-                wanted[fragment, id_] = Read(fragment, id_, ())
-        return list(wanted.values())
+                found[fragment, id_] = None
+        return list(found)
 
 
 def _holder(route: ClassRoute | None, group: str) -> Fragment | None:

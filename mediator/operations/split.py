@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
-from mediator.errors import MediatorError, OperatorRefused, Unavailable
+from mediator.errors import Locked, MediatorError, OperatorRefused, Unavailable
 from mediator.observation import Observer, RedoRecovered
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import failure_of
@@ -57,8 +57,7 @@ class SplitWriter:
         """
         self._need_all(steps)
         await check_operators(self._calls, steps.rest)
-        await self._claim(record_of(route, operation.database, steps))
-        first = await self._calls.write(steps.first)
+        first = await self._begin(record_of(route, operation.database, steps), steps.first)
         if failure_of(operation, first) is not None:
             await self._redo.remove(operation.operation)
             return [first]
@@ -142,18 +141,41 @@ class SplitWriter:
         writes = [with_birth(write, first) for write in steps.rest]
         done = []
         for write, result in zip(writes, await self._calls.write_each(writes), strict=True):
-            if isinstance(result, MediatorError):
+            try:
+                done.append(await self._complete(write, result, first.birth))
+            except MediatorError as error:
                 await self._redo.decide(write.operation, first.birth)
-                raise result
-            done.append(await self._complete(write, result, first.birth))
+                raise _still_to_come(write, error) from error
         return done
 
-    async def _complete(self, write: Write, result: WriteResult, birth: int) -> WriteResult:
+    async def _complete(
+        self, write: Write, result: WriteResult | MediatorError, birth: int
+    ) -> WriteResult:
         """Give an object the part that it lacks, if the update has found none."""
+        if isinstance(result, MediatorError):
+            raise result
         if write.kind is not WriteKind.UPDATE or result.status is not Status.MISSING:
             return result
         await self._calls.write(add_part(write, birth))
         return await self._calls.write(write)
+
+    async def _begin(self, record: RedoRecord, first: Write) -> WriteResult:
+        """Add the record and apply the first step, once no transaction has marked its object.
+
+        Who waits for a mark has no record meanwhile: the transaction waits for that in turn.
+        """
+        loop = asyncio.get_running_loop()
+        patience, pause = loop.time() + PATIENCE_S, FIRST_PAUSE_S
+        while True:
+            await self._claim(record)
+            try:
+                return await self._calls.write_now(first)
+            except Locked:
+                await self._redo.remove(record.operation)
+                if loop.time() > patience:
+                    raise
+            await asyncio.sleep(pause * random.random())  # noqa: S311 - spreads those who wait
+            pause = min(2 * pause, LONGEST_PAUSE_S)
 
     async def _claim(self, record: RedoRecord) -> None:
         """Add the record, once no other write over several systems is under way on the object."""
@@ -188,6 +210,13 @@ class SplitWriter:
             await self._redo.remove(operation)
         except Unavailable:
             return
+
+
+def _still_to_come(write: Write, error: MediatorError) -> MediatorError:
+    """Tell why a step that will follow has not yet: the write is neither refused nor done."""
+    if isinstance(error, Unavailable):
+        return error
+    return Unavailable(error.detail, system=write.fragment.system)
 
 
 def _decided(record: RedoRecord) -> WriteResult | None:

@@ -122,12 +122,12 @@ class GuardedStore:
         self._answered("read", calls, started)
         return records
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Write records; see `Store.write`."""
         started = self._clock.monotonic()
         try:
             self.breaker.admit()
-            results = await self.store.write(calls)
+            results = await (self.store.write(calls, token) if token else self.store.write(calls))
         except BaseException as error:
             self._failed("write", calls, started, error)
             raise
@@ -137,6 +137,10 @@ class GuardedStore:
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation; see `Store.recall`."""
         return await self.guarded(lambda: self.store.recall(fragment, id_, operation))
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
+        """Fence a record against the writes of a token; see `Store.fence`."""
+        return await self.guarded(lambda: self.store.fence(fragment, id_, token))
 
     async def guarded(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Make any other call of the store under the breaker."""

@@ -33,6 +33,7 @@ __all__ = [
     "Found",
     "Fragment",
     "FragmentOf",
+    "Lockable",
     "Logged",
     "Mirror",
     "Ordered",
@@ -44,6 +45,7 @@ __all__ = [
     "Recalled",
     "Record",
     "ServerFacts",
+    "Standing",
     "Status",
     "Store",
     "StoreBusy",
@@ -170,6 +172,8 @@ class Write:
         remember: A fingerprint of the request: the store keeps (operation, fingerprint, result)
             with the write itself for `REMEMBER_S`, and answers a repeated operation with REPLAYED.
         returning: Fields whose values after the write are returned; None: none; (): all.
+        mark: The mark that the record must have (`Lockable`), which goes with the write; empty: it
+            must have none. Else the write is not applied (LOCKED).
     """
 
     fragment: Fragment
@@ -185,6 +189,7 @@ class Write:
     birth: int | None = None
     remember: str | None = None
     returning: tuple[str, ...] | None = None
+    mark: str = ""
 
 
 class Status(Enum):
@@ -197,6 +202,8 @@ class Status(Enum):
     MISSING: the record is not there (UPDATE, DELETE, require_present); nothing done.
     EXISTS: the record is there (CREATE); nothing done.
     REFUSED: an operator cannot be applied (`failure`); nothing done.
+    FENCED: the record was fenced against the writes of its token; nothing done.
+    LOCKED: the record's mark is not the write's (`mark` tells it); nothing done.
     """
 
     APPLIED = auto()
@@ -206,6 +213,8 @@ class Status(Enum):
     MISSING = auto()
     EXISTS = auto()
     REFUSED = auto()
+    FENCED = auto()
+    LOCKED = auto()
 
 
 @immutable
@@ -221,6 +230,7 @@ class WriteResult:
         values: What `returning` asked for. A replay returns the values of then, if they were asked
             for then.
         failure: With REFUSED.
+        mark: With LOCKED: the mark that the record has, empty if none.
     """
 
     status: Status
@@ -229,6 +239,7 @@ class WriteResult:
     versions: Mapping[str, int] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
     failure: OperatorFailure | None = None
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +323,20 @@ class Store(Protocol):
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
-        """Apply writes, each atomically with its outbox entry; the results in the same order."""
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
+        """Apply writes, each atomically with its outbox entry; the results in the same order.
+
+        `token` names these writes to `fence`; without one they are not checked, and cost nothing.
+        """
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
+        """Return the versions that stand of a record, and of a token's writes have no more stand.
+
+        Once this returns, no write that carries the token takes effect on the record any more, even
+        one that lies on its way to the server; what has taken effect is among the versions. They
+        are by group and may be those of a tombstone; empty: nothing is known of the object. It
+        holds for `REMEMBER_S` at least, and goes by no clock but the server's own.
+        """
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation on an object."""
@@ -337,6 +360,40 @@ class Recalled:
 
     fingerprint: str
     result: WriteResult
+
+
+@immutable
+class Standing:
+    """What stands of a record, whether it is there or not.
+
+    Attributes:
+        birth: The record's birth; None if it is not there.
+        versions: Versions by group, those of a tombstone too.
+        mark: The mark that lies on it; empty if none.
+    """
+
+    birth: int | None
+    versions: Mapping[str, int]
+    mark: str
+
+
+@runtime_checkable
+class Lockable(Protocol):
+    """A store whose records, absent ones too, can carry the mark of a transaction.
+
+    A mark is no write: it makes no version, and nothing is said of it in the outbox. Writes heed it
+    in the step in which they take effect (`Write.mark`). It stays until it is taken away, or the
+    write of its transaction takes it along.
+    """
+
+    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
+        """Mark a record that has no mark; the answer tells which one it has now."""
+
+    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
+        """Take a mark away, if it is this one."""
+
+    async def standing(self, fragment: Fragment, id_: str) -> Standing:
+        """Tell what stands of a record."""
 
 
 @runtime_checkable

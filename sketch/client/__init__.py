@@ -12,10 +12,12 @@ from sketch.client.problems import (
     PreconditionFailed,
     PreconditionRequired,
     Problem,
+    TransactionAborted,
     Unavailable,
     Unreachable,
 )
 from sketch.client.statistics import Statistics
+from sketch.client.transactions import Transaction
 
 __all__ = [
     "BrokenFilter",
@@ -31,6 +33,8 @@ __all__ = [
     "Read",
     "Source",
     "Statistics",
+    "Transaction",
+    "TransactionAborted",
     "Unavailable",
     "Unreachable",
     "Written",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 import httpx
 
@@ -19,9 +20,12 @@ from sketch.client.own_writes import OwnWrites
 from sketch.client.reading import Reader
 from sketch.client.resources import Resource
 from sketch.client.statistics import Statistics
+from sketch.client.transactions import Transaction, Transactor
 from sketch.client.writing import Writer
 
 __all__ = ["CoherentClient"]
+
+_T = TypeVar("_T")
 
 _POSITION = re.compile(r"[A-Za-z0-9_-]{1,2048}", re.ASCII)
 
@@ -80,6 +84,8 @@ class CoherentClient(Writer):
         self._reader = Reader(
             connection.get, self._keeper, own_writes, copies, ticks, self.statistics
         )
+        read = partial(self._reader.read, refresh=False)
+        self._transactor = Transactor(read, connection, own_writes, sleep)
         self._connection = connection
         self._mode = mode
         self._sleep = sleep
@@ -148,6 +154,34 @@ class CoherentClient(Writer):
         else:
             answer = await self._reader.read_at_least(resource, _position(at_least))
         return read_of(answer, missing_ok=missing_ok)
+
+    def transaction(self) -> Transaction:
+        """Begin a transaction; used as ``async with``, at the end of which it is committed.
+
+        It reads through caches, within the bound, and writes if all that it has read still stands.
+        """
+        return self._transactor.begin()
+
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[_T]], *, attempts: int = 10
+    ) -> _T:
+        """Do some work in a transaction, and again if it is aborted, a moment later.
+
+        What the work has read in vain is read from the origin the next time.
+
+        Args:
+            work: Reads and writes by the transaction it is given; may be called several times.
+            attempts: How often it is called at most.
+
+        Returns:
+            What the work has returned.
+
+        Raises:
+            TransactionAborted: The last attempt was aborted, too.
+            Problem: One of the writes cannot be done, so that none was.
+            Unreachable: It is not known what came of it.
+        """
+        return await self._transactor.run(work, attempts)
 
     async def _keep_fresh(self, pause: float) -> None:
         while True:

@@ -56,6 +56,10 @@ class OwnWrites:
             self._under_way += Counter()
             self._note(keys)
 
+    def doubt(self, class_name: str, id_: str) -> None:
+        """Take an object for written, by whomever: copies that were made before do no more."""
+        self._note([object_key(class_name, id_, "")])
+
     def _note(self, keys: Sequence[str]) -> None:
         now = self._clock()
         self._ended.update(dict.fromkeys(keys, now))

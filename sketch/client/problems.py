@@ -18,6 +18,7 @@ __all__ = [
     "PreconditionFailed",
     "PreconditionRequired",
     "Problem",
+    "TransactionAborted",
     "Unavailable",
     "Unreachable",
     "problem_of",
@@ -77,6 +78,25 @@ class Conflict(Problem):
     """409: the request is at odds with what is going on."""
 
 
+class TransactionAborted(Conflict):
+    """409: what a transaction has read is no longer so; nothing of it was done.
+
+    Attributes:
+        changed: Class and id of the objects that were read and have changed since; empty if others
+            were at work on the same objects all the time.
+    """
+
+    def __init__(
+        self, status: int, document: Mapping[str, Any], retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(status, document, retry_after_s)
+        told = document.get("changed")
+        objects = [o for o in told if isinstance(o, dict)] if isinstance(told, list) else []
+        self.changed: Sequence[tuple[str, str]] = [
+            (str(object_.get("class")), str(object_.get("id"))) for object_ in objects
+        ]
+
+
 class PreconditionFailed(Problem):
     """412: somebody else changed the object; read it again."""
 
@@ -99,6 +119,8 @@ _TYPES: Mapping[int, type[Problem]] = {
     503: Unavailable,
 }
 
+_KINDS: Mapping[str, type[Problem]] = {"transaction-aborted": TransactionAborted}
+
 
 def problem_of(status: int, body: bytes, headers: httpx.Headers | None = None) -> Problem:
     """Return the exception for an answer that is an error.
@@ -113,8 +135,9 @@ def problem_of(status: int, body: bytes, headers: httpx.Headers | None = None) -
     except orjson.JSONDecodeError:
         document = {}
     seconds = "" if headers is None else headers.get("retry-after", "")
-    return _TYPES.get(status, Problem)(
-        status,
-        document if isinstance(document, dict) else {},
-        float(seconds) if seconds.isascii() and seconds.isdigit() else None,
+    members = document if isinstance(document, dict) else {}
+    kind = str(members.get("type", "")).rpartition("/")[2]
+    made = _KINDS.get(kind) or _TYPES.get(status, Problem)
+    return made(
+        status, members, float(seconds) if seconds.isascii() and seconds.isdigit() else None
     )

@@ -272,9 +272,9 @@ export async function connect(url, database, options = {}) {
 
   // Writes, remembered until a filter that knows of them is in use.
 
-  async function write(method, name, ids, path, value, touched, { ifMatch, idempotencyKey }, more) {
+  async function write(method, name, ids, path, value, touched, { ifMatch, idempotencyKey, touches }, more) {
     const groups = touched && last ? shown(last.groups[name], touched) : [];
-    let keys = ids.flatMap((id) => (groups.length ? groups : [""]).map((group) => `${name}/${id}#${group}`));
+    let keys = touches ?? ids.flatMap((id) => (groups.length ? groups : [""]).map((group) => `${name}/${id}#${group}`));
     if (own.size > 1e4) keys = ["*"]; // Too many to be told apart.
     const mark = (by) => {
       for (const key of keys) own.set(key, { open: (own.get(key)?.open ?? 0) + by, at: now() });
@@ -334,6 +334,9 @@ export async function connect(url, database, options = {}) {
 
     /** Gets a filter that is made after this call. */
     refreshFilter: () => load(now()),
+
+    /** Takes an object for written. */
+    doubt: (name, id) => own.set(`${name}/${id}#`, { open: 0, at: now() }),
 
     /** Gives up everything under way. */
     close: () => ending.abort(),

@@ -19,6 +19,7 @@ from mediator.stores.port import (
     Recalled,
     Record,
     ServerFacts,
+    Standing,
     Status,
     SystemConfig,
     Write,
@@ -38,6 +39,8 @@ class _Row:
     versions: dict[str, int] = field(default_factory=dict)
     values: Values = field(default_factory=dict)
     remembered: dict[str, Recalled] = field(default_factory=dict)
+    fenced: set[str] = field(default_factory=set)
+    mark: str = ""
 
 
 def _picked(values: Values, fields: tuple[str, ...] | None) -> Values:
@@ -80,8 +83,27 @@ class ModelStore:
         rows = [(call, self._rows(call.fragment).get(call.id)) for call in calls]
         return [self._record(c.id, row, c.fields) if row and row.there else None for c, row in rows]
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
-        return [self._write(call) for call in calls]
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
+        return [self._write(call, token) for call in calls]
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
+        row = self._rows(fragment).setdefault(id_, _Row())
+        row.fenced.add(token)
+        return dict(row.versions)
+
+    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
+        row = self._rows(fragment).setdefault(id_, _Row())
+        row.mark = row.mark or mark
+        return await self.standing(fragment, id_)
+
+    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
+        row = self._rows(fragment).get(id_)
+        if row is not None and row.mark == mark:
+            row.mark = ""
+
+    async def standing(self, fragment: Fragment, id_: str) -> Standing:
+        row = self._rows(fragment).get(id_) or _Row()
+        return Standing(row.birth if row.there else None, dict(row.versions), row.mark)
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         row = self._rows(fragment).get(id_)
@@ -129,12 +151,16 @@ class ModelStore:
     def _record(self, id_: str, row: _Row, fields: tuple[str, ...] | None) -> Record:
         return Record(id_, row.birth, dict(row.versions), _picked(row.values, fields))
 
-    def _write(self, call: Write) -> WriteResult:
+    def _write(self, call: Write, token: str) -> WriteResult:
         row = self._rows(call.fragment).setdefault(call.id, _Row())
         if call.remember is not None and (known := row.remembered.get(call.operation)):
             if known.fingerprint != call.remember:
                 return WriteResult(Status.REUSED)
             return replace(known.result, status=Status.REPLAYED)
+        if token in row.fenced:
+            return WriteResult(Status.FENCED)
+        if row.mark != call.mark:
+            return WriteResult(Status.LOCKED, mark=row.mark)
         if (refusal := self._refusal(call, row)) is not None:
             return refusal
         try:
@@ -142,6 +168,7 @@ class ModelStore:
         except Refused as refused:
             return WriteResult(Status.REFUSED, failure=refused.failure)
         result = self._apply(call, row, values)
+        row.mark = ""
         if call.remember is not None:
             row.remembered[call.operation] = Recalled(call.remember, result)
         return result

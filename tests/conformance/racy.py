@@ -20,7 +20,7 @@ class RacyStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return [await self._write(call) for call in calls]
 
     async def _write(self, call: Write) -> WriteResult:

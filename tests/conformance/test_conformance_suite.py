@@ -19,6 +19,7 @@ from mediator.stores.port import (
     Read,
     Recalled,
     Record,
+    Status,
     StoreTimeout,
     StoreUnavailable,
     Write,
@@ -31,7 +32,7 @@ from tests.conformance.model_store import ModelStore
 class Rounding(ModelStore):
     """Keeps integers as doubles, as a store that goes through JSON numbers may."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return await super().write([replace(call, values=_rounded(call.values)) for call in calls])
 
 
@@ -42,7 +43,7 @@ def _rounded(values: Values) -> Values:
 class Nullless(ModelStore):
     """Takes a null for a missing field."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         kept: list[Values] = [{k: v for k, v in c.values.items() if v is not None} for c in calls]
         return await super().write([replace(c, values=v) for c, v in zip(calls, kept, strict=True)])
 
@@ -50,7 +51,7 @@ class Nullless(ModelStore):
 class Normalising(ModelStore):
     """Normalises ids."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return await super().write([replace(c, id=_nfc(c.id)) for c in calls])
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
@@ -64,14 +65,14 @@ def _nfc(text: str) -> str:
 class Unconditional(ModelStore):
     """Writes whatever the versions are."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return await super().write([replace(call, expect={}) for call in calls])
 
 
 class Racing(ModelStore):
     """Compares versions first and writes afterwards."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return [await self._later(call) for call in calls]
 
     async def _later(self, call: Write) -> WriteResult:
@@ -85,7 +86,7 @@ class Racing(ModelStore):
 class Forgetful(ModelStore):
     """Forgets the versions of deleted records, and its operations."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         results = await super().write(calls)
         for call in calls:
             row = self._rows(call.fragment)[call.id]
@@ -100,7 +101,7 @@ class Forgetful(ModelStore):
 class Repeating(ModelStore):
     """Applies a repeated operation again."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return await super().write([replace(call, remember=None) for call in calls])
 
 
@@ -130,7 +131,7 @@ class Haunted(ModelStore):
 class Approximate(ModelStore):
     """Adds decimals and floats in another way than IEEE 754 says."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return [_nudged(result) for result in await super().write(calls)]
 
 
@@ -151,16 +152,55 @@ class Unordered(ModelStore):
 class Widening(ModelStore):
     """Gives every group a new version with every write."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return await super().write([replace(c, groups=tuple(c.fragment.groups)) for c in calls])
 
 
 class Overwriting(ModelStore):
     """Creates over what is there."""
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         create, put = WriteKind.CREATE, WriteKind.REPLACE
         return await super().write([replace(c, kind=put) if c.kind is create else c for c in calls])
+
+
+class Unfenced(ModelStore):
+    """Looks for a fence before it writes, and not once more when it does."""
+
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
+        rows = [self._rows(call.fragment).get(call.id) for call in calls]
+        if any(row is not None and token in row.fenced for row in rows):
+            return [WriteResult(Status.FENCED) for _ in calls]
+        await asyncio.sleep(0)
+        return await super().write(calls)
+
+
+class Unlocked(ModelStore):
+    """Heeds only the marks of records that are there."""
+
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
+        for call in calls:
+            row = self._rows(call.fragment).get(call.id)
+            if row is not None and not row.there and not call.mark:
+                row.mark = ""
+        return await super().write(calls, token)
+
+
+class Showing(ModelStore):
+    """Counts records that are absent, but marked."""
+
+    async def count(self, fragment: Fragment) -> int:
+        rows = self._rows(fragment).values()
+        return sum(row.there or bool(row.mark) for row in rows)
+
+
+class Forgiving(ModelStore):
+    """Fences only what is there."""
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
+        if id_ not in self._rows(fragment):
+            return {}
+        return await super().fence(fragment, id_, token)
 
 
 DEFECTS = {
@@ -177,6 +217,10 @@ DEFECTS = {
     Unordered: "ordering.integer_in_order",
     Widening: "versions.only_written_groups_get_versions",
     Overwriting: "concurrency.one_creation_wins",
+    Unfenced: "fencing.write_or_fence_comes_first",
+    Unlocked: "locking.absent_records_can_be_marked",
+    Showing: "locking.marks_are_seen_by_nobody_else",
+    Forgiving: "fencing.absent_records_are_fenced",
 }
 
 
@@ -205,7 +249,7 @@ async def test_wrong_operators_count_only_where_they_are_supported() -> None:
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreTimeout])
 async def test_connection_errors_say_nothing(error: type[Exception]) -> None:
     class Unreachable(ModelStore):
-        async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
             raise error("the server is away")
 
     report = await run(Unreachable(), only="deletes.*")
@@ -215,7 +259,7 @@ async def test_connection_errors_say_nothing(error: type[Exception]) -> None:
 
 async def test_other_errors_are_failures() -> None:
     class Broken(ModelStore):
-        async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
             raise KeyError("oops")
 
     report = await run(Broken(), only="deletes.*")

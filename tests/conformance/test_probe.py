@@ -158,7 +158,7 @@ async def test_connection_lost_on_the_way_is_unknown(error: type[Exception]) -> 
     class Failing(ModelStore):
         left = 40
 
-        async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
             self.left -= 1
             if self.left < 0:
                 raise error("gone")
@@ -172,7 +172,7 @@ async def test_connection_lost_on_the_way_is_unknown(error: type[Exception]) -> 
 
 async def test_used_up_budget_is_unknown() -> None:
     class Stuck(ModelStore):
-        async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
             await asyncio.Event().wait()
             raise AssertionError
 

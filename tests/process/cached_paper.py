@@ -89,8 +89,9 @@ async def paper_on(
         if url != NOWHERE:
             for name in classes:
                 await sketch.create(Part(database, name))
+        mediator, options = running.mediator, DataOptions(b"k" * 32)
         api = DataApi(
-            running.mediator.data, DataOptions(b"k" * 32), running.observed.append, None, caches
+            mediator.data, options, running.observed.append, None, caches, mediator.transactions.run
         )
         base = f"http://test/v1/{database}/"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from mediator.clock import SystemClock
-from mediator.errors import MediatorError, NotFound
+from mediator.errors import MediatorError, NotFound, OutcomeUnknown, Unavailable
 from mediator.operations.model import (
     Condition,
     Create,
@@ -23,6 +23,7 @@ from mediator.operations.model import (
 from mediator.schema.types import Values
 from mediator.stores.kinds import make_store
 from mediator.stores.port import SystemConfig
+from mediator.transactions.model import Transaction
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, inc, service, unique
 
@@ -174,3 +175,27 @@ async def _held(aging: Service, database: str) -> int:
         finally:
             await store.close()
     return max(counts)
+
+
+async def test_what_was_committed_in_time_is_applied_though_it_has_expired_since(
+    aging: Service, database: str, clock: Later, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its mark would stay, and the other writes of the transaction would not be told of it."""
+    transactions, operation = aging.mediator.transactions, unique("tx")
+    await aging.create(database, "articles", "a", title="old", hits=7)
+    write = inc(database, "articles", "a", fingerprint="f")
+    with monkeypatch.context() as patched:
+        patched.setattr(transactions._settler._applier, "apply", _away)
+        with pytest.raises(OutcomeUnknown):
+            await transactions.run(Transaction(database, operation, (), (write,), "f"))
+    clock.ahead_s = LATER_S
+    entry = await transactions._log.find_operation(operation)
+    assert entry is not None
+    await transactions._settler.roll_forward(entry)
+    clock.ahead_s = 0.0
+    assert await aging.values(database, "articles", "a") == {"title": "old", "hits": 8}
+    await aging.mediator.data.write(inc(database, "articles", "a"))
+
+
+async def _away(*_: object) -> None:
+    raise Unavailable("away", system="redis")

@@ -56,7 +56,7 @@ class ScratchStore:
         known = [None if self.forgets else self.counters.get(call.id) for call in calls]
         return [None if count is None else Record("", 1, {}, {"counter": count}) for count in known]
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         for call in calls:
             if call.kind is WriteKind.CREATE:
                 if self.fail_creates:

@@ -7,13 +7,13 @@ whatever reason, nothing happens, and the record is looked at (`mediator.stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from bson.int64 import Int64
 
-from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout
+from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout, marked, unfenced
 from mediator.stores.mongo.native import native
 from mediator.stores.mongo.outbox import VACANCY, entries, pushes
 from mediator.stores.mongo.verdict import replacing, returned
@@ -43,23 +43,23 @@ class Attempt:
     answer: Callable[[Document | None], WriteResult]
 
 
-def attempt(layout: Layout, write: Write, stamp: int) -> Attempt | None:
+def attempt(layout: Layout, write: Write, stamp: int, token: str = "") -> Attempt | None:
     """Translate a write, or return None if it takes a look at the record first.
 
-    A remembered write does: its result is stored with it, so it must be known beforehand.
+    A remembered write does: its result is stored with it, so it must be known beforehand. So does
+    one under a mark: it may not make a record by which the mark would come into being.
     """
-    if write.remember is not None or write.kind is WriteKind.CREATE:
+    if write.remember is not None or write.mark or write.kind is WriteKind.CREATE:
         return None
-    if write.kind is WriteKind.UPDATE:
-        return _update(layout, write, stamp)
-    if write.kind is WriteKind.DELETE:
-        return _deletion(layout, write, stamp)
-    return _replacement(layout, write, stamp)
+    chance = _MAKERS[write.kind](layout, write, stamp)
+    if chance is not None and token:
+        return replace(chance, query=chance.query | unfenced(token))
+    return chance
 
 
 def _condition(layout: Layout, write: Write, stamp: int) -> Document:
     paths = layout.version_paths
-    query = layout.key(write.id) | LIVE | VACANCY
+    query = layout.key(write.id) | LIVE | VACANCY | marked("")
     for group in write.groups:
         query[paths[group]] = {"$lt": Int64(stamp)}
     for group, version in write.expect.items():
@@ -142,3 +142,10 @@ def _replacement(layout: Layout, write: Write, stamp: int) -> Attempt:
     upsert = not (write.expect or write.require_present)
     query = _condition(layout, write, stamp)
     return Attempt(query, update, BOOKKEEPING, after=False, upsert=upsert, answer=answer)
+
+
+_MAKERS: Final[Mapping[WriteKind, Callable[[Layout, Write, int], Attempt | None]]] = {
+    WriteKind.UPDATE: _update,
+    WriteKind.DELETE: _deletion,
+    WriteKind.REPLACE: _replacement,
+}

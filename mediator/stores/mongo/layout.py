@@ -9,6 +9,8 @@
 ``_ops``        remembered operations, the last `REMEMBERED` of them
 ``_pending``    outbox: the writes that the relay has not taken yet, each as `Effects.text`
 ``_base``       values before the first of these, as JSON text; absent if there was no record
+``_fences``     tokens whose writes take no effect any more, each with its time
+``_mark``       the mark of a transaction that will write the record
 ``_settled``    how many writes the relay has taken, and which were the last, as JSON text
 =============== ===================================================================================
 
@@ -27,7 +29,17 @@ from mediator.stores.mongo.forms import form_of
 from mediator.stores.mongo.text import ordered_text, path_key, plain_text
 from mediator.stores.port import Fragment, Record
 
-__all__ = ["BOOKKEEPING", "LIVE", "Document", "Layout", "is_live", "layout_of"]
+__all__ = [
+    "BOOKKEEPING",
+    "LIVE",
+    "Document",
+    "Layout",
+    "is_fenced",
+    "is_live",
+    "layout_of",
+    "marked",
+    "unfenced",
+]
 
 Document: TypeAlias = dict[str, Any]
 
@@ -39,6 +51,23 @@ BOOKKEEPING: Final[Document] = {"birth": 1, "versions": 1, "tombstone": 1}
 
 _WHOLE: Final[Document] = {**BOOKKEEPING, "values": 1}
 _LAYOUTS: Final = 4096
+
+
+def unfenced(token: str) -> Document:
+    """Return the condition that a record is not fenced against the writes of a token."""
+    return {"_fences.token": {"$ne": token}} if token else {}
+
+
+def marked(mark: str) -> Document:
+    """Return the condition that a record has this mark; without one, that it has none."""
+    return {"_mark": mark or {"$exists": False}}
+
+
+def is_fenced(document: Mapping[str, Any] | None, token: str) -> bool:
+    """Whether a document takes no writes of a token; false without one."""
+    return bool(token) and any(
+        fenced["token"] == token for fenced in (document or {}).get("_fences", ())
+    )
 
 
 def is_live(document: Mapping[str, Any] | None) -> bool:

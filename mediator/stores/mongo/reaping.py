@@ -1,4 +1,4 @@
-"""Removing what is past its retention: tombstones and remembered operations."""
+"""Removing what is past its retention: tombstones, remembered operations and fences."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from bson.int64 import Int64
 from pymongo import AsyncMongoClient, UpdateOne
 from pymongo.asynchronous.collection import AsyncCollection
 
-from mediator.stores.mongo.layout import Document
+from mediator.stores.mongo.layout import Document, marked
 from mediator.stores.mongo.text import database_prefix
 
 __all__ = ["reap"]
 
 
 async def reap(client: AsyncMongoClient[Document], namespace: str, before: int, limit: int) -> int:
-    """Remove up to `limit` tombstones and stale memories of all classes of a namespace.
+    """Remove up to `limit` tombstones, stale memories and fences of all classes of a namespace.
 
     Args:
         client: The driver's client.
@@ -28,7 +28,7 @@ async def reap(client: AsyncMongoClient[Document], namespace: str, before: int, 
     """
     done = 0
     async for collection in _collections(client, namespace):
-        for step in (_bury, _trim):
+        for step in (_bury, _forget, _lift):
             if done < limit:
                 done += await step(collection, Int64(before), limit - done)
     return done
@@ -46,17 +46,25 @@ async def _collections(
 
 async def _bury(collection: AsyncCollection[Document], before: Int64, limit: int) -> int:
     # A tombstone waits for the relay, however long that is away.
-    old = {"tombstone": {"$lt": before}, "_pending.0": {"$exists": False}}
+    old = {"tombstone": {"$lt": before}, "_pending.0": {"$exists": False}} | marked("")
     ids = [d["_id"] async for d in collection.find(old, {"_id": 1}, limit=limit)]
     # The condition again: a record may have been made anew since.
     removed = await collection.delete_many({"_id": {"$in": ids}, **old}) if ids else None
     return removed.deleted_count if removed else 0
 
 
-async def _trim(collection: AsyncCollection[Document], before: Int64, limit: int) -> int:
+async def _forget(collection: AsyncCollection[Document], before: Int64, limit: int) -> int:
+    return await _trim(collection, "_ops", before, limit)
+
+
+async def _lift(collection: AsyncCollection[Document], before: Int64, limit: int) -> int:
+    return await _trim(collection, "_fences", before, limit)
+
+
+async def _trim(collection: AsyncCollection[Document], name: str, before: Int64, limit: int) -> int:
     stale: Document = {"time": {"$lt": before}}
-    query: Document = {"_ops": {"$elemMatch": stale}}
-    pull: Document = {"$pull": {"_ops": stale}}
+    query: Document = {name: {"$elemMatch": stale}}
+    pull: Document = {"$pull": {name: stale}}
     ids = [d["_id"] async for d in collection.find(query, {"_id": 1}, limit=limit)]
     if not ids:
         return 0

@@ -121,6 +121,27 @@ class Session:
         # An upsert that neither updates nor fails by a duplicate key has inserted.
         return document is not None or attempt.upsert, document
 
+    async def put(
+        self, layout: Layout, query: Document, update: Document, projection: Document
+    ) -> Document:
+        """Update the document that a query selects, or make it; return what becomes of it."""
+        command: Document = {
+            "findAndModify": layout.fragment.class_name,
+            "query": query,
+            "update": update,
+            "fields": projection,
+            "new": True,
+            "upsert": True,
+        }
+        reply = await self._write(layout, command)
+        document: Document = reply["value"]
+        return document
+
+    async def change(self, layout: Layout, query: Document, update: Document) -> None:
+        """Update the document that a query selects, if there is one."""
+        name = layout.fragment.class_name
+        await self._write(layout, {"update": name, "updates": [{"q": query, "u": update}]})
+
     async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
         """Insert, or change under a condition; say whether it applied."""
         name = layout.fragment.class_name

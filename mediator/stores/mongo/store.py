@@ -14,8 +14,10 @@ from mediator.query.filters import Filter
 from mediator.query.model import OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
+from mediator.stores.mongo import marks
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.facts import observe
+from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.mirror import absorb, forget
 from mediator.stores.mongo.reading import Reader
@@ -42,6 +44,7 @@ from mediator.stores.port import (
     Recalled,
     Record,
     ServerFacts,
+    Standing,
     StoreError,
     StoreRefused,
     StoreTimeout,
@@ -148,9 +151,28 @@ class MongoStore:
         """Read records; None for those that are not there."""
         return await self._guarded(self._open_link.reader.read(calls))
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry."""
-        return await self._guarded(self._open_link.writer.write(calls))
+        return await self._guarded(self._open_link.writer.write(calls, token))
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
+        """Fence a record against the writes of a token; see `Store.fence`."""
+        now_us = int(self._clock.now() * 1_000_000)
+        work = fence(self._open_link.session, fragment, id_, token, now_us)
+        return await self._guarded(work)
+
+    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
+        """Mark a record that has no mark; see `Lockable`."""
+        now_us = int(self._clock.now() * 1_000_000)
+        return await self._guarded(marks.lock(self._open_link.session, fragment, id_, mark, now_us))
+
+    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
+        """Take a mark away, if it is this one."""
+        await self._guarded(marks.unlock(self._open_link.session, fragment, id_, mark))
+
+    async def standing(self, fragment: Fragment, id_: str) -> Standing:
+        """Tell what stands of a record."""
+        return await self._guarded(marks.standing(self._open_link.session, fragment, id_))
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation on an object."""

@@ -12,7 +12,15 @@ from mediator.operations.apply import Refused, apply_operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.mongo.forms import moment
-from mediator.stores.mongo.layout import LIVE, Document, Layout, is_live
+from mediator.stores.mongo.layout import (
+    LIVE,
+    Document,
+    Layout,
+    is_fenced,
+    is_live,
+    marked,
+    unfenced,
+)
 from mediator.stores.mongo.outbox import VACANCY, entries, pushes, recall
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
@@ -40,7 +48,9 @@ Verdict: TypeAlias = WriteResult | Insertion | Change
 """Nothing is to be done and this is the answer, or something is."""
 
 
-def judge(layout: Layout, write: Write, document: Document | None, stamp: int) -> Verdict:
+def judge(
+    layout: Layout, write: Write, document: Document | None, stamp: int, token: str
+) -> Verdict:
     """Decide what a write does.
 
     Args:
@@ -48,12 +58,19 @@ def judge(layout: Layout, write: Write, document: Document | None, stamp: int) -
         write: The write.
         document: The whole document as it was read, or None.
         stamp: The store's clock, microseconds.
+        token: The token of the write, or none.
     """
-    answer = recall(layout, document, write) or _objection(layout, write, document)
+    answer = recall(layout, document, write)
+    if answer is None and is_fenced(document, token):
+        return WriteResult(Status.FENCED)
+    mark = (document or {}).get("_mark", "")
+    if answer is None and mark != write.mark:
+        return WriteResult(Status.LOCKED, mark=mark)
+    answer = answer or _objection(layout, write, document)
     if answer is not None:
         return answer
     try:
-        return _Revision(layout, write, document, stamp).verdict()
+        return _Revision(layout, write, document, stamp, token).verdict()
     except Refused as refused:
         return WriteResult(Status.REFUSED, failure=refused.failure)
 
@@ -95,11 +112,14 @@ _NEED_PRESENCE: Final = frozenset({WriteKind.UPDATE, WriteKind.DELETE})
 class _Revision:
     """The next state of one record."""
 
-    def __init__(self, layout: Layout, write: Write, document: Document | None, stamp: int) -> None:
+    def __init__(
+        self, layout: Layout, write: Write, document: Document | None, stamp: int, token: str
+    ) -> None:
         self.layout = layout
         self.write = write
         self.document = document
         self.stamp = stamp
+        self.token = token
         self.before = layout.decode_versions(document)
         written = {group: max(self.before.get(group, 0) + 1, stamp) for group in write.groups}
         self.versions = self.before | written
@@ -176,6 +196,8 @@ class _Revision:
         versions = {paths[group]: Int64(self.versions[group]) for group in self.write.groups}
         lists = entries(self.layout, self.write, result, values, self.stamp)
         update = changes | {"$set": changes["$set"] | versions, "$push": pushes(lists)}
+        if self.write.mark:
+            update["$unset"] = update.get("$unset", {}) | {"_mark": ""}
         return Change(self._unchanged(), update, result)
 
     def _complete(self, result: WriteResult, values: Values | None) -> WriteResult:
@@ -189,6 +211,7 @@ class _Revision:
         assert self.document is not None
         deleted = self.document.get("tombstone")
         query = self.layout.key(self.write.id) | VACANCY
+        query |= unfenced(self.token) | marked(self.write.mark)
         query |= LIVE if deleted is None else {"tombstone": deleted}
         for group, path in self.layout.version_paths.items():
             known = self.before.get(group)

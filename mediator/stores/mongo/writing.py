@@ -41,7 +41,13 @@ _WORTH_A_BULK: Final = 6
 _FOLLOWED_US: Final = 1_000_000
 """How far ahead of our clock another may be and still be followed."""
 
-_ENTIRE: Final[Document] = BOOKKEEPING | {"values": 1, "_ops": 1, "_settled": 1}
+_ENTIRE: Final[Document] = BOOKKEEPING | {
+    "values": 1,
+    "_ops": 1,
+    "_settled": 1,
+    "_fences": 1,
+    "_mark": 1,
+}
 
 _PATIENCE: Final = 20
 """Tries, within about a second, before a write gives up on a full outbox."""
@@ -94,35 +100,39 @@ class Writer:
         self._stamps = Stamps(clock)
         self._turns: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
         """Apply writes; those to one record in their order."""
         if len(calls) == 1:
-            return [await self._one(calls[0])]
+            return [await self._one(calls[0], token)]
         results: dict[int, WriteResult] = {}
         for wave in _waves(calls):
-            await self._wave(wave, results)
+            await self._wave(wave, token, results)
         return [results[position] for position in range(len(calls))]
 
-    async def _wave(self, wave: Sequence[Call], results: dict[int, WriteResult]) -> None:
+    async def _wave(
+        self, wave: Sequence[Call], token: str, results: dict[int, WriteResult]
+    ) -> None:
         classes: defaultdict[Layout, list[Call]] = defaultdict(list)
         for call in wave:
             classes[layout_of(call[1].fragment)].append(call)
         work: list[Awaitable[None]] = []
         for layout, members in classes.items():
             if len(members) >= _WORTH_A_BULK:
-                work.append(self._many(layout, members, results))
+                work.append(self._many(layout, members, token, results))
             else:
-                work += [self._single(call, results) for call in members]
+                work += [self._single(call, token, results) for call in members]
         await _all(work)
 
-    async def _single(self, call: Call, results: dict[int, WriteResult]) -> None:
-        results[call[0]] = await self._one(call[1])
+    async def _single(self, call: Call, token: str, results: dict[int, WriteResult]) -> None:
+        results[call[0]] = await self._one(call[1], token)
 
-    async def _one(self, write: Write) -> WriteResult:
+    async def _one(self, write: Write, token: str) -> WriteResult:
         layout = layout_of(write.fragment)
         async with self._turn(_key(write)):
             try:
-                result = await self._attempt(layout, write) or await self._decide(layout, write)
+                result = await self._attempt(layout, write, token)
+                if result is None:
+                    result = await self._decide(layout, write, token)
             except BaseException:
                 # It may have taken effect all the same.
                 self.unrelayed.note(write)
@@ -137,12 +147,12 @@ class Writer:
             lock = self._turns[key] = asyncio.Lock()
         return lock
 
-    async def _attempt(self, layout: Layout, write: Write) -> WriteResult | None:
+    async def _attempt(self, layout: Layout, write: Write, token: str) -> WriteResult | None:
         """Try in one round trip; None if that did not apply."""
         stamp = self._stamps.next()
-        if write.kind is WriteKind.CREATE and not write.expect:
-            return await self._apply(layout, judge(layout, write, None, stamp))
-        chance = attempt(layout, write, stamp)
+        if write.kind is WriteKind.CREATE and not (write.expect or write.mark):
+            return await self._apply(layout, judge(layout, write, None, stamp, token))
+        chance = attempt(layout, write, stamp, token)
         if chance is None:
             return None
         try:
@@ -155,11 +165,11 @@ class Writer:
             raise
         return chance.answer(document) if applied else None
 
-    async def _decide(self, layout: Layout, write: Write) -> WriteResult:
+    async def _decide(self, layout: Layout, write: Write, token: str) -> WriteResult:
         """Look at the record, decide, and write if it is still the same; again if it is not."""
         for tries in range(_TRIES):
             document = await self._session.find(layout, write.id, _ENTIRE)
-            verdict = self._judge(layout, write, document)
+            verdict = self._judge(layout, write, document, token)
             result = await self._apply(layout, verdict)
             if result is not None:
                 return result
@@ -168,9 +178,11 @@ class Writer:
             await asyncio.sleep(min(_FIRST_WAIT_S * 2**tries, _LONGEST_WAIT_S))
         raise StoreUnavailable("too many others write this record")
 
-    def _judge(self, layout: Layout, write: Write, document: Document | None) -> Verdict:
+    def _judge(
+        self, layout: Layout, write: Write, document: Document | None, token: str
+    ) -> Verdict:
         self._stamps.seen((document or {}).get("versions", {}).values())
-        return judge(layout, write, document, self._stamps.next())
+        return judge(layout, write, document, self._stamps.next(), token)
 
     async def _apply(self, layout: Layout, verdict: Verdict) -> WriteResult | None:
         if isinstance(verdict, WriteResult):
@@ -178,7 +190,11 @@ class Writer:
         return verdict.result if await self._session.apply(layout, verdict) else None
 
     async def _many(
-        self, layout: Layout, calls: Sequence[Call], results: dict[int, WriteResult]
+        self,
+        layout: Layout,
+        calls: Sequence[Call],
+        token: str,
+        results: dict[int, WriteResult],
     ) -> None:
         """Read records at once, decide on each, and write them at once.
 
@@ -191,7 +207,7 @@ class Writer:
             documents = await self._look(layout, calls, _ENTIRE)
             steps: list[tuple[Call, Insertion | Change]] = []
             for call in calls:
-                verdict = self._judge(layout, call[1], documents.get(call[1].id))
+                verdict = self._judge(layout, call[1], documents.get(call[1].id), token)
                 if isinstance(verdict, WriteResult):
                     results[call[0]] = verdict
                 else:
@@ -200,7 +216,7 @@ class Writer:
                 if not steps or await self._session.apply_all(layout, [step for _, step in steps]):
                     results.update((call[0], step.result) for call, step in steps)
                 else:
-                    await self._sort_out(layout, steps, documents, results)
+                    await self._sort_out(layout, steps, documents, token, results)
             finally:
                 for (_, write), _ in steps:
                     self.unrelayed.note(write)
@@ -210,6 +226,7 @@ class Writer:
         layout: Layout,
         steps: Sequence[tuple[Call, Insertion | Change]],
         before: Mapping[str, Document],
+        token: str,
         results: dict[int, WriteResult],
     ) -> None:
         found = await self._look(layout, [call for call, _ in steps], _OUTBOX)
@@ -218,7 +235,7 @@ class Writer:
             applied = holds(found.get(write.id), write.operation, count)
             if applied is None:
                 raise StoreTimeout("a write was followed by too many others to be found")
-            results[position] = step.result if applied else await self._decide(layout, write)
+            results[position] = step.result if applied else await self._decide(layout, write, token)
 
     async def _look(
         self, layout: Layout, calls: Iterable[Call], projection: Document

@@ -24,7 +24,7 @@ from mediator.stores.postgres.tables import RecordTable
 
 __all__ = ["WritePlan", "recalled", "record", "replay"]
 
-_LIVED, _APPLIED, _REFUSAL, _BIRTH, _NULLS, _HEAD = range(6)
+_LIVED, _APPLIED, _REFUSAL, _BIRTH, _NULLS, _MARK, _HEAD = range(7)
 """Columns of the answer; `_HEAD` counts them."""
 
 _PAST: Final = 6
@@ -94,7 +94,7 @@ class WritePlan:
         fields = shape.fragment.fields
         self._arguments = [operator_codec(fields[name], o) for name, o in shape.operators]
 
-    def arguments(self, call: Write) -> list[Any]:
+    def arguments(self, call: Write, token: str) -> list[Any]:
         """Return the parameters for one write, in order."""
         shape, codecs, values = self.shape, self._records.codecs, call.values
         given: dict[str, Any] = {
@@ -102,6 +102,8 @@ class WritePlan:
             "operation": call.operation,
             "fingerprint": call.remember,
             "birth": call.birth,
+            "token": token,
+            "mark": call.mark,
         }
         if shape.whole or shape.values:
             if not values.keys() <= codecs.keys():
@@ -123,6 +125,10 @@ class WritePlan:
             if row[start] is not None:
                 return replay(self._records, row[start : start + _PAST], call)
             start += _PAST
+        if self.shape.has_token:
+            if row[start]:
+                return WriteResult(Status.FENCED)
+            start += 1
         groups = self._records.versions
         versions = dict(zip(groups, row[start : start + len(groups)], strict=True))
         if not row[_APPLIED]:
@@ -137,7 +143,9 @@ class WritePlan:
         )
 
     def _failure(self, row: Any, versions: dict[str, int], call: Write) -> WriteResult | None:
-        kind = self.shape.kind
+        kind, mark = self.shape.kind, row[_MARK] or ""
+        if mark != call.mark:
+            return WriteResult(Status.LOCKED, mark=mark)
         if not row[_LIVED]:
             return self._absence(call)
         if kind is WriteKind.CREATE:

@@ -28,7 +28,7 @@ class Batch:
         return [self.calls[i : i + _TOGETHER] for i in range(0, len(self.calls), _TOGETHER)]
 
 
-def batches(calls: Sequence[Write]) -> list[Batch]:
+def batches(calls: Sequence[Write], token: str = "") -> list[Batch]:
     """Divide calls into batches which, run one after the other, keep the order of each record.
 
     A call joins the last batch of its shape, unless a later batch holds a call on its record.
@@ -39,7 +39,7 @@ def batches(calls: Sequence[Write]) -> list[Batch]:
     open_: dict[Shape, int] = {}
     last: dict[Hashable, int] = {}
     for place, call in enumerate(calls):
-        shape, key = shape_of(call), (call.fragment, call.id)
+        shape, key = shape_of(call, token), (call.fragment, call.id)
         earliest = last.get(key, -1) + (1 if shape.whole else 0)
         at = open_.get(shape, -1)
         if at < max(earliest, 0):

@@ -8,6 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from mediator.stores.port import Fragment, StoreRefused
+from mediator.stores.postgres.fences import gate_function
+from mediator.stores.postgres.marks import add_marks
 from mediator.stores.postgres.names import column_name, retired_name, table_name
 from mediator.stores.postgres.pool import transaction
 from mediator.stores.postgres.statements import DIALECT
@@ -58,6 +60,8 @@ async def prepare_namespace(connection: Any, ledgers: Ledgers) -> None:
         for table in ledgers.all:
             if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
                 await _create(connection, table)
+        await connection.execute(gate_function(ledgers))
+        await add_marks(connection, ledgers)
 
 
 async def _create(connection: Any, table: sa.Table) -> None:

@@ -13,6 +13,8 @@ from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres import reads
 from mediator.stores.postgres.aggregates import Grouping, aggregate_statement
 from mediator.stores.postgres.answers import WritePlan
+from mediator.stores.postgres.fences import versions_statement
+from mediator.stores.postgres.marks import Marking
 from mediator.stores.postgres.searches import Search, search_statement
 from mediator.stores.postgres.shapes import Shape, check
 from mediator.stores.postgres.statements import Statement
@@ -40,6 +42,8 @@ class Plans:
         self.ordered = lru_cache(maxsize=STATEMENTS)(self._ordered)
         self.count = lru_cache(maxsize=256)(self._count)
         self.lock = lru_cache(maxsize=256)(self._lock)
+        self.versions = lru_cache(maxsize=256)(self._versions)
+        self.marking = lru_cache(maxsize=256)(self._marking)
         self.search = lru_cache(maxsize=SEARCHES)(self._search)
         self.aggregate = lru_cache(maxsize=SEARCHES)(self._aggregate)
         self.recall = lru_cache(maxsize=256)(self._recall)
@@ -80,6 +84,12 @@ class Plans:
 
     def _lock(self, fragment: Fragment) -> Statement:
         return lock_statement(self.records(fragment))
+
+    def _versions(self, fragment: Fragment) -> Statement:
+        return versions_statement(self.records(fragment))
+
+    def _marking(self, fragment: Fragment) -> Marking:
+        return Marking(self.records(fragment), self.lock(fragment))
 
     def _search(self, search: Search) -> Statement:
         return search_statement(self._known(search.fragment, search.names), search)

@@ -1,4 +1,4 @@
-"""Removing what is past its retention: tombstones, remembered operations, too many changes."""
+"""Removing what is past its retention: tombstones, memories, fences, too many changes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TABLES: Final = 'SELECT "table" FROM {classes}'
 # Locked rows are skipped: someone is just making the record again.
 _TOMBSTONES: Final = """
 DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM {table} WHERE _deleted < $1 ORDER BY _deleted LIMIT $2
+    SELECT ctid FROM {table} WHERE _deleted < $1 AND _mark IS NULL ORDER BY _deleted LIMIT $2
     FOR UPDATE SKIP LOCKED))
 """
-_OPERATIONS: Final = """
+_DATED: Final = """
 DELETE FROM {table} WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {table} WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))
 """
@@ -45,7 +45,7 @@ async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int
     before = datetime.fromtimestamp(now_s - REMEMBER_S, UTC)
     classes = f"{quote(namespace)}.{quote('_classes')}"
     names = [name for (name,) in await connection.fetch(_TABLES.format(classes=classes))]
-    work = [("_operations", _OPERATIONS), *((name, _TOMBSTONES) for name in names)]
+    work = [("_operations", _DATED), ("_fences", _DATED), *((name, _TOMBSTONES) for name in names)]
     removed = 0
     for name, statement in [*work, ("_outbox", _CHANGES)]:
         if removed < limit:

@@ -29,6 +29,8 @@ class Shape(NamedTuple):
     birth: bool
     remember: bool
     returning: tuple[str, ...] | None
+    has_token: bool
+    has_mark: bool
 
     @property
     def whole(self) -> bool:
@@ -43,7 +45,7 @@ class Shape(NamedTuple):
         return (*self.values, *self.unset, *(name for name, _ in self.operators))
 
 
-def shape_of(call: Write) -> Shape:
+def shape_of(call: Write, token: str) -> Shape:
     """Return the shape of a write."""
     fragment, whole = call.fragment, call.kind is not WriteKind.UPDATE
     return Shape(
@@ -58,6 +60,8 @@ def shape_of(call: Write) -> Shape:
         call.birth is not None,
         call.remember is not None,
         tuple(fragment.fields) if call.returning == () else call.returning,
+        bool(token),
+        bool(call.mark),
     )
 
 

@@ -24,6 +24,7 @@ from mediator.stores.port import (
     Recalled,
     Record,
     ServerFacts,
+    Standing,
     SystemConfig,
     Write,
     WriteResult,
@@ -33,6 +34,8 @@ from mediator.stores.postgres.aggregates import computes
 from mediator.stores.postgres.answers import recalled, record
 from mediator.stores.postgres.changelog import LOG, OutboxLog
 from mediator.stores.postgres.failures import FAILURES, as_store_error
+from mediator.stores.postgres.fences import fence
+from mediator.stores.postgres.fetching import Fetcher
 from mediator.stores.postgres.mirror import Copies
 from mediator.stores.postgres.plans import Plans
 from mediator.stores.postgres.pool import Pool, transaction
@@ -60,7 +63,8 @@ class PostgresStore:
         self._plans = Plans(config.namespace)
         self._pool = Pool(self._connect, config.pool_size)
         self._copies = Copies(self._plans, self._pool)
-        self._writer = Writer(config.name, self._plans, self._pool, self._read)
+        self._fetcher = Fetcher(self._plans, self._pool)
+        self._writer = Writer(config.name, self._plans, self._pool, self._fetcher.read)
         self._searcher = Searcher(config, self._plans)
         self._outbox = OutboxLog(self._plans, self._use)
 
@@ -104,11 +108,34 @@ class PostgresStore:
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
-        return await self._bounded(self._read(calls))
+        return await self._bounded(self._fetcher.read(calls))
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes, each atomically with its outbox entry; the results in the same order."""
-        return await self._bounded(self._writer.write(calls))
+        return await self._bounded(self._writer.write(calls, token))
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
+        """Fence a record against the writes of a token; see `Store.fence`."""
+        plans, place = self._plans, (fragment, id_)
+        statements = plans.lock(fragment), plans.versions(fragment)
+        rows = await self._use(lambda c: fence(c, plans.ledgers, statements, place, token))
+        pairs = zip(fragment.groups, rows[0], strict=True) if rows else ()
+        return {group: version for group, version in pairs if version}
+
+    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
+        """Mark a record that has no mark; see `Lockable`."""
+        marking = self._plans.marking(fragment)
+        return await self._use(lambda c: marking.lock(c, id_, mark))
+
+    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
+        """Take a mark away, if it is this one."""
+        marking = self._plans.marking(fragment)
+        await self._use(lambda c: marking.unlock(c, id_, mark))
+
+    async def standing(self, fragment: Fragment, id_: str) -> Standing:
+        """Tell what stands of a record."""
+        marking = self._plans.marking(fragment)
+        return await self._use(lambda c: marking.look(c, id_))
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation on an object."""
@@ -235,32 +262,6 @@ class PostgresStore:
         del log
         return await self._outbox.trim(upto, keep_s)
 
-    async def _read(self, calls: Sequence[Read]) -> list[Record | None]:
-        if len(calls) == 1:
-            call = calls[0]
-            names = tuple(call.fragment.fields) if call.fields is None else call.fields
-            statement = self._plans.read(call.fragment, names, False)
-            rows = await self._pool.use(lambda c: c.fetch(statement.text, call.id))
-            records = self._plans.records(call.fragment)
-            return [record(records, names, rows[0]) if rows else None]
-        return await self._read_many(calls)
-
-    async def _read_many(self, calls: Sequence[Read]) -> list[Record | None]:
-        groups: dict[tuple[Fragment, tuple[str, ...]], list[int]] = {}
-        for i, call in enumerate(calls):
-            names = tuple(call.fragment.fields) if call.fields is None else call.fields
-            groups.setdefault((call.fragment, names), []).append(i)
-        answers: list[Record | None] = [None] * len(calls)
-        for (fragment, names), places in groups.items():
-            statement = self._plans.read(fragment, names, True)
-            ids = list({calls[i].id for i in places})
-            rows = await self._pool.use(_fetching(statement.text, ids))
-            records = self._plans.records(fragment)
-            found = {row[0]: record(records, names, row) for row in rows}
-            for i in places:
-                answers[i] = found.get(calls[i].id)
-        return answers
-
     async def _rows(self, statement: Statement, values: dict[str, Any]) -> list[Any]:
         arguments = statement.arguments(values)
         rows: list[Any] = await self._use(lambda c: c.fetch(statement.text, *arguments))
@@ -280,7 +281,3 @@ class PostgresStore:
 
     async def _connect(self) -> Any:
         return await connect(self.config)
-
-
-def _fetching(text: str, *arguments: Any) -> Callable[[Any], Awaitable[list[Any]]]:
-    return lambda connection: connection.fetch(text, *arguments)

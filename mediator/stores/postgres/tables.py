@@ -86,16 +86,18 @@ class Ledgers:
         outbox: One row for each change, read in the order (xid, seq).
         operations: Remembered operations.
         classes: The fields of each class as they were prepared last.
+        fences: Records fenced against the writes of a token.
     """
 
     outbox: sa.Table
     operations: sa.Table
     classes: sa.Table
+    fences: sa.Table
 
     @property
     def all(self) -> tuple[sa.Table, ...]:
         """All of them."""
-        return (self.outbox, self.operations, self.classes)
+        return (self.outbox, self.operations, self.classes, self.fences)
 
 
 def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
@@ -114,6 +116,7 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         sa.Column("_birth", sa.BigInteger(), nullable=False),
         sa.Column("_deleted", sa.DateTime(timezone=True)),
         sa.Column("_nulls", NULLS, nullable=False, server_default="{}"),
+        sa.Column("_mark", sa.Text(collation="C")),
         *columns.values(),
         postgresql_with=_FILL,
     )
@@ -193,7 +196,14 @@ def ledgers(namespace: str) -> Ledgers:
         sa.Column("table", text, primary_key=True),
         sa.Column("fields", NULLS, nullable=False),
     )
-    return Ledgers(outbox, operations, classes)
+    fences = sa.Table(
+        "_fences",
+        schema,
+        *(sa.Column(n, text, primary_key=True) for n in _FENCE_KEY),
+        sa.Column("at", time, nullable=False, index=True, server_default=sa.func.now()),
+    )
+    return Ledgers(outbox, operations, classes, fences)
 
 
 _OPERATION_KEY: Final = ("operation", "database", "class", "object")
+_FENCE_KEY: Final = ("token", "database", "class", "object")

@@ -2,7 +2,8 @@
 
 ::
 
-    WITH gate AS (SELECT pg_advisory_xact_lock(…)),        -- one writer at a time for a record
+    WITH gate AS (SELECT pg_advisory_xact_lock(…)),        -- one writer at a time for a record;
+                                                           -- with a token, see `fences`
          old AS (SELECT … FROM gate … WHERE id = $1 FOR UPDATE),   -- the row as it is, locked
          new AS (UPDATE … FROM old WHERE <conditions on old> RETURNING …),   -- or INSERT, see below
          out AS (INSERT INTO _outbox SELECT … FROM old, new),
@@ -27,6 +28,8 @@ Why this is right under READ COMMITTED, when others write the same row:
   one. If it did not (a concurrent insert won), neither a row before nor a row after is returned,
   nothing was done, and the caller tries again. If it did, the row is locked, so `old` is what the
   conflicting row still holds.
+- A mark (`_mark`, see `Lockable`) is in the row, so that it is read as conditions are: from the
+  newest row, locked. Marking makes a row for a record that is absent.
 - Of two executions of one operation id, both may pass the look into `_operations`; the second then
   fails on its primary key, which undoes its whole statement, and finds the memory when it is tried
   again.
@@ -41,6 +44,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from mediator.stores.port import WriteKind
 from mediator.stores.postgres.changes import keep_change, keep_operation
+from mediator.stores.postgres.fences import passed
 from mediator.stores.postgres.operators import TAKING, apply, operator_codec
 from mediator.stores.postgres.shapes import Shape
 from mediator.stores.postgres.statements import Statement, constant, number, parameter
@@ -78,7 +82,8 @@ class _WriteBuilder:
         self.shape, self.records, self.ledgers = shape, records, ledgers
         self.id = parameter("id", sa.Text())
         self.past = self._past() if shape.remember else None
-        self.gate = sa.select(_record_lock(records, self.id).label("locked")).cte("gate")
+        self.gate = self._gate().cte("gate")
+        self.fenced = self._fenced() if shape.has_token else None
         self.old = self._old()
         # A clock of its own where there may be no old row to carry it; behind the gate as well.
         clock = sa.select(sa.func.clock_timestamp().label("_at"))
@@ -98,6 +103,15 @@ class _WriteBuilder:
             answer = answer.add_cte(entry.cte(name))
         return answer
 
+    def _gate(self) -> sa.Select[Any]:
+        if not self.shape.has_token:
+            return sa.select(_record_lock(self.records, self.id).label("locked"))
+        fenced = passed(self.ledgers, self.records, self.id, _lock_key(self.records, self.id))
+        return sa.select(fenced.label("fenced"))
+
+    def _fenced(self) -> Any:
+        return sa.select(self.gate.c["fenced"]).scalar_subquery()
+
     def _entries(self) -> dict[str, Any]:
         source = self.new.join(self.tick if self.shape.whole else self.old, sa.true())
         if self.shape.whole:
@@ -111,10 +125,12 @@ class _WriteBuilder:
         old, new, shape = self.old.c, self.new.c, self.shape
         versions = [sa.func.coalesce(new[v.name], old[v.name]) for v in self._versions()]
         values = [new[self.records.columns[name].name] for name in shape.returning or ()]
-        head = [self.lived, new["id"].is_not(None), old["_refusal"], new["_birth"], new["_nulls"]]
+        applied = new["id"].is_not(None)
+        head = [self.lived, applied, old["_refusal"], new["_birth"], new["_nulls"], old["_mark"]]
         past = [] if self.past is None else list(self.past.c)
+        fenced = [] if self.fenced is None else [self.fenced]
         # Labelled by place: fields may be named like each other's columns, or like ours.
-        columns = [*head, *past, *versions, *values]
+        columns = [*head, *past, *fenced, *versions, *values]
         return [column.label(f"c{i}") for i, column in enumerate(columns)]
 
     def _versions(self) -> list[sa.Column[Any]]:
@@ -133,18 +149,18 @@ class _WriteBuilder:
             .cte("past")
         )
 
-    def _first_time(self) -> list[Any]:
-        return (
-            [] if self.past is None else [~sa.exists(sa.select(number(1)).select_from(self.past))]
-        )
+    def _allowed(self) -> list[Any]:
+        """What every write must meet: it is done for the first time, and nobody fenced it."""
+        met: list[Any] = [] if self.fenced is None else [sa.not_(self.fenced)]
+        if self.past is not None:
+            met.append(~sa.exists(sa.select(number(1)).select_from(self.past)))
+        return met
 
     def _old(self) -> sa.CTE:
         records, shape = self.records, self.shape
-        own = [records.table.c[name] for name in ("id", "_birth", "_deleted", "_nulls")]
+        own = [records.table.c[n] for n in ("id", "_birth", "_deleted", "_nulls", "_mark")]
         touched = [records.columns[name] for name in shape.touched]
-        conditions = [records.id == self.id, *self._first_time()]
-        if not shape.whole:
-            conditions.append(records.live)
+        conditions = [records.id == self.id, *self._allowed()]
         clock = [] if shape.whole else [sa.func.clock_timestamp().label("_at")]
         return (
             sa.select(*own, *self._versions(), *touched, self._refusal(), *clock)
@@ -178,6 +194,12 @@ class _WriteBuilder:
         us = sa.cast(sa.extract("epoch", self.at) * number(1_000_000), sa.BigInteger())
         return sa.func.greatest(previous + number(1), us, type_=sa.BigInteger())
 
+    def _marked(self) -> Any:
+        mark = self.old.c["_mark"]
+        if self.shape.has_mark:
+            return mark == parameter("mark", sa.Text())
+        return mark.is_(None)
+
     def _expected(self) -> list[Any]:
         return [
             self.old.c[self.records.versions[group].name] == parameter(f"e{i}", sa.BigInteger())
@@ -191,13 +213,16 @@ class _WriteBuilder:
 
     def _updated(self) -> Any:
         table, old, shape = self.records.table, self.old.c, self.shape
-        conditions = [table.c["id"] == self.id, table.c["id"] == old["id"], *self._expected()]
+        conditions = [table.c["id"] == self.id, table.c["id"] == old["id"], self.lived]
+        conditions += [self._marked(), *self._expected()]
         if shape.operators:
             conditions.append(old["_refusal"].is_(None))
         if shape.birth:
             conditions.append(old["_birth"] <= parameter("birth", sa.BigInteger()))
         values = self._tombstone() if shape.kind is WriteKind.DELETE else self._changed()
         values |= {self.records.versions[group].name: self._later(group) for group in shape.groups}
+        if shape.has_mark:
+            values["_mark"] = sa.null()
         return sa.update(table).values(values).where(*conditions).returning(*self._returned())
 
     def _tombstone(self) -> dict[str, Any]:
@@ -239,12 +264,12 @@ class _WriteBuilder:
         }
         source = sa.select(*(value.label(f"r{i}") for i, value in enumerate(row.values())))
         source = source.select_from(self.tick.outerjoin(self.old, sa.true()))
-        conditions = [*self._admitted(), *self._first_time()]
+        conditions = [*self._admitted(), *self._allowed()]
         statement = insert(records.table).from_select(list(row), source.where(*conditions))
         changes = {name: statement.excluded[name] for name in row if name != "id"}
         return statement.on_conflict_do_update(
             index_elements=["id"],
-            set_=changes | {"_deleted": sa.null()},
+            set_=changes | {"_deleted": sa.null(), "_mark": sa.null()},
             where=sa.exists(sa.select(number(1)).select_from(self.old)),
         ).returning(*self._returned())
 
@@ -255,6 +280,9 @@ class _WriteBuilder:
         return sa.case((self.lived, self.old.c["_birth"]), else_=first)
 
     def _admitted(self) -> list[Any]:
+        return [self._marked(), *self._conditions()]
+
+    def _conditions(self) -> list[Any]:
         if self.shape.kind is WriteKind.CREATE:
             # A record that is absent has no version that could be expected.
             return [sa.not_(self.lived), *([sa.false()] if self.shape.expect else [])]

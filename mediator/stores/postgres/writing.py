@@ -48,17 +48,18 @@ class Writer:
     ) -> None:
         self._system, self._plans, self._pool, self._read = system, plans, pool, read
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
         """Apply writes; the results in the same order."""
         if len(calls) == 1:
-            return [await self._one(calls[0], self._plans.write(shape_of(calls[0])))]
+            return [await self._one(calls[0], token)]
         results: dict[int, WriteResult] = {}
-        for batch in batches(calls):
-            results |= await self._batch(batch)
+        for batch in batches(calls, token):
+            results |= await self._batch(batch, token)
         return [results[place] for place in range(len(calls))]
 
-    async def _one(self, call: Write, plan: WritePlan) -> WriteResult:
-        text, arguments = plan.statement.text, plan.arguments(call)
+    async def _one(self, call: Write, token: str) -> WriteResult:
+        plan = self._plans.write(shape_of(call, token))
+        text, arguments = plan.statement.text, plan.arguments(call, token)
         for _ in range(_ATTEMPTS):
             try:
                 rows = await self._pool.use(lambda c: c.fetch(text, *arguments))
@@ -72,7 +73,7 @@ class Writer:
             except NUMERIC_OVERFLOW:
                 if not has_float_arithmetic(call):
                     raise
-                return await self._by_value(call)
+                return await self._by_value(call, token)
             result = await self._settled(call, plan.result(rows[0], call))
             if result is not None:
                 return result
@@ -91,24 +92,24 @@ class Writer:
         rows = await self._pool.use(lambda c: c.fetch(statement.text, *arguments))
         return replay(self._plans.records(call.fragment), rows[0], call) if rows else result
 
-    async def _batch(self, batch: Batch) -> dict[int, WriteResult]:
+    async def _batch(self, batch: Batch, token: str) -> dict[int, WriteResult]:
         plan, results = self._plans.write(batch.shape), dict[int, WriteResult]()
         for part in batch.parts():
             rows: Sequence[Any] = [None] * len(part)
             # Where one undoes all, each is run by itself.
             if len(part) > 1:
                 with suppress(*_UNDONE):
-                    rows = await self._pipeline(plan, [call for _, call in part])
+                    rows = await self._pipeline(plan, [call for _, call in part], token)
             for (place, call), row in zip(part, rows, strict=True):
                 told = None if row is None else plan.result(row, call)
-                results[place] = await self._settled(call, told) or await self._one(call, plan)
+                results[place] = await self._settled(call, told) or await self._one(call, token)
         return results
 
-    async def _pipeline(self, plan: WritePlan, calls: Sequence[Write]) -> list[Any]:
+    async def _pipeline(self, plan: WritePlan, calls: Sequence[Write], token: str) -> list[Any]:
         """Run writes as one transaction; all their records are locked before it gets its id."""
         lock, text = self._plans.lock(plan.shape.fragment), plan.statement.text
         ids = lock.arguments({"ids": [call.id for call in calls]})
-        arguments = [plan.arguments(call) for call in calls]
+        arguments = [plan.arguments(call, token) for call in calls]
 
         async def run(connection: Any) -> list[Any]:
             async with transaction(connection):
@@ -118,7 +119,7 @@ class Writer:
 
         return await self._pool.use(run)
 
-    async def _by_value(self, call: Write) -> WriteResult:
+    async def _by_value(self, call: Write, token: str) -> WriteResult:
         for _ in range(_ATTEMPTS):
             (record,) = await self._read([Read(call.fragment, call.id)])
             if record is None:
@@ -129,7 +130,7 @@ class Writer:
                 exact = by_value(call, record)
             except Refused as refused:
                 return WriteResult(Status.REFUSED, failure=refused.failure)
-            result = await self._one(exact, self._plans.write(shape_of(exact)))
+            result = await self._one(exact, token)
             if result.status is not Status.CONFLICT:
                 return result
         raise self._contended()

@@ -14,11 +14,14 @@ from mediator.stores.redis.plan import Plan
 
 __all__ = ["recalled", "results_of"]
 
-_APPLIED, _REPLAYED, _REUSED, _CONFLICT, _MISSING, _EXISTS, _REFUSED = range(1, 8)
+_APPLIED, _REPLAYED, _REUSED, _CONFLICT, _MISSING, _EXISTS, _REFUSED, _FENCED, _LOCKED = range(
+    1, 10
+)
 _BARE = {
     _REUSED: WriteResult(Status.REUSED),
     _MISSING: WriteResult(Status.MISSING),
     _EXISTS: WriteResult(Status.EXISTS),
+    _FENCED: WriteResult(Status.FENCED),
 }
 
 
@@ -37,7 +40,7 @@ def results_of(plan: Plan, form: Form, reply: list[Any]) -> list[WriteResult]:
 def _updated(plan: Plan, form: Form, row: list[Any], begin: int) -> WriteResult:
     if row[0] != _APPLIED:
         return _result_of(plan, row)
-    versions = {group: int(text) for group, text in zip(plan.groups, row[2:], strict=False) if text}
+    versions = plan.versions(row[2:])
     values = {name: decode(text) for name, text in zip(form.returned, row[begin:], strict=True)}
     return WriteResult(Status.APPLIED, False, int(row[1]), versions, values)
 
@@ -50,13 +53,15 @@ def _result_of(plan: Plan, answer: list[Any]) -> WriteResult:
             Status.APPLIED,
             created == 1,
             int(birth),
-            _versions(plan, versions),
+            plan.versions(versions),
             plan.values(values) if values else {},
         )
     if code == _REPLAYED:
         return _recalled(plan, _named(answer[1])).result
     if code == _CONFLICT:
-        return WriteResult(Status.CONFLICT, versions=_versions(plan, answer[1]))
+        return WriteResult(Status.CONFLICT, versions=plan.versions(answer[1]))
+    if code == _LOCKED:
+        return WriteResult(Status.LOCKED, mark=answer[1].decode())
     if code == _REFUSED:
         failure = OperatorFailure(answer[1].decode(), answer[2].decode())
         return WriteResult(Status.REFUSED, failure=failure)
@@ -89,7 +94,3 @@ def _recalled(plan: Plan, fields: Mapping[str, bytes]) -> Recalled:
 
 def _named(flat: list[bytes]) -> dict[str, bytes]:
     return {name.decode(): text for name, text in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def _versions(plan: Plan, texts: list[bytes]) -> dict[str, int]:
-    return {group: int(text) for group, text in zip(plan.groups, texts, strict=False) if text}

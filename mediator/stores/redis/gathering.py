@@ -53,13 +53,13 @@ class Gathering:
         self._latest: dict[tuple[int, int], _Gathered] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def join(self, call: Write) -> asyncio.Future[WriteResult]:
+    def join(self, call: Write, token: str) -> asyncio.Future[WriteResult]:
         """Add a write to those of this turn; writes to one record stay in their order."""
         loop = asyncio.get_running_loop()
         plan = self._plans.of(call.fragment)
-        form, partition = form_of(plan, call), plan.partition(call.id)
+        form, partition = form_of(plan, call, has_token=bool(token)), plan.partition(call.id)
         row: list[Any] = []
-        form.add(row, call)
+        form.add(row, call, token)
         if not self._waiting:
             loop.call_soon(self._send)
         gathered = self._latest.get((id(plan), partition))

@@ -7,7 +7,7 @@ from functools import cached_property
 from hashlib import sha1
 from importlib.resources import files
 
-__all__ = ["ALL", "DROP", "FILL", "PAGE", "READ", "UPDATE", "WRITE", "Script"]
+__all__ = ["ALL", "DROP", "FENCE", "FILL", "MARK", "PAGE", "READ", "UPDATE", "WRITE", "Script"]
 
 
 _MODULE = """local {name}
@@ -55,4 +55,6 @@ FILL = Script("fill", ("records", "sortable"))
 DROP = Script("drop", ("records",))
 WRITE = Script("write", ("int64", "records", "sortable", "operators", "lifecycle", "memory"))
 UPDATE = Script("update", ("int64", "sortable"))
-ALL = (READ, PAGE, FILL, DROP, WRITE, UPDATE)
+FENCE = Script("fence", ())
+MARK = Script("mark", ())
+ALL = (READ, PAGE, FILL, DROP, WRITE, UPDATE, FENCE, MARK)

@@ -4,10 +4,12 @@ Writes of one form (kind, groups, fields, operators) share a *shape*, which is p
 write then adds a *row*. One call of a script has one shape; for ``write.lua``::
 
     shape  kind, [names: birth and versions of all groups], [groups written], [groups expected],
-           flags (remembers, given birth, must exist, has collections, returns),
+           flags (remembers, given birth, must exist, has collections, returns, has a token,
+           has a mark),
            [names returned] if it returns, number of changes,
            then for each change: field, group, code, limit, arity (0, 1 or n)
-    row    id, operation, fingerprint?, birth?, expected versions..., arguments of the changes...
+    row    id, operation, token?, mark?, fingerprint?, birth?, expected versions...,
+           arguments of the changes...
 
 ``[list]`` is a count and so many texts; a group is told by its position among the names, from 1.
 A change's code says what becomes of the field (scripts/operators.lua). What ``update.lua`` can do
@@ -16,29 +18,33 @@ goes there: it is much quicker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
-from mediator.schema.tree import Field
+from mediator.operations.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType
-from mediator.stores.port import REMEMBER_S, StoreRefused, Write, WriteKind
-from mediator.stores.redis.codec import NULL, item_encoder, members, scalar_encoder
+from mediator.stores.port import StoreRefused, Write, WriteKind
+from mediator.stores.redis.arguments import (
+    Change,
+    Pack,
+    Row,
+    absence,
+    change_of_operator,
+    change_of_value,
+    listed,
+)
 from mediator.stores.redis.commands import joined, words
 from mediator.stores.redis.lua import UPDATE, WRITE, Script
-from mediator.stores.redis.plan import Plan
+from mediator.stores.redis.plan import REMEMBER_MS, TOMBSTONE_MS, Plan
 
-__all__ = ["MOST_ENTRIES", "Form", "form_of", "pack", "supports"]
+__all__ = ["MOST_ENTRIES", "Form", "form_of", "pack"]
 
 MOST_ENTRIES = 1_000_000
 """About how many entries an outbox keeps; beyond, the oldest go, relayed or not."""
 
-TOMBSTONE_S = REMEMBER_S + 3600
-"""Life of a tombstone: it outlasts what is remembered of the operations on its object."""
-
-_LIMITS = (TOMBSTONE_S * 1000, REMEMBER_S * 1000, MOST_ENTRIES)
+_LIMITS = (TOMBSTONE_MS, REMEMBER_MS, MOST_ENTRIES)
 
 MOST_FORMS = 4096
 MOST_WORDS = 1_000_000
@@ -46,35 +52,6 @@ MOST_WORDS = 1_000_000
 
 MOST_SIMPLE = 100
 """Changes of one update that `UPDATE` does at most: Lua's stack holds them with ease."""
-
-Row = list[Any]
-Pack = Callable[[Row, Any], None]
-
-_INEXACT = frozenset({Operator.INC, Operator.MUL, Operator.MIN, Operator.MAX})
-_REMOVALS = {
-    FieldType.LIST: "remove_items",
-    FieldType.SET: "remove_member",
-    FieldType.MAP: "remove_key",
-}
-_OF_ITEMS = frozenset({Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET})
-_WITHOUT_ARGUMENT = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
-
-
-def supports(operator: Operator, type_: FieldType) -> bool:
-    """Whether the scripts apply the operator exactly; there are no exact decimals in Lua."""
-    exact = type_ is not FieldType.DECIMAL or operator not in _INEXACT
-    return exact and type_ in APPLICABLE[operator]
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What becomes of one field, and how its argument is put into a row."""
-
-    field: str
-    code: str
-    limit: int | str
-    arity: str
-    pack: Pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +70,13 @@ class Form:
     of_operators: tuple[Pack, ...]
     returned: tuple[str, ...] = ()
 
-    def add(self, rows: Row, write: Write) -> None:
-        """Add what is particular to one write."""
+    def add(self, rows: Row, write: Write, token: str) -> None:
+        """Add what is particular to one write, under the token of the form or without one."""
         rows += (write.id, write.operation)
+        if token:
+            rows.append(token)
+        if write.mark:
+            rows.append(write.mark)
         if write.remember is not None:
             rows.append(write.remember)
         if write.birth is not None:
@@ -128,18 +109,18 @@ def _opening(plan: Plan, partition: int, script: Script) -> tuple[int, bytes]:
     return made
 
 
-def form_of(plan: Plan, write: Write) -> Form:
+def form_of(plan: Plan, write: Write, *, has_token: bool) -> Form:
     """Return the form of a write, made when it is first seen."""
-    key = _key(plan, write)
+    key = _key(plan, write, has_token)
     form: Form | None = plan.forms.get(key)
     if form is None:
         if len(plan.forms) >= MOST_FORMS:
             plan.forms.clear()
-        form = plan.forms[key] = _made(plan, write)
+        form = plan.forms[key] = _made(plan, write, has_token)
     return form
 
 
-def _key(plan: Plan, write: Write) -> Any:
+def _key(plan: Plan, write: Write, has_token: bool) -> Any:
     return (
         None if write.kind is WriteKind.UPDATE else write.kind,  # the hash of a member is slow
         write.groups,
@@ -152,42 +133,49 @@ def _key(plan: Plan, write: Write) -> Any:
         write.birth is None,
         write.require_present,
         write.returning,
+        has_token,
+        bool(write.mark),
     )
 
 
-def _made(plan: Plan, write: Write) -> Form:
+def _made(plan: Plan, write: Write, has_token: bool) -> Form:
     fields = plan.fragment.fields
-    values = [_change_of_value(fields[name], write.values[name]) for name in write.values]
-    operators = [_change_of_operator(fields[call.field], call) for call in write.operators]
+    values = [change_of_value(fields[name], write.values[name]) for name in write.values]
+    operators = [change_of_operator(fields[call.field], call) for call in write.operators]
     of_values = tuple((change.field, change.pack) for change in values)
     of_operators = tuple(change.pack for change in operators)
     if _is_simple(plan, write, changes := [*values, *operators]):
-        shape, returned = _simple_shape(plan, write, changes), write.returning or ()
+        shape = _simple_shape(plan, write, changes, has_token)
+        returned = write.returning or ()
         return Form(UPDATE, words(*shape), len(shape), of_values, of_operators, returned)
-    shape = _shape(plan, write, [*changes, *map(_absence, _absent(plan, write))])
+    changes += map(absence, _absent(plan, write))
+    shape = _shape(plan, write, changes, has_token)
     return Form(WRITE, words(*shape), len(shape), of_values, of_operators)
 
 
-def _shape(plan: Plan, write: Write, changes: Sequence[_Change]) -> tuple[Any, ...]:
+def _shape(plan: Plan, write: Write, changes: Sequence[Change], has_token: bool) -> tuple[Any, ...]:
     position = plan.positions
+    has_collections = any(change.field in plan.collections for change in changes)
     return (
         write.kind.name.lower(),
-        *_list(plan.head),
-        *_list([position[group] for group in write.groups]),
-        *_list([position[group] for group in write.expect]),
-        _flags(write, any(change.field in plan.collections for change in changes)),
-        *(() if write.returning is None else _list(write.returning)),
+        *listed(plan.head),
+        *listed([position[group] for group in write.groups]),
+        *listed([position[group] for group in write.expect]),
+        _flags(write, has_collections, has_token),
+        *(() if write.returning is None else listed(write.returning)),
         len(changes),
         *(text for change in changes for text in _described(plan, change)),
     )
 
 
-def _is_simple(plan: Plan, write: Write, changes: Sequence[_Change]) -> bool:
+def _is_simple(plan: Plan, write: Write, changes: Sequence[Change]) -> bool:
     """Whether `UPDATE` can do it."""
     touched = [change.field for change in changes]
     if write.kind is not WriteKind.UPDATE or not 0 < len(touched) <= MOST_SIMPLE:
         return False
     if write.unset or write.expect or write.remember is not None or write.birth is not None:
+        return False
+    if write.mark:
         return False
     if write.returning == () or not {*(write.returning or ())} <= {*touched}:
         return False
@@ -199,12 +187,14 @@ def _is_sum(call: OperatorCall, plan: Plan) -> bool:
     return integer and call.operator is Operator.INC
 
 
-def _simple_shape(plan: Plan, write: Write, changes: Sequence[_Change]) -> tuple[Any, ...]:
+def _simple_shape(
+    plan: Plan, write: Write, changes: Sequence[Change], has_token: bool
+) -> tuple[Any, ...]:
     touched, position = [change.field for change in changes], plan.positions
     returned = [touched.index(name) + 1 for name in write.returning or ()]
     codes = [(c.field, position[plan.group_of[c.field]], c.code) for c in changes]
     told = [(position[group], f"{plan.what}/{group}/update") for group in write.groups]
-    sizes = (len(plan.groups), len(changes), len(told), len(returned))
+    sizes = (len(plan.groups), len(changes), len(told), len(returned), 3 if has_token else 2)
     return (*sizes, *plan.head[1:], *chain(*codes), *chain(*told), *returned)
 
 
@@ -214,79 +204,19 @@ def _absent(plan: Plan, write: Write) -> Iterable[str]:
     return (name for name in plan.fragment.fields if name not in write.values)
 
 
-def _flags(write: Write, has_collections: bool) -> str:
+def _flags(write: Write, has_collections: bool, has_token: bool) -> str:
     flags = (
         write.remember is not None,
         write.birth is not None,
         write.require_present,
         has_collections,
         write.returning is not None,
+        has_token,
+        bool(write.mark),
     )
     return "".join("1" if flag else "0" for flag in flags)
 
 
-def _described(plan: Plan, change: _Change) -> tuple[Any, ...]:
+def _described(plan: Plan, change: Change) -> tuple[Any, ...]:
     group = plan.positions[plan.group_of[change.field]]
     return (change.field, group, change.code, change.limit, change.arity)
-
-
-def _list(texts: Any) -> tuple[Any, ...]:
-    return (len(texts), *texts)
-
-
-def _absence(name: str) -> _Change:
-    return _Change(name, "-", "", "0", _nothing)
-
-
-def _change_of_value(field: Field, value: Any) -> _Change:
-    if field.type not in _REMOVALS:
-        return _Change(field.name, "=", "", "1", _text(scalar_encoder(field.type)))
-    if value is None:
-        return _Change(field.name, "=", "", "1", _text(str))
-    return _Change(field.name, "collection", "", "n", _collection(field))
-
-
-def _change_of_operator(field: Field, call: OperatorCall) -> _Change:
-    operator = call.operator
-    if not supports(operator, field.type):
-        raise StoreRefused(f"Redis cannot apply {operator} to {field.type} exactly")
-    limit: int | str = "" if field.max_length is None else field.max_length
-    if operator is Operator.REMOVE:
-        pack = _plain if field.type is FieldType.MAP else _text(item_encoder(field.items))
-        return _Change(field.name, _REMOVALS[field.type], limit, "1", pack)
-    if operator in _WITHOUT_ARGUMENT:
-        return _Change(field.name, operator.value, limit, "0", _nothing)
-    if operator is Operator.PUT:
-        return _Change(field.name, operator.value, limit, "n", _entries(field))
-    items = operator in _OF_ITEMS
-    encoder = item_encoder(field.items) if items else scalar_encoder(field.type)
-    return _Change(field.name, operator.value, limit, "1", _text(encoder))
-
-
-def _nothing(row: Row, value: Any) -> None:
-    """Pack nothing: the change has no argument."""
-
-
-def _plain(row: Row, value: Any) -> None:
-    row.append(value)
-
-
-def _text(encoder: Callable[[Any], str | bytes]) -> Pack:
-    def pack(row: Row, value: Any) -> None:
-        row.append(NULL if value is None else encoder(value))
-
-    return pack
-
-
-def _collection(field: Field) -> Pack:
-    def pack(row: Row, value: Any) -> None:
-        row += _list(members(value, field))
-
-    return pack
-
-
-def _entries(field: Field) -> Pack:
-    def pack(row: Row, value: Any) -> None:
-        row += _list(members(value, field)[1:])
-
-    return pack

@@ -9,12 +9,16 @@ from zlib import crc32
 
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS
-from mediator.stores.port import Fragment, Read, Record, SystemConfig
+from mediator.stores.port import REMEMBER_S, Fragment, Read, Record, Standing, SystemConfig
 from mediator.stores.redis.codec import COLLECTIONS, decode
 from mediator.stores.redis.commands import call_of, command
-from mediator.stores.redis.lua import READ
+from mediator.stores.redis.lua import FENCE, MARK, READ
 
-__all__ = ["Plan", "Plans"]
+__all__ = ["REMEMBER_MS", "TOMBSTONE_MS", "Plan", "Plans"]
+
+REMEMBER_MS = REMEMBER_S * 1000
+TOMBSTONE_MS = (REMEMBER_S + 3600) * 1000
+"""Life of a tombstone: it outlasts what is remembered of the operations on its object."""
 
 MOST_PLANS = 512
 """Plans kept; a routing model that is replaced leaves its own behind."""
@@ -109,6 +113,27 @@ class Plan:
             command("HGETALL", memory),
             command("GET", f"{prefix}incarnation"),
         ]
+
+    def fence(self, id_: str, token: str) -> bytes:
+        """Pack what fences a record against the writes of a token."""
+        arguments = (id_, token, REMEMBER_MS, *self.head[1:])
+        return call_of(FENCE, (self.prefix(id_),), arguments)
+
+    def marking(self, id_: str, what: str, mark: str) -> bytes:
+        """Pack what marks a record, takes its mark away, or only looks."""
+        arguments = (id_, what, mark, TOMBSTONE_MS, *self.head[1:])
+        return call_of(MARK, (self.prefix(id_),), arguments)
+
+    def standing(self, texts: list[bytes | None]) -> Standing:
+        """Read the reply to `marking`."""
+        mark, birth, *versions = texts
+        born = None if birth is None else int(birth)
+        return Standing(born, self.versions(versions), (mark or b"").decode())
+
+    def versions(self, texts: Iterable[bytes | None]) -> dict[str, int]:
+        """Read the versions of all groups; those that are not there are left out."""
+        pairs = zip(self.groups, texts, strict=False)
+        return {group: int(text) for group, text in pairs if text}
 
     def values(self, flat: list[bytes]) -> dict[str, Any]:
         """Return the fields among names and whole values in turn."""

@@ -37,17 +37,17 @@ class Run:
         return results_of(self.plan, self.form, reply)
 
 
-def runs_of(plans: Plans, calls: Sequence[Write]) -> list[Run]:
+def runs_of(plans: Plans, calls: Sequence[Write], token: str) -> list[Run]:
     """Sort writes; those to one record stay in their order."""
     runs: list[Run] = []
     latest: dict[tuple[Plan, int], Run] = {}
     for position, call in enumerate(calls):
         plan = plans.of(call.fragment)
-        form, partition = form_of(plan, call), plan.partition(call.id)
+        form, partition = form_of(plan, call, has_token=bool(token)), plan.partition(call.id)
         run = latest.get((plan, partition))
         if run is None or run.form is not form or len(run.positions) >= MOST_WRITES:
             run = latest[plan, partition] = Run(plan, partition, form)
             runs.append(run)
         run.positions.append(position)
-        form.add(run.rows, call)
+        form.add(run.rows, call, token)
     return runs

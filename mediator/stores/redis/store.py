@@ -24,6 +24,7 @@ from mediator.stores.port import (
     Recalled,
     Record,
     ServerFacts,
+    Standing,
     StoreRefused,
     StoreTimeout,
     StoreTooCostly,
@@ -32,6 +33,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.redis.answers import recalled
+from mediator.stores.redis.arguments import supports
 from mediator.stores.redis.changelog import StreamLogs
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.facts import DURABILITY, facts_of, refuse_unfit, settings_of
@@ -39,7 +41,6 @@ from mediator.stores.redis.gathering import Gathering
 from mediator.stores.redis.keeping import drop_class, fill_indexes
 from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import ALL
-from mediator.stores.redis.packing import supports
 from mediator.stores.redis.paging import Listing, listing
 from mediator.stores.redis.plan import Plans
 from mediator.stores.redis.runs import runs_of
@@ -112,7 +113,7 @@ class RedisStore:
             for plan, call, reply in zip(plans, calls, replies, strict=True)
         ]
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes in one round trip; a script does those of one form and partition.
 
         A single write goes at once while nothing else is under way; otherwise it is gathered with
@@ -122,10 +123,10 @@ class RedisStore:
             return []
         if len(calls) == 1 and self._under_way:
             with _packing:
-                result = self._gathering.join(calls[0])
+                result = self._gathering.join(calls[0], token)
             return [await result]
         with _packing:
-            runs = runs_of(self._plans, calls)
+            runs = runs_of(self._plans, calls, token)
             commands = [run.command() for run in runs]
         self._under_way += 1
         try:
@@ -138,6 +139,33 @@ class RedisStore:
         for run, reply in zip(runs, replies, strict=True):
             results.update(zip(run.positions, run.results(reply), strict=True))
         return [results[position] for position in range(len(calls))]
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
+        """Fence a record against the writes of a token; see `Store.fence`."""
+        plan = self._plans.of(fragment)
+        with _packing:
+            commands = [plan.fence(id_, token)]
+        [versions] = await self._line.ask(commands, writes=True)
+        return plan.versions(versions)
+
+    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
+        """Mark a record that has no mark; see `Lockable`."""
+        return await self._mark(fragment, id_, "lock", mark)
+
+    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
+        """Take a mark away, if it is this one."""
+        await self._mark(fragment, id_, "unlock", mark)
+
+    async def standing(self, fragment: Fragment, id_: str) -> Standing:
+        """Tell what stands of a record."""
+        return await self._mark(fragment, id_, "look", "")
+
+    async def _mark(self, fragment: Fragment, id_: str, what: str, mark: str) -> Standing:
+        plan = self._plans.of(fragment)
+        with _packing:
+            commands = [plan.marking(id_, what, mark)]
+        [texts] = await self._line.ask(commands, writes=what != "look")
+        return plan.standing(texts)
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation, unless its class was dropped since."""

@@ -124,6 +124,7 @@ export class Origin {
   }
 
   #write(url, method, headers, body) {
+    if (url.endsWith("/transactions")) return this.#transact(JSON.parse(body));
     const path = decodeURIComponent(url.split("/v1/news/")[1].split("?")[0]);
     const tag = `"j1.main:${this.objects.get(path)?.version}"`;
     if (headers["If-Match"] && headers["If-Match"] !== tag)
@@ -131,6 +132,19 @@ export class Origin {
     this.write(path, JSON.parse(body ?? "{}").title);
     const etag = `"j1.main:${this.objects.get(path).version}"`;
     return new Response(body ?? null, { status: body ? 200 : 204, headers: { etag, "portolan-position": "p1" } });
+  }
+
+  /** Does all of it if all that was read still stands. */
+  #transact({ reads, operations }) {
+    const tag = (path) => (this.objects.has(path) ? `"j1.main:${this.objects.get(path).version}"` : null);
+    const changed = reads.filter((read) => tag(`${read.class}/${read.id}`) !== read.etag);
+    if (changed.length)
+      return Response.json({ type: "/problems/transaction-aborted", changed }, { status: 409 });
+    for (const { op, id, body, ...each } of operations) {
+      if (op === "delete") this.objects.delete(`${each.class}/${id}`);
+      else this.write(`${each.class}/${id}`, body.title);
+    }
+    return Response.json({ results: [] });
   }
 }
 

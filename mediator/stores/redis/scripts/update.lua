@@ -1,21 +1,25 @@
 -- Applies updates of one form to records of one partition: fields that are set to scalars, and
 -- integers that are added to. write.lua can do all this and much else, and takes five times as long.
 -- KEYS: class prefix, outbox stream.
--- ARGV: length of the outbox, groups, changes, groups written, fields returned; then
+-- ARGV: length of the outbox, groups, changes, groups written, fields returned, words that head a
+--   row; then
 --   [name of each version], for each change its field, group and code,
 --   for each group written its position and what the outbox says of it, [positions returned];
---   then rows: id, operation, argument of each change.
+--   then rows: id, operation, token (if the head has three words), argument of each change.
 -- Answers flat, for each row: status, birth, versions of all groups, fields returned. A row that is
--- refused has the field instead of the birth and the reason instead of the first version.
+-- refused has the field instead of the birth and the reason instead of the first version; one that
+-- is locked has the mark instead of the birth.
 
 if redis.replicate_commands then redis.replicate_commands() end
 
-local APPLIED, MISSING, REFUSED = 1, 5, 7
+local APPLIED, MISSING, REFUSED, FENCED, LOCKED = 1, 5, 7, 8, 9
 local SAFE_DIGITS, COLON, MINUS = 15, 58, 45 -- digits and the minus sign are below the colon
 local call, format, byte, char, floor = redis.call, string.format, string.byte, string.char, math.floor
 local argv, outbox, objects = ARGV, KEYS[2], prefix .. 'r:'
 local most, first = argv[1], 1 + argv[2]
 local changes, written, returned = tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[5])
+local head, fences = tonumber(argv[6]), prefix .. 'fences'
+local fencing = head == 3 and call('EXISTS', fences) == 1
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local now_text = format('%.0f', now)
@@ -24,7 +28,7 @@ local now_text = format('%.0f', now)
 local names, counts, indexes, group_of, before_of, after_of = { '!b' }, {}, {}, {}, {}, {}
 local positions, told, shown, after, fields = {}, {}, {}, {}, {}
 local entry = { 'what', '', 'object', '', 'operation', '', 'version', '' }
-local cursor = 5
+local cursor = 6
 for i = 2, first do
   cursor = cursor + 1
   names[i] = argv[cursor]
@@ -38,6 +42,7 @@ for i = 1, changes do
   fields[2 * (written + i) - 1] = name
   cursor = cursor + 3
 end
+names[first + changes + 1] = '!m'
 for i = 1, written do
   positions[i], told[i] = tonumber(argv[cursor + 1]), argv[cursor + 2]
   fields[2 * i - 1] = names[positions[i]]
@@ -64,7 +69,7 @@ end
 -- Computes the texts after an update; answers false, having rejected the row, if it has none.
 local function computed(held, at)
   for i = 1, changes do
-    local text, stored = argv[at + 1 + i], held[first + i]
+    local text, stored = argv[at + head - 1 + i], held[first + i]
     if not counts[i] then
       after[i] = text
     elseif stored and #stored <= SAFE_DIGITS and #text <= SAFE_DIGITS
@@ -79,11 +84,15 @@ local function computed(held, at)
   return true
 end
 
-for at = cursor + 1, #argv, 2 + changes do
+for at = cursor + 1, #argv, head + changes do
   local id = argv[at]
   local key = objects .. id
   local held = call('HMGET', key, unpack(names))
-  if not held[1] then
+  if fencing and call('ZSCORE', fences, #id .. ':' .. id .. argv[at + 2]) then
+    rejected(FENCED)
+  elseif held[first + changes + 1] then
+    rejected(LOCKED, held[first + changes + 1])
+  elseif not held[1] then
     rejected(MISSING)
   elseif computed(held, at) then
     entry[4], entry[6] = id, argv[at + 1]

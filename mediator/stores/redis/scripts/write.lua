@@ -6,7 +6,8 @@
 
 if redis.replicate_commands then redis.replicate_commands() end
 
-local APPLIED, REPLAYED, REUSED, CONFLICT, MISSING, EXISTS, REFUSED = 1, 2, 3, 4, 5, 6, 7
+local APPLIED, REPLAYED, REUSED, CONFLICT, MISSING, EXISTS, REFUSED, FENCED = 1, 2, 3, 4, 5, 6, 7, 8
+local LOCKED = 9
 local SAFE_DIGITS, COLON = 15, 58 -- digits and the minus sign are below the colon
 local call, format, byte, char = redis.call, string.format, string.byte, string.char
 local argv, outbox = ARGV, KEYS[2]
@@ -52,6 +53,8 @@ local function take_shape()
   shape.given_birth = byte(flags, 2) == 49
   shape.must_exist = byte(flags, 3) == 49
   shape.has_collections = byte(flags, 4) == 49
+  shape.has_token, shape.has_mark = byte(flags, 6) == 49, byte(flags, 7) == 49
+  shape.fences = shape.has_token and call('EXISTS', prefix .. 'fences') == 1 and prefix .. 'fences'
   shape.returns = byte(flags, 5) == 49 and take_list()
   for i = 1, tonumber(take()) do
     local name, group, code, limit, arity = take(), tonumber(take()), take(), take(), take()
@@ -59,6 +62,8 @@ local function take_shape()
     shape.changes[i] = { name = name, group = group, code = code, limit = limit, arity = arity,
       index = indexed[name] and prefix .. 'i.' .. name, before = '-' .. name, after = '+' .. name }
   end
+  shape.mark_at = #shape.names + 1
+  shape.names[shape.mark_at] = '!m'
   return shape
 end
 
@@ -67,6 +72,8 @@ local function take_row(shape)
   local row = { id = id, operation = argv[cursor + 2], key = prefix .. 'r:' .. id, arguments = {},
     lives = shape.lives, expect = shape.expected[1] and {} or NOTHING }
   cursor = cursor + 2
+  if shape.has_token then row.token = take() end
+  if shape.has_mark then row.mark = take() end
   if shape.remembers then row.fingerprint = take() end
   if shape.given_birth then row.birth = take() end
   for i = 1, #shape.expected do row.expect[i] = take() end
@@ -87,7 +94,8 @@ local function versions_of(shape, held)
 end
 
 local function rejected(shape, row, held)
-  local birth = held[1]
+  local birth, mark = held[1], held[shape.mark_at]
+  if (mark or '') ~= (row.mark or '') then return { LOCKED, mark or '' } end
   if birth and shape.kind == 'create' then return { EXISTS } end
   if not birth and (shape.updates or shape.must_exist or not row.lives) then return { MISSING } end
   -- A deletion that was decided before the record was born again leaves it alone.
@@ -184,6 +192,10 @@ local function put_update(shape, row, after, fields)
     call('HSET', row.key, unpack(fields))
   else
     records().in_parts('HSET', row.key, fields)
+  end
+  if row.mark then
+    gone = gone or {}
+    gone[#gone + 1] = '!m'
   end
   if gone then records().in_parts('HDEL', row.key, gone) end
 end
@@ -283,6 +295,9 @@ local function write(shape, row)
   if shape.remembers then
     local known, same, then_ = memory().recall(row)
     if known then return same and { REPLAYED, then_ } or { REUSED } end
+  end
+  if shape.fences and call('ZSCORE', shape.fences, #row.id .. ':' .. row.id .. row.token) then
+    return { FENCED }
   end
   local held
   if shape.updates then

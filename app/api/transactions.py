@@ -1,0 +1,150 @@
+"""``POST /v1/{database}/transactions``: writes that happen if all that was read still stands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from app.api.answers import JSON_TYPE, NO_STORE
+from app.api.batch import members_of, plan_item
+from app.api.calls import Call
+from app.api.options import DataOptions
+from app.api.resources import ClassResource, Directory
+from app.api.submission import render_items
+from app.api.writes import Planned
+from app.http.etags import parse_tag
+from app.http.idempotency import Identity, OperationIds
+from app.http.jsonbody import parse_json, require_object
+from app.http.message import Headers, Response, read_body
+from app.http.negotiation import JSON
+from app.http.paths import parse_query
+from app.http.problems import ROUTE_NOT_FOUND, HttpError
+from mediator.errors import Invalid, MediatorError, Place
+from mediator.operations.model import Get, Outcome, WriteOperation
+from mediator.schema.ids import check_id
+from mediator.transactions.model import MOST_READS, MOST_WRITES, Seen, Transaction
+
+__all__ = ["Transact", "TransactionRoute"]
+
+Transact: TypeAlias = Callable[[Transaction], Awaitable[list[Outcome]]]
+"""Carries out a transaction."""
+
+_MEMBERS: Final = frozenset({"reads", "operations"})
+_SEEN: Final = frozenset({"class", "id", "etag"})
+_REPLAYED: Final = (b"idempotency-replayed", b"true")
+
+
+class TransactionRoute:
+    """Carries out transactions; without `transact` there is no such route."""
+
+    def __init__(
+        self,
+        transact: Transact | None,
+        directory: Directory,
+        options: DataOptions,
+        ids: OperationIds,
+    ) -> None:
+        self._transact = transact
+        self._directory = directory
+        self._limit = options.max_body_bytes
+        self._ids = ids
+
+    async def post(self, call: Call) -> Response:
+        """Do all of it, or nothing."""
+        if self._transact is None:
+            raise HttpError(ROUTE_NOT_FOUND, "No route of the data API has this path.")
+        call.media_type(JSON)
+        parse_query(call.request.query, frozenset())
+        raw = await read_body(call.request, self._limit)
+        reads, operations = _parts(parse_json(raw))
+        identity = call.identity(self._ids, raw)
+        with self._ids.claim(call.database, identity.key):
+            items = await self._items(call.database, identity, operations)
+            transaction = _transaction(call.database, identity, reads, items, self._ids)
+            call.request.phases.end("parse")
+            outcomes = await self._transact(transaction)
+        call.request.phases.end("store")
+        results = render_items(items, outcomes, minimal=call.preferences.minimal)
+        headers: Headers = [JSON_TYPE, NO_STORE]
+        if any(outcome.replayed for outcome in outcomes):
+            headers.append(_REPLAYED)
+        return Response(200, headers, orjson.dumps({"results": results}))
+
+    async def _items(
+        self, database: str, identity: Identity, operations: Sequence[Any]
+    ) -> list[Planned]:
+        found: dict[str, ClassResource] = {}
+        items = []
+        for index, body in enumerate(operations):
+            try:
+                members = members_of(body)
+                name = members["class"]
+                if name not in found:
+                    found[name] = await self._directory.find(database, name)
+                items.append(_write(plan_item(found[name], identity, members, index)))
+            except MediatorError as error:
+                error.places = tuple(_below(f"/operations/{index}", error.places))
+                raise
+        return items
+
+
+def _parts(body: Any) -> tuple[list[Seen], list[Any]]:
+    members = require_object(body)
+    if not members.keys() <= _MEMBERS:
+        name = next(name for name in members if name not in _MEMBERS)
+        raise _refuse(f"/{name}", "there is no such member")
+    for name, limit in (("reads", MOST_READS), ("operations", MOST_WRITES)):
+        given = members.get(name, [])
+        if not isinstance(given, list) or len(given) > limit:
+            raise _refuse(f"/{name}", f"an array of at most {limit} is expected")
+    reads = [_seen(told, f"/reads/{i}") for i, told in enumerate(members.get("reads", []))]
+    return reads, members.get("operations", [])
+
+
+def _seen(told: Any, pointer: str) -> Seen:
+    members = require_object(told, pointer)
+    if members.keys() != _SEEN or not isinstance(members["class"], str):
+        raise _refuse(pointer, "class, id and etag are expected, and nothing else")
+    id_, etag = check_id(members["id"], f"{pointer}/id"), members["etag"]
+    if etag is None:
+        return Seen(members["class"], id_, None)
+    tag = parse_tag(etag) if isinstance(etag, str) else None
+    if tag is None:
+        detail = "an entity tag of ours is expected, or null if the object was not there"
+        raise _refuse(f"{pointer}/etag", detail)
+    return Seen(members["class"], id_, tag.versions, tag.schema_version)
+
+
+def _write(planned: Planned) -> Planned:
+    operation = planned.operation
+    if isinstance(operation, Get):
+        raise _refuse("/op", "one of put, patch, update, delete is expected")
+    # Batches under the same key name their operations alike, and would be taken for them.
+    planned.operation = replace(operation, operation=f"t-{operation.operation}")
+    return planned
+
+
+def _transaction(
+    database: str,
+    identity: Identity,
+    reads: Sequence[Seen],
+    items: Sequence[Planned],
+    ids: OperationIds,
+) -> Transaction:
+    name = ids.fresh() if identity.key is None else identity.derive("transaction")
+    writes: list[WriteOperation] = []
+    for item in items:
+        assert not isinstance(item.operation, Get)
+        writes.append(item.operation)
+    return Transaction(database, name, tuple(reads), tuple(writes), identity.fingerprint)
+
+
+def _below(pointer: str, places: Sequence[Place]) -> list[Place]:
+    return [Place(f"{pointer}{place.pointer}", place.detail) for place in places]
+
+
+def _refuse(pointer: str, detail: str) -> Invalid:
+    return Invalid("The transaction is malformed.", places=[Place(pointer, detail)])

@@ -1,0 +1,161 @@
+"""Fences: then no write of the token takes effect any more, and what had taken effect is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from mediator.stores.conformance.check import Theme
+from mediator.stores.conformance.expect import (
+    applied,
+    expect_status,
+    expect_statuses,
+    require,
+    same,
+)
+from mediator.stores.conformance.samples import HOSTILE_TEXTS, counter
+from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.port import Status, Write, WriteResult
+
+__all__ = ["THEME"]
+
+THEME = Theme("fencing")
+
+NAME: Final = "a write"
+ROUNDS: Final = 12
+
+
+async def _send(subject: Subject, write: Write, token: str = NAME) -> WriteResult:
+    [result] = await subject.store.write([write], token)
+    return result
+
+
+async def _fence(subject: Subject, id_: str, token: str = NAME) -> dict[str, int]:
+    return dict(await subject.store.fence(subject.fragment, id_, token))
+
+
+@THEME.proves("contract")
+async def a_fenced_token_writes_no_more(scratch: Scratch) -> None:
+    """Writes of a fenced token answer FENCED and do nothing, whatever their kind."""
+    subject = await scratch.subject(counter(), counter("m", group="side"))
+    versions = applied(await subject.create("x", {"n": 1, "m": 1})).versions
+    same(await _fence(subject, "x"), versions, "versions that the fence tells")
+    state = await subject.read("x")
+    for write in (
+        subject.change("x", {"n": 2}),
+        subject.change("x", {"n": 2}, remember="f", returning=()),
+        subject.change("x", {"n": 2}, expect={"main": versions["main"]}),
+        subject.change("x", unset=("m",)),
+        subject.replacement("x", {"n": 2}),
+        subject.replacement("x", {"n": 2}, remember="f"),
+        subject.deletion("x"),
+        subject.deletion("x", expect={"main": versions["main"]}),
+    ):
+        result = await _send(subject, write)
+        expect_status(result, Status.FENCED, f"{write.kind.name} of a fenced token")
+        same(await subject.read("x"), state, f"the record after {write.kind.name}")
+
+
+@THEME.proves("contract")
+async def others_go_on_writing(scratch: Scratch) -> None:
+    """Writes of another token, or of none, are not stopped by a fence."""
+    subject = await scratch.subject(counter())
+    await subject.create("x", {"n": 1})
+    await _fence(subject, "x")
+    applied(await _send(subject, subject.change("x", {"n": 2}), "another"), "another token")
+    applied(await _send(subject, subject.replacement("x", {"n": 3}), ""), "no token")
+    applied(await subject.delete("x"), "DELETE without a token")
+    applied(await _send(subject, subject.creation("x", {"n": 4}), "another"), "CREATE after that")
+    result = await _send(subject, subject.change("x", {"n": 5}))
+    expect_status(result, Status.FENCED, "the fenced token, after the record was made again")
+    same(await subject.values("x"), {"n": 4}, "the record")
+
+
+@THEME.proves("contract")
+async def absent_records_are_fenced(scratch: Scratch) -> None:
+    """A creation that comes late finds the fence, though there was no record to fence."""
+    subject = await scratch.subject(counter())
+    for id_ in ("x", *filter(None, HOSTILE_TEXTS)):
+        same(await _fence(subject, id_), {}, "versions of an object that never was")
+        for write in (
+            subject.creation(id_, {"n": 1}),
+            subject.creation(id_, {"n": 1}, remember="f"),
+            subject.replacement(id_, {"n": 1}),
+            subject.replacement(id_, {"n": 1}, remember="f"),
+        ):
+            expect_status(await _send(subject, write), Status.FENCED, f"a late {write.kind.name}")
+        same(await subject.read(id_), None, "the record that was not made")
+    same(await scratch.store.count(subject.fragment), 0, "count")
+    same(await scratch.store.scan(subject.fragment, None, 10), [], "scan")
+    result = applied(await subject.create("x", {"n": 2}), "a creation of somebody else")
+    require(result.created, "a creation after a fence must say that it created")
+    same(await subject.values("x"), {"n": 2}, "the record")
+
+
+@THEME.proves("contract")
+async def a_fence_tells_what_took_effect(scratch: Scratch) -> None:
+    """The versions of a write that was faster are told; of a deletion, those of the tombstone."""
+    subject = await scratch.subject(counter(), counter("m", group="side"))
+    created = applied(await _send(subject, subject.creation("x", {"n": 1}), "a"))
+    same(await _fence(subject, "x", "a"), created.versions, "versions after CREATE")
+    changed = applied(await _send(subject, subject.change("x", {"n": 2}), "b"))
+    same(await _fence(subject, "x", "b"), changed.versions, "versions after UPDATE")
+    deleted = applied(await _send(subject, subject.deletion("x"), "c"))
+    same(await _fence(subject, "x", "c"), deleted.versions, "versions of the tombstone")
+    same(await _fence(subject, "x", "c"), deleted.versions, "versions told a second time")
+
+
+@THEME.proves("contract")
+async def a_fence_is_for_one_record(scratch: Scratch) -> None:
+    """Of writes of one token in one call, only those to the fenced record are stopped."""
+    subject = await scratch.subject(counter())
+    other = await scratch.subject(counter())
+    ids = [f"{i}" for i in range(20)]
+    await subject.write_all([subject.creation(id_, {"n": 0}) for id_ in ids])
+    await other.create("7", {"n": 0})
+    await _fence(subject, "7")
+    writes = [subject.change(id_, {"n": 1}) for id_ in ids] + [other.change("7", {"n": 1})]
+    results = await scratch.store.write(writes, NAME)
+    expected = [Status.FENCED if id_ == "7" else Status.APPLIED for id_ in ids]
+    expect_statuses(results, [*expected, Status.APPLIED], "writes of one token")
+    same(await subject.values("7"), {"n": 0}, "the fenced record")
+
+
+@THEME.proves("contract")
+async def replays_are_still_told(scratch: Scratch) -> None:
+    """A remembered operation that took effect before the fence is answered as it was."""
+    subject = await scratch.subject(counter())
+    write = subject.creation("x", {"n": 1}, remember="f")
+    first = applied(await _send(subject, write))
+    await _fence(subject, "x")
+    again = expect_status(await _send(subject, write), Status.REPLAYED, "a retry after a fence")
+    same(again.versions, first.versions, "versions of the retry")
+
+
+@THEME.proves("contract")
+async def write_or_fence_comes_first(scratch: Scratch) -> None:
+    """A write that races with its fence has either been told by it, or has not happened."""
+    subject = await scratch.subject(counter())
+    await subject.create("old", {"n": -1})
+    for round_ in range(ROUNDS):
+        for write in (
+            subject.change("old", {"n": round_}),
+            subject.replacement("old", {"n": round_}, remember="f"),
+            subject.replacement(f"new{round_}", {"n": round_}),
+            subject.creation(f"made{round_}", {"n": round_}),
+        ):
+            await _race(subject, write, f"token {round_} {write.id} {write.operation}")
+
+
+async def _race(subject: Subject, write: Write, token: str) -> None:
+    before = await subject.read(write.id)
+    writing = asyncio.ensure_future(_send(subject, write, token))
+    await asyncio.sleep(0)
+    told = await _fence(subject, write.id, token)
+    result = await writing
+    after = await subject.read(write.id)
+    if result.status is Status.APPLIED:
+        same(told, result.versions, f"versions told of a {write.kind.name} that was faster")
+    else:
+        expect_status(result, Status.FENCED, f"a {write.kind.name} that was slower")
+        same(after, before, f"the record after a {write.kind.name} that was slower")

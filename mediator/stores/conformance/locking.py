@@ -1,0 +1,242 @@
+"""Marks of transactions: writes heed them, in the step in which they take effect."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from mediator.schema.types import FieldType
+from mediator.stores.conformance.check import Theme
+from mediator.stores.conformance.expect import (
+    NotOffered,
+    applied,
+    expect_status,
+    expect_statuses,
+    require,
+    same,
+)
+from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter
+from mediator.stores.conformance.scratch import Scratch, Subject, gathered
+from mediator.stores.conformance.told import Listener, told
+from mediator.stores.port import Lockable, Ordered, Standing, Status, Write
+
+__all__ = ["THEME"]
+
+THEME = Theme("locking")
+
+MARK: Final = "mark-1"
+OTHER: Final = "mark-2"
+ROUNDS: Final = 12
+
+
+def _lockable(scratch: Scratch) -> Lockable:
+    if not isinstance(scratch.store, Lockable):
+        raise NotOffered("the store marks no records")
+    return scratch.store
+
+
+async def _lock(store: Lockable, subject: Subject, id_: str, mark: str = MARK) -> Standing:
+    return await store.lock(subject.fragment, id_, mark)
+
+
+def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]:
+    return (
+        subject.change(id_, {"n": 9}, **what),
+        subject.change(id_, {"n": 9}, remember="f", **what),
+        subject.replacement(id_, {"n": 9}, **what),
+        subject.replacement(id_, {"n": 9}, remember="f", **what),
+        subject.creation(id_, {"n": 9}, **what),
+        subject.deletion(id_, **what),
+    )
+
+
+@THEME.proves("contract")
+async def a_marked_record_takes_no_other_writes(scratch: Scratch) -> None:
+    """Writes without the mark, or with another one, answer LOCKED and tell whose mark it is."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    versions = applied(await subject.create("x", {"n": 1})).versions
+    stands = await _lock(store, subject, "x")
+    same((stands.mark, stands.versions), (MARK, versions), "what the mark tells")
+    state = await subject.read("x")
+    for what in ({}, {"mark": OTHER}):
+        for write in _of_every_kind(subject, "x", **what):
+            result = await subject.write(write)
+            expect_status(result, Status.LOCKED, f"{write.kind.name} of a marked record")
+            same(result.mark, MARK, "the mark that is told")
+            same(await subject.read("x"), state, f"the record after {write.kind.name}")
+
+
+@THEME.proves("contract")
+async def absent_records_can_be_marked(scratch: Scratch) -> None:
+    """Nobody but the mark's owner makes an absent record; a mark alone makes none."""
+    store, subject = _lockable(scratch), await scratch.subject(counter(index=True))
+    for id_ in filter(None, HOSTILE_TEXTS):
+        stands = await _lock(store, subject, id_)
+        same((stands.birth, stands.versions, stands.mark), (None, {}, MARK), "an absent record")
+        for write in _of_every_kind(subject, id_):
+            expect_status(await subject.write(write), Status.LOCKED, f"{write.kind.name}")
+        same(await subject.read(id_), None, "the record")
+    same(await scratch.store.count(subject.fragment), 0, "count")
+    same(await scratch.store.scan(subject.fragment, None, 10), [], "scan")
+    result = applied(await subject.create(HOSTILE_TEXTS[1], {"n": 1}, mark=MARK), "its owner")
+    require(result.created, "a creation under a mark must say that it created")
+    same(await subject.values(HOSTILE_TEXTS[1]), {"n": 1}, "the record")
+
+
+@THEME.proves("contract")
+async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
+    """A write under the mark is applied once, and leaves the record unmarked; of every kind."""
+    store = _lockable(scratch)
+    subject = await scratch.subject(counter(), collection(FieldType.LIST, FieldType.INTEGER, "l"))
+    for write in (
+        subject.creation("x", {"n": 1, "l": [1]}, mark=MARK),
+        subject.change("x", {"n": 2}, mark=MARK),
+        subject.change("x", {"n": 3}, mark=MARK, remember="f"),
+        subject.change("x", unset=("l",), mark=MARK),
+        subject.replacement("x", {"n": 4}, mark=MARK),
+        subject.deletion("x", mark=MARK),
+        subject.replacement("x", {"n": 5}, mark=MARK, remember="f"),
+    ):
+        name = write.kind.name
+        await _lock(store, subject, "x")
+        result = applied(await subject.write(write), f"{name} under its mark")
+        stands = await store.standing(subject.fragment, "x")
+        same((stands.mark, stands.versions), ("", dict(result.versions)), f"after {name}")
+        again = await subject.write(write)
+        if write.remember is None:
+            expect_status(again, Status.LOCKED, f"{name} without the mark that it needs")
+            same(again.mark, "", "the mark of an unmarked record")
+        else:
+            expect_status(again, Status.REPLAYED, f"{name} remembered")
+    applied(await subject.update("x", {"n": 6}), "a plain write after that")
+
+
+@THEME.proves("contract")
+async def a_mark_makes_no_version(scratch: Scratch) -> None:
+    """Marking and unmarking leave the record as it is, and only the owner unmarks."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    await subject.create("x", {"n": 1})
+    state = await subject.read("x")
+    same((await _lock(store, subject, "x")).mark, MARK, "marked")
+    same((await _lock(store, subject, "x")).mark, MARK, "marked again")
+    same((await _lock(store, subject, "x", OTHER)).mark, MARK, "marked by somebody else")
+    await store.unlock(subject.fragment, "x", OTHER)
+    same((await store.standing(subject.fragment, "x")).mark, MARK, "unmarked by somebody else")
+    await store.unlock(subject.fragment, "x", MARK)
+    await store.unlock(subject.fragment, "y", MARK)
+    same((await store.standing(subject.fragment, "x")).mark, "", "unmarked")
+    same(await subject.read("x"), state, "the record")
+    applied(await subject.update("x", {"n": 2}), "a plain write")
+
+
+@THEME.proves("contract")
+async def a_mark_is_on_one_record(scratch: Scratch) -> None:
+    """Of many writes in one call, only those to the marked record are stopped."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    ids = [f"{i}" for i in range(20)]
+    await subject.write_all([subject.creation(id_, {"n": 0}) for id_ in ids])
+    await _lock(store, subject, "7")
+    results = await subject.write_all([subject.change(id_, {"n": 1}) for id_ in ids])
+    expected = [Status.LOCKED if id_ == "7" else Status.APPLIED for id_ in ids]
+    expect_statuses(results, expected, "writes of one call")
+
+
+@THEME.proves("contract")
+async def marks_are_seen_by_nobody_else(scratch: Scratch) -> None:
+    """Reads, pages and counts show a marked record as it is, and an absent one not at all."""
+    store = _lockable(scratch)
+    fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
+    subject = await scratch.subject(*fields)
+    await subject.create("x", {"n": 1, "l": [1]})
+    await subject.create("gone", {"n": 2})
+    await subject.delete("gone")
+    before = await _everything(subject)
+    for id_ in ("x", "gone", "never"):
+        await _lock(store, subject, id_)
+    same(await _everything(subject), before, "what reads show of marked records")
+    for id_ in ("x", "gone", "never"):
+        await store.unlock(subject.fragment, id_, MARK)
+    same(await _everything(subject), before, "what reads show of records that were marked")
+
+
+async def _everything(subject: Subject) -> list[object]:
+    store, fragment = subject.store, subject.fragment
+    ids = ["x", "gone", "never"]
+    shown: list[object] = [
+        await store.count(fragment),
+        await store.scan(fragment, None, 10),
+        await store.scan(fragment, None, 10, ("n",)),
+        await subject.read_all(ids),
+        await subject.read_all(ids, ("n",)),
+    ]
+    if isinstance(store, Ordered):
+        shown.append(await store.ordered(fragment, "n", descending=False, after=None, limit=10))
+    return shown
+
+
+@THEME.proves("contract")
+async def marks_are_told_to_nobody(scratch: Scratch) -> None:
+    """The change log tells of the writes under marks, and of no mark."""
+    store, listener = _lockable(scratch), await Listener.to(scratch, counter())
+    subject = listener.subject
+    for id_ in ("x", "y"):
+        await _lock(store, subject, id_)
+    first = applied(await subject.create("x", {"n": 1}, mark=MARK))
+    await _lock(store, subject, "x")
+    second = applied(await subject.update("x", {"n": 2}, mark=MARK))
+    await _lock(store, subject, "x")
+    third = applied(await subject.delete("x", mark=MARK))
+    await _lock(store, subject, "x")
+    await store.unlock(subject.fragment, "x", MARK)
+    versions = [result.versions["main"] for result in (first, second, third)]
+    expected = [
+        ("main", "create", versions[0], None, {"n": 1}),
+        ("main", "update", versions[1], {"n": 1}, {"n": 2}),
+        ("main", "delete", versions[2], {"n": 2}, None),
+    ]
+    same([told(change) for change in await listener.changes_of("x")], expected, "changes told")
+    await store.unlock(subject.fragment, "y", MARK)
+    same(await listener.changes_of("y"), [], "changes told of what was only marked")
+
+
+@THEME.proves("contract")
+async def one_of_many_marks_wins(scratch: Scratch) -> None:
+    """Of marks set at once, one stays, and all are told which; on absent records too."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    await subject.create("old", {"n": 0})
+    for round_ in range(ROUNDS):
+        for id_ in ("old", f"new{round_}"):
+            marks = [f"{round_}.{i}" for i in range(6)]
+            stands = await gathered([_lock(store, subject, id_, mark) for mark in marks])
+            winners = {stand.mark for stand in stands}
+            require(len(winners) == 1 and winners <= set(marks), f"one mark, not {winners}")
+            await store.unlock(subject.fragment, id_, winners.pop())
+
+
+@THEME.proves("contract")
+async def write_or_mark_comes_first(scratch: Scratch) -> None:
+    """A write that races with a mark is told by it, or is stopped by it."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    await subject.create("old", {"n": -1})
+    for round_ in range(ROUNDS):
+        for write in (
+            subject.change("old", {"n": round_}),
+            subject.replacement("old", {"n": round_}, remember="f"),
+            subject.replacement(f"new{round_}", {"n": round_}),
+            subject.creation(f"made{round_}", {"n": round_}),
+        ):
+            await _race(store, subject, write)
+            await store.unlock(subject.fragment, write.id, MARK)
+
+
+async def _race(store: Lockable, subject: Subject, write: Write) -> None:
+    writing = asyncio.ensure_future(subject.write(write))
+    await asyncio.sleep(0)
+    stands = await _lock(store, subject, write.id)
+    result = await writing
+    if result.status is Status.APPLIED:
+        same(stands.versions, dict(result.versions), f"told of a faster {write.kind.name}")
+    else:
+        expect_status(result, Status.LOCKED, f"a slower {write.kind.name}")
+        now = await store.standing(subject.fragment, write.id)
+        same(now.versions, stands.versions, f"the record after a slower {write.kind.name}")

@@ -1,0 +1,46 @@
+"""Fences: a record that takes no more writes of a token, however late they come (`Store.fence`).
+
+Every update of a write with a token has the condition that the record is not fenced against it, in
+the same step. So the two come one after the other: what came first is among the versions that the
+fence reads, what comes later does not apply. A write that would *make* the record meets a tombstone
+that the fence has put there, and an insertion fails on its key.
+"""
+
+from __future__ import annotations
+
+from bson.int64 import Int64
+from pymongo.errors import DuplicateKeyError
+
+from mediator.stores.mongo.layout import BOOKKEEPING, Document, is_fenced, layout_of, unfenced
+from mediator.stores.mongo.session import Session
+from mediator.stores.port import Fragment
+
+__all__ = ["fence"]
+
+
+async def fence(
+    session: Session, fragment: Fragment, id_: str, token: str, now_us: int
+) -> dict[str, int]:
+    """Fence a record against the writes of a token; see `Store.fence`.
+
+    Args:
+        session: The session.
+        fragment: The record's fragment.
+        id_: The object's id.
+        token: The token.
+        now_us: The store's clock, microseconds.
+    """
+    layout, now = layout_of(fragment), Int64(now_us)
+    update: Document = {
+        "$push": {"_fences": {"token": token, "time": now}},
+        "$setOnInsert": {"tombstone": now, "birth": Int64(0)},
+    }
+    document: Document | None
+    try:
+        document = await session.put(layout, layout.key(id_) | unfenced(token), update, BOOKKEEPING)
+    except DuplicateKeyError:
+        # It was fenced before, or somebody else has made the record at the same time.
+        document = await session.find(layout, id_, BOOKKEEPING | {"_fences": 1})
+        if not is_fenced(document, token):
+            return await fence(session, fragment, id_, token, now_us)
+    return layout.decode_versions(document)

@@ -1,0 +1,13 @@
+-- Fences a record against the writes of a token: none takes effect from now on. KEYS: class prefix.
+-- ARGV: id, token, life of the fence (ms), names of the versions... Answers the versions that stand.
+
+if redis.replicate_commands then redis.replicate_commands() end
+
+local call = redis.call
+local fences = prefix .. 'fences'
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+call('ZREMRANGEBYSCORE', fences, '-inf', now)
+call('ZADD', fences, now + ARGV[3], #ARGV[1] .. ':' .. ARGV[1] .. ARGV[2])
+call('PEXPIRE', fences, ARGV[3])
+return call('HMGET', prefix .. 'r:' .. ARGV[1], unpack(ARGV, 4))

@@ -1,0 +1,1 @@
+"""Transactions over objects of several systems, serializable (docs/transactions.md)."""

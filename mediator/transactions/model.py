@@ -1,0 +1,76 @@
+"""What a client wants to happen as a whole, and what it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mediator.errors import Invalid, Place
+from mediator.immutable import immutable
+from mediator.operations.model import WriteOperation
+
+__all__ = ["MOST_READS", "MOST_WRITES", "Blocked", "Seen", "Transaction", "check"]
+
+MOST_READS: Final = 1_000
+"""Resources that the read set of one transaction names at most."""
+
+MOST_WRITES: Final = 100
+"""Objects that one transaction writes at most."""
+
+
+class Blocked(Exception):
+    """Somebody else is at work on an object; nothing has happened, and it may be tried again."""
+
+
+@immutable
+class Seen:
+    """A resource as the client has read it.
+
+    Attributes:
+        class_name: Its class.
+        id: The object's id.
+        versions: The version of every group that the resource shows, None where the group was
+            absent; None instead of all that: the object was not there.
+        schema_version: Version of the class's schema that the values belong to; None: any.
+    """
+
+    class_name: str
+    id: str
+    versions: Mapping[str, int | None] | None
+    schema_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Writes that happen if all that was read still stands, and only then.
+
+    Attributes:
+        database: Name of the database.
+        operation: Its unique id; a retry under an Idempotency-Key carries the same one.
+        reads: The read set.
+        writes: The write set: at most one operation for an object.
+        fingerprint: Set when the client gave an Idempotency-Key: then the answer is remembered.
+    """
+
+    database: str
+    operation: str
+    reads: tuple[Seen, ...]
+    writes: tuple[WriteOperation, ...]
+    fingerprint: str | None = None
+
+
+def check(transaction: Transaction) -> None:
+    """Raise `Invalid` for a transaction that is too large, or writes an object twice."""
+    places = []
+    if len(transaction.reads) > MOST_READS:
+        places.append(Place("/reads", f"at most {MOST_READS} are allowed"))
+    if len(transaction.writes) > MOST_WRITES:
+        places.append(Place("/operations", f"at most {MOST_WRITES} are allowed"))
+    met: set[tuple[str, str]] = set()
+    for index, write in enumerate(transaction.writes):
+        if (write.class_name, write.id) in met:
+            places.append(Place(f"/operations/{index}", "the object is written before already"))
+        met.add((write.class_name, write.id))
+    if places:
+        raise Invalid("The transaction is malformed.", places=places)

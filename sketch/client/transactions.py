@@ -1,0 +1,242 @@
+"""Transactions: read through caches, written as a whole if all that was read still stands.
+
+Reads cost what cached reads cost; that some of them are older than the present is found out at the
+commit, by the tags with which they were read (docs/transactions.md; BOCC+ of the Cache Sketch
+paper). What an aborted transaction has read in vain is read from the origin from then on, so that
+the next attempt does not fail by the same copy.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
+
+import orjson
+
+from sketch.client.answers import OK, Answer, Read, Written, read_of
+from sketch.client.connection import Connection
+from sketch.client.own_writes import OwnWrites
+from sketch.client.problems import PortolanError, TransactionAborted, problem_of
+from sketch.client.resources import Resource
+
+__all__ = ["Transaction", "Transactor"]
+
+_T = TypeVar("_T")
+_Place: TypeAlias = tuple[str, str]
+_Op: TypeAlias = Literal["put", "patch", "update", "delete"]
+
+_FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.2
+
+
+class Transaction:
+    """One attempt: what it reads is noted, what it writes is sent at the end of its block.
+
+    It reads every resource once and answers it alike from then on. It does not read what it has
+    written: read first. Used as ``async with``; an exception in the block leaves all as it is.
+
+    Args:
+        read: Answers reads within the client's bound.
+        commit: Sends the transaction.
+
+    Attributes:
+        results: Once it is committed: what became of each write, in their order.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Resource], Awaitable[Answer]],
+        commit: Callable[[Transaction], Awaitable[Sequence[Written]]],
+    ) -> None:
+        self._read = read
+        self._commit = commit
+        self._seen: dict[Resource, Answer] = {}
+        self._operations: dict[_Place, dict[str, Any]] = {}
+        self._is_over = False
+        self.results: Sequence[Written] = ()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit, unless the block has failed; see `commit`."""
+        if error is None and not self._is_over:
+            await self.commit()
+        self._is_over = True
+
+    async def get(
+        self,
+        class_name: str,
+        id_: str,
+        *,
+        fields: Iterable[str] | None = None,
+        missing_ok: bool = False,
+    ) -> Read:
+        """Read an object, from a cache if the bound allows it; the commit rests on what it says.
+
+        Args:
+            class_name: Its class.
+            id_: The object.
+            fields: Only these fields; then changes of others do not abort the transaction.
+            missing_ok: Return None as the value of an object that is not there; that it is not is
+                noted as well.
+
+        Raises:
+            NotFound: It is not there.
+            ValueError: The transaction has written the object before, or is over.
+            PortolanError: There is no answer.
+        """
+        resource = Resource.of(class_name, id_, fields)
+        self._check_open()
+        if (class_name, id_) in self._operations:
+            raise ValueError(f"{class_name}/{id_} is read after it was written")
+        answer = self._seen.get(resource)
+        if answer is None:
+            found = await self._read(resource)
+            if found.status == OK and not found.etag:
+                raise PortolanError(f"{resource.path} was answered without a tag to compare")
+            answer = self._seen.setdefault(resource, found)
+        return read_of(answer, missing_ok=missing_ok)
+
+    def put(self, class_name: str, id_: str, value: Mapping[str, Any]) -> None:
+        """Set an object to a value, whether it is there or not."""
+        self._add("put", class_name, id_, dict(value))
+
+    def patch(self, class_name: str, id_: str, changes: Mapping[str, Any]) -> None:
+        """Change some fields of an object: a Merge Patch (RFC 7396)."""
+        self._add("patch", class_name, id_, dict(changes))
+
+    def update(self, class_name: str, id_: str, changes: Mapping[str, Any]) -> None:
+        """Change some fields of an object by operators (docs/schema.md)."""
+        self._add("update", class_name, id_, dict(changes))
+
+    def delete(self, class_name: str, id_: str) -> None:
+        """Delete an object."""
+        self._add("delete", class_name, id_)
+
+    async def commit(self) -> Sequence[Written]:
+        """Let all of it happen, or nothing; returns what became of each write, in their order.
+
+        Raises:
+            TransactionAborted: What was read is no longer so; it names that.
+            Problem: One of the writes cannot be done, so that none was.
+            Unreachable: It is not known what came of it.
+        """
+        self._check_open()
+        self._is_over = True
+        self.results = await self._commit(self)
+        return self.results
+
+    @property
+    def written(self) -> Sequence[_Place]:
+        """Class and id of the objects that it writes."""
+        return tuple(self._operations)
+
+    @property
+    def body(self) -> dict[str, list[dict[str, Any]]]:
+        """The read set and the writes, as they are sent."""
+        reads = [
+            {"class": resource.class_name, "id": resource.id, "etag": _tag(answer)}
+            for resource, answer in self._seen.items()
+        ]
+        return {"reads": reads, "operations": list(self._operations.values())}
+
+    def _add(self, op: _Op, class_name: str, id_: str, body: Any = None) -> None:
+        self._check_open()
+        if (class_name, id_) in self._operations:
+            raise ValueError(f"{class_name}/{id_} is written twice")
+        operation = {"op": op, "class": class_name, "id": id_}
+        if body is not None:
+            operation["body"] = body
+        self._operations[class_name, id_] = operation
+
+    def _check_open(self) -> None:
+        if self._is_over:
+            raise ValueError("the transaction is over; begin another one")
+
+
+class Transactor:
+    """Sends transactions, and remembers what they wrote and what they read in vain.
+
+    Args:
+        read: Answers reads within the client's bound.
+        connection: Sends requests.
+        own_writes: Where to remember it.
+        sleep: Waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Resource], Awaitable[Answer]],
+        connection: Connection,
+        own_writes: OwnWrites,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._read = read
+        self._connection = connection
+        self._own_writes = own_writes
+        self._sleep = sleep
+
+    def begin(self) -> Transaction:
+        """Begin a transaction."""
+        return Transaction(self._read, self._send)
+
+    async def run(self, work: Callable[[Transaction], Awaitable[_T]], attempts: int) -> _T:
+        """Do some work in a transaction, again if it is aborted; see `CoherentClient.transact`."""
+        if attempts < 1:
+            raise ValueError("attempts must be at least 1")
+        pause = _FIRST_PAUSE_S
+        for _ in range(attempts - 1):
+            try:
+                return await self._attempt(work)
+            except TransactionAborted:
+                await self._sleep(pause * random.random())  # noqa: S311 - spreads those who wait
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+        return await self._attempt(work)
+
+    async def _attempt(self, work: Callable[[Transaction], Awaitable[_T]]) -> _T:
+        async with self.begin() as transaction:
+            return await work(transaction)
+
+    async def _send(self, transaction: Transaction) -> Sequence[Written]:
+        body = transaction.body
+        if not any(body.values()):
+            return ()
+        headers = {"Content-Type": "application/json"}
+        with ExitStack() as stack:
+            for class_name, id_ in transaction.written:
+                stack.enter_context(self._own_writes.writing(class_name, [id_]))
+            content = orjson.dumps(body)
+            response = await self._connection.send("POST", "transactions", headers, content)
+        if response.status_code == OK:
+            return [_written(result) for result in _results(response.content)]
+        problem = problem_of(response.status_code, response.content, response.headers)
+        if isinstance(problem, TransactionAborted):
+            for class_name, id_ in problem.changed:
+                self._own_writes.doubt(class_name, id_)
+        raise problem
+
+
+def _tag(answer: Answer) -> str | None:
+    """Return the tag to compare; a proxy that compresses makes it weak, but names the same."""
+    return answer.etag.removeprefix("W/") if answer.etag and answer.status == OK else None
+
+
+def _results(content: bytes) -> list[dict[str, Any]]:
+    try:
+        results: list[dict[str, Any]] = orjson.loads(content)["results"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise PortolanError("the answer to a transaction that was committed is broken") from error
+    return results
+
+
+def _written(result: Mapping[str, Any]) -> Written:
+    return Written(result.get("body"), result.get("etag"), None, None)

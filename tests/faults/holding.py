@@ -1,0 +1,128 @@
+"""A proxy before a server that can keep what clients send, and let it through later.
+
+What it keeps lies where bytes lie that a frozen server has not read: the client may have gone long
+since, and they take effect all the same once the server goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+from mediator.stores.port import SystemConfig
+
+__all__ = ["Holding", "proxied"]
+
+_Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_Connect: TypeAlias = Callable[[], Awaitable[_Streams]]
+
+CHUNK = 65_536
+
+
+class Holding:
+    """Forwards connections; see `proxied`.
+
+    Args:
+        connect: Opens a connection to the server.
+    """
+
+    def __init__(self, connect: _Connect) -> None:
+        self._connect = connect
+        self._open = asyncio.Event()
+        self._open.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+        self._held: set[asyncio.Event] = set()
+
+    def hold(self) -> None:
+        """Keep from now on what clients send."""
+        self._open.clear()
+
+    async def release(self) -> None:
+        """Let it through; returns once the server has answered all of it."""
+        answered = list(self._held)
+        self._open.set()
+        for answer in answered:
+            await answer.wait()
+
+    @property
+    def holds(self) -> bool:
+        """Whether something is kept."""
+        return bool(self._held)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward one connection."""
+        server_reader, server_writer = await self._connect()
+        self._writers += (writer, server_writer)
+        answered = asyncio.Event()
+        for work in (
+            self._ask(reader, server_writer, answered),
+            self._answer(server_reader, writer, answered),
+        ):
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _ask(
+        self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, answered: asyncio.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(CHUNK):
+                if not self._open.is_set():
+                    answered.clear()
+                    self._held.add(answered)
+                    await self._open.wait()
+                    self._held.discard(answered)
+                server.write(data)
+
+    async def _answer(
+        self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, answered: asyncio.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await server.read(CHUNK):
+                answered.set()
+                writer.write(data)
+        answered.set()
+
+    async def close(self) -> None:
+        """Break off every connection."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.close()
+
+
+@contextlib.asynccontextmanager
+async def proxied(config: SystemConfig) -> AsyncIterator[tuple[Holding, SystemConfig]]:
+    """Put a proxy before a server; yields it, and how to reach the server through it."""
+    holding = Holding(_connecting(config))
+    server = await asyncio.start_server(holding.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield holding, replace(config, url=_url(config, port))
+    finally:
+        server.close()
+        await holding.close()
+
+
+def _connecting(config: SystemConfig) -> _Connect:
+    parts = urlsplit(config.url)
+    if parts.scheme == "unix":
+        return lambda: asyncio.open_unix_connection(parts.path)
+    directory = parse_qs(parts.query).get("host", [""])[0]
+    if directory.startswith("/"):
+        return lambda: asyncio.open_unix_connection(f"{directory}/.s.PGSQL.{parts.port or 5432}")
+    return lambda: asyncio.open_connection(parts.hostname, parts.port)
+
+
+def _url(config: SystemConfig, port: int) -> str:
+    parts = urlsplit(config.url)
+    user = parts.netloc.rpartition("@")[0]
+    address = f"{user}@127.0.0.1:{port}" if user else f"127.0.0.1:{port}"
+    scheme, path = ("redis", "/0") if parts.scheme == "unix" else (parts.scheme, parts.path)
+    return f"{scheme}://{address}{path}"

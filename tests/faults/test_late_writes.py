@@ -1,0 +1,101 @@
+"""Writes that reach their server long after everybody has given them up."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType, Values
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Status,
+    Store,
+    StoreTimeout,
+    StoreUnavailable,
+    SystemConfig,
+    Write,
+    WriteKind,
+)
+from tests.conformance.real_stores import STORES, opened
+from tests.faults.holding import Holding, proxied
+
+FIELDS = {"n": Field("n", FieldType.INTEGER)}
+GROUPS = {"main": ("n",)}
+
+
+@dataclass
+class Bench:
+    """A store, and another one whose bytes can be held back on their way to the same server."""
+
+    store: Store
+    slow: Store
+    holding: Holding
+    fragment: Fragment
+
+    def write(self, kind: WriteKind, id_: str, n: int | None = None) -> Write:
+        values: Values = {} if n is None else {"n": n}
+        return Write(self.fragment, id_, kind, uuid.uuid4().hex, ("main",), values)
+
+    async def n(self, id_: str) -> Any:
+        [record] = await self.store.read([Read(self.fragment, id_)])
+        return record and record.values["n"]
+
+
+@pytest.fixture(params=STORES)
+async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    config: SystemConfig = request.getfixturevalue(f"{request.param}_config")
+    config = replace(config, namespace="late")
+    fragment = Fragment(config.name, "late", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
+    async with proxied(config) as (holding, through), opened(config) as store:
+        async with opened(replace(through, deadline_s=1.0, pool_size=1)) as slow:
+            await store.prepare(fragment)
+            yield Bench(store, slow, holding, fragment)
+        await store.drop(fragment)
+
+
+async def _get_stuck(bench: Bench, kind: WriteKind, id_: str, n: int | None, token: str) -> None:
+    """Send a write that does not arrive, until its writer gives up."""
+    # The statement is prepared by now: what is held back is the execution alone.
+    await bench.slow.write([bench.write(WriteKind.REPLACE, "warm", 0)], token)
+    await bench.slow.write([bench.write(kind, "warm", None if n is None else 1)], token)
+    bench.holding.hold()
+    with pytest.raises((StoreTimeout, StoreUnavailable)):
+        await bench.slow.write([bench.write(kind, id_, n)], token)
+    assert bench.holding.holds
+
+
+@pytest.mark.parametrize("kind", [WriteKind.REPLACE, WriteKind.UPDATE, WriteKind.DELETE])
+async def test_a_late_write_finds_the_fence(bench: Bench, kind: WriteKind) -> None:
+    n = None if kind is WriteKind.DELETE else 2
+    await bench.store.write([bench.write(WriteKind.CREATE, "x", 1)])
+    await _get_stuck(bench, kind, "x", n, "lost")
+    [before] = await bench.store.read([Read(bench.fragment, "x")])
+    told = await bench.store.fence(bench.fragment, "x", "lost")
+    assert before is not None
+    assert told == before.versions
+    await bench.holding.release()
+    assert await bench.n("x") == 1
+
+
+async def test_a_late_creation_finds_the_fence(bench: Bench) -> None:
+    await _get_stuck(bench, WriteKind.REPLACE, "x", 2, "lost")
+    assert await bench.store.fence(bench.fragment, "x", "lost") == {}
+    await bench.holding.release()
+    assert await bench.n("x") is None
+    [made] = await bench.store.write([bench.write(WriteKind.CREATE, "x", 3)])
+    assert made.status is Status.APPLIED
+    assert await bench.n("x") == 3
+
+
+async def test_without_a_fence_it_takes_effect(bench: Bench) -> None:
+    await bench.store.write([bench.write(WriteKind.CREATE, "x", 1)])
+    await _get_stuck(bench, WriteKind.UPDATE, "x", 2, "lost")
+    assert await bench.n("x") == 1
+    await bench.holding.release()
+    assert await bench.n("x") == 2

@@ -1,0 +1,116 @@
+// Transactions of the JavaScript client: cached reads, checked at the commit.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { connect } from "../../../sketch/js/portolan.mjs";
+import { transact } from "../../../sketch/js/transactions.mjs";
+import { Origin } from "./origin.mjs";
+
+async function begin() {
+  const origin = new Origin();
+  origin.objects.set("articles/a2", { title: "other", version: 1 });
+  const { fetch, sleep } = origin;
+  const client = await connect("http://origin", "news", {
+    deltaS: 10, mode: "lazy", fetch, sleep, clock: () => origin.time,
+  });
+  const commits = () => origin.asked.filter((each) => each.url.endsWith("/transactions")).length;
+  return { origin, client, commits };
+}
+
+const soon = async () => {};
+
+test("it reads copies, writes all of it, and its client sees that at once", async () => {
+  const { origin, client, commits } = await begin();
+  await client.get("articles", "a1");
+  const told = await transact(client, async (t) => {
+    const { value, source } = await t.get("articles", "a1");
+    t.patch("articles", "a1", { title: "new" });
+    t.put("articles", "a3", { title: "third" });
+    t.delete("articles", "a2");
+    assert.equal((await client.get("articles", "a1")).value.title, "old", "nothing is written yet");
+    return [value.title, source];
+  });
+  assert.deepEqual(told, ["old", "own"]);
+  assert.equal(commits(), 1);
+  const { value, source } = await client.get("articles", "a1");
+  assert.deepEqual([value.title, source], ["new", "origin"]);
+  assert.ok(origin.objects.has("articles/a3") && !origin.objects.has("articles/a2"));
+});
+
+test("an outdated copy aborts it, and the next attempt passes it by", async () => {
+  const { origin, client, commits } = await begin();
+  await client.get("articles", "a1");
+  await client.get("articles", "a2");
+  origin.write("articles/a1", "theirs");
+  const attempts = [];
+  await transact(client, async (t) => {
+    const reads = [await t.get("articles", "a1"), await t.get("articles", "a2")];
+    attempts.push(reads.map(({ source }) => source));
+    t.patch("articles", "a2", { title: `${reads[0].value.title}!` });
+  }, { sleep: soon });
+  assert.deepEqual(attempts, [["own", "own"], ["origin", "origin"]], "a2 was to be written");
+  assert.equal(origin.objects.get("articles/a2").title, "theirs!");
+  assert.equal(commits(), 2);
+});
+
+test("attempts are bounded, and what was aborted says why", async () => {
+  const { origin, client, commits } = await begin();
+  const hopeless = async (t) => {
+    await t.get("articles", "a1");
+    origin.write("articles/a1", "theirs");
+  };
+  await assert.rejects(transact(client, hopeless, { attempts: 3, sleep: soon }), (error) => {
+    assert.equal(error.kind, "transaction-aborted");
+    assert.equal(error.problem.changed[0].id, "a1");
+    return true;
+  });
+  assert.equal(commits(), 3);
+});
+
+test("work that fails sends nothing, and neither does work that does nothing", async () => {
+  const { client, commits } = await begin();
+  const fail = async (t) => {
+    t.patch("articles", "a1", { title: "new" });
+    throw new TypeError();
+  };
+  await assert.rejects(transact(client, fail), TypeError);
+  assert.equal(await transact(client, async () => 7), 7);
+  assert.equal(commits(), 0);
+});
+
+test("absence is read as well", async () => {
+  const { origin, client } = await begin();
+  const create = (t) => t.get("articles", "a9", { missingOk: true }).then(({ value }) => {
+    if (value) return "found";
+    origin.write("articles/a9", "theirs");
+    t.put("articles", "a9", { title: "mine" });
+    return "made";
+  });
+  assert.equal(await transact(client, create, { sleep: soon }), "found");
+  assert.equal(origin.objects.get("articles/a9").title, "theirs");
+  await assert.rejects(transact(client, (t) => t.get("articles", "none")), { status: 404, kind: "not-found" });
+});
+
+test("a resource is read once, and values are the reader's own", async () => {
+  const { origin, client } = await begin();
+  const work = transact(client, async (t) => {
+    const first = await t.get("articles", "a1");
+    first.value.title = "scribbled";
+    await client.patch("articles", "a1", { title: "new" });
+    assert.equal((await t.get("articles", "a1")).value.title, "old");
+  }, { attempts: 1 });
+  await assert.rejects(work, { kind: "transaction-aborted" });
+  assert.equal(origin.objects.get("articles/a1").title, "new");
+});
+
+test("it is told of what it cannot do", async () => {
+  const { client } = await begin();
+  let kept;
+  await transact(client, async (t) => {
+    kept = t;
+    t.delete("articles", "a1");
+    assert.throws(() => t.patch("articles", "a1", {}), /written twice/);
+    await assert.rejects(t.get("articles", "a1"), /after it was written/);
+  });
+  assert.throws(() => kept.delete("articles", "a2"), /is over/);
+  await assert.rejects(kept.get("articles", "a1"), /is over/);
+});

@@ -1,0 +1,163 @@
+"""Orphaned writes, settled: fenced wherever they may still land, and told as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mediator.errors import Unavailable
+from mediator.guard import guard_key
+from mediator.operations.model import Delete, Update
+from mediator.stores.port import SystemConfig
+from tests.process.service import (
+    Service,
+    field_on,
+    scratch_catalogue,
+    scratch_systems,
+    service,
+    unique,
+)
+
+CLASSES = {
+    "pairs": {
+        "fields": {
+            "title": field_on("postgres"),
+            "hits": field_on("redis", "integer", group="hits"),
+            "note": field_on("mongo", group="note"),
+        }
+    },
+    "notes": {"fields": {"text": field_on("mongo")}},
+}
+
+
+@dataclass
+class Tokens:
+    """A guard that notes what it is told."""
+
+    wants_versions: bool = True
+    begun: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    ended: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    next_token: str = ""
+
+    async def begin(self, database: str, keys: Sequence[str]) -> str:
+        token, self.next_token = self.next_token or unique("token"), ""
+        self.begun.append((token, tuple(keys)))
+        return token
+
+    async def end(self, database: str, token: str, versions: Mapping[str, int]) -> None:
+        self.ended[token] = versions
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Tokens:
+    return Tokens()
+
+
+@pytest.fixture(scope="module")
+async def guarded(
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    tokens: Tokens,
+) -> AsyncIterator[Service]:
+    async with (
+        scratch_catalogue(postgresql_config) as catalogue,
+        scratch_systems(redis_config, postgresql_config, mongodb_config) as systems,
+        service(systems, catalogue, guard=tokens) as built,
+    ):
+        await built.favour()
+        yield built
+
+
+@pytest.fixture(scope="module")
+async def database(guarded: Service) -> str:
+    made = await guarded.put_schema(CLASSES)
+    assert guarded.systems_of(made, "pairs") == ("postgres", "redis", "mongo")
+    return made
+
+
+def keys_of(id_: str) -> list[str]:
+    return [guard_key("pairs", id_, group) for group in ("main", "hits", "note")]
+
+
+async def test_what_stands_is_told(guarded: Service, database: str) -> None:
+    settle = guarded.mediator.settlement.settle
+    id_ = unique()
+    assert await settle(database, keys_of(id_), unique()) == {}
+    created = await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
+    stands = await settle(database, keys_of(id_), unique())
+    assert stands == {guard_key("pairs", id_, g): v for g, v in created.versions.items()}
+    deleted = await guarded.mediator.data.write(Delete(database, "pairs", id_, unique()))
+    stands = await settle(database, keys_of(id_), unique())
+    assert stands == {guard_key("pairs", id_, g): v for g, v in deleted.versions.items()}
+    one = [guard_key("pairs", id_, "hits")]
+    assert (await settle(database, one, unique())).keys() == set(one)
+
+
+async def test_keys_of_what_is_gone_are_left_out(guarded: Service, database: str) -> None:
+    settle = guarded.mediator.settlement.settle
+    gone = [guard_key("ghosts", "1", "main"), guard_key("pairs", "1", "ghost"), "nonsense"]
+    assert await settle(database, gone, "token") == {}
+    assert await settle("nowhere", gone, "token") == {}
+
+
+@pytest.mark.parametrize("names", [("title",), ("hits",), ("note",)])
+async def test_a_settled_write_comes_too_late(
+    guarded: Service, database: str, tokens: Tokens, names: Sequence[str]
+) -> None:
+    id_, token = unique(), unique()
+    await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
+    await guarded.mediator.settlement.settle(database, keys_of(id_), token)
+    values: dict[str, Any] = {"title": "late", "hits": 9, "note": "late"}
+    update = Update(database, "pairs", id_, unique(), values={name: values[name] for name in names})
+    tokens.next_token = token
+    with pytest.raises(Unavailable, match="too late"):
+        await guarded.mediator.data.write(update)
+    assert token in tokens.ended
+    assert await guarded.values(database, "pairs", id_) == {"title": "a", "hits": 1, "note": "b"}
+    await guarded.mediator.data.write(update)
+    assert await guarded.values(database, "pairs", id_) != {"title": "a", "hits": 1, "note": "b"}
+
+
+async def test_in_a_batch_only_the_late_ones_fail(
+    guarded: Service, database: str, tokens: Tokens
+) -> None:
+    ids, token = [unique() for _ in range(8)], unique()
+    for id_ in ids:
+        await guarded.create(database, "notes", id_, text="a")
+    await guarded.mediator.settlement.settle(database, [guard_key("notes", ids[3], "main")], token)
+    tokens.next_token = token
+    updates = [Update(database, "notes", i, unique(), values={"text": "b"}) for i in ids]
+    answers = await guarded.mediator.data.batch(updates)
+    assert [i for i, a in enumerate(answers) if isinstance(a, Unavailable)] == [3]
+    texts = [await guarded.values(database, "notes", id_) for id_ in ids]
+    assert [t == {"text": "a"} for t in texts] == [i == 3 for i in range(8)]
+
+
+async def test_a_fenced_step_is_rolled_forward_under_a_token_of_its_own(
+    guarded: Service, database: str, tokens: Tokens
+) -> None:
+    """The first step has taken effect, so the others must, whatever became of their token."""
+    id_, token = unique(), unique()
+    await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
+    await guarded.mediator.settlement.settle(database, [guard_key("pairs", id_, "hits")], token)
+    begin = tokens.begin
+
+    async def late_for_hits(database: str, keys: Sequence[str]) -> str:
+        if keys == [guard_key("pairs", id_, "hits")]:
+            tokens.next_token = token
+            tokens.begin = begin  # type: ignore[method-assign]  # once only
+        return await begin(database, keys)
+
+    tokens.begin = late_for_hits  # type: ignore[method-assign]  # a guard of the test's own
+    update = Update(database, "pairs", id_, unique(), values={"title": "b", "hits": 2})
+    with pytest.raises(Unavailable, match="too late"):
+        await guarded.mediator.data.write(update)
+    assert await guarded.mediator.data.recover() == 1
+    assert await guarded.values(database, "pairs", id_) == {"title": "b", "hits": 2, "note": "b"}
+    of_hits = [t for t, keys in tokens.begun if keys == (guard_key("pairs", id_, "hits"),)]
+    assert len(set(of_hits)) == len(of_hits) == 3, "created, too late, rolled forward"
+    assert set(of_hits) <= tokens.ended.keys()

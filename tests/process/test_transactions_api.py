@@ -1,0 +1,177 @@
+"""The data API, transactions: over three real systems."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.asgi import DataApi
+from app.api.options import DataOptions
+from mediator.transactions.model import MOST_READS, MOST_WRITES
+from tests.process.service import Service, field_on, unique
+
+CLASSES = {
+    "users": {"fields": {"credit": field_on("postgres", "integer", default=0)}},
+    "carts": {"fields": {"total": field_on("redis", "integer", default=0)}},
+    "notes": {
+        "fields": {"text": field_on("mongo"), "stars": field_on("mongo", "integer", group="stars")}
+    },
+}
+
+
+@pytest.fixture(scope="module")
+async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
+    database = await mediator.put_schema(CLASSES)
+    api = DataApi(
+        mediator.mediator.data,
+        DataOptions(cursor_key=b"key"),
+        lambda _: None,
+        transact=mediator.mediator.transactions.run,
+    )
+    transport = httpx.ASGITransport(app=api)
+    base = f"http://localhost/v1/{database}/"
+    async with httpx.AsyncClient(transport=transport, base_url=base) as made:
+        yield made
+
+
+async def put(client: httpx.AsyncClient, path: str, **values: Any) -> str:
+    answer = await client.put(path, json=values)
+    assert answer.status_code in (200, 201), answer.text
+    return answer.headers["etag"]
+
+
+def seen(path: str, etag: str | None) -> dict[str, Any]:
+    class_name, id_ = path.split("/")
+    return {"class": class_name, "id": id_, "etag": etag}
+
+
+def change(path: str, op: str, body: Any = None, **more: Any) -> dict[str, Any]:
+    class_name, id_ = path.split("/")
+    operation = {"op": op, "class": class_name, "id": id_, **more}
+    return operation if body is None else operation | {"body": body}
+
+
+async def transact(
+    client: httpx.AsyncClient, reads: Any = (), operations: Any = (), **headers: str
+) -> httpx.Response:
+    body = {"reads": list(reads), "operations": list(operations)}
+    return await client.post("transactions", json=body, headers=headers)
+
+
+def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:
+    document: dict[str, Any] = answer.json()
+    assert (answer.status_code, document["type"]) == (status, f"/problems/{slug}"), document
+    return document
+
+
+async def test_reads_are_checked_and_everything_is_written(client: httpx.AsyncClient) -> None:
+    user, cart, note = f"users/{unique()}", f"carts/{unique()}", f"notes/{unique()}"
+    tag, absent = await put(client, user, credit=10), seen(cart, None)
+    await put(client, note, text="a")
+    operations = [
+        change(user, "update", {"credit": {"inc": -4}}),
+        change(cart, "put", {"total": 4}),
+        change(note, "patch", {"text": "b"}),
+    ]
+    done = await transact(client, [seen(user, tag), absent], operations)
+    assert done.status_code == 200, done.text
+    results = done.json()["results"]
+    assert [result["status"] for result in results] == [200, 201, 200]
+    assert [result["body"] for result in results] == [
+        {"id": user.split("/")[1], "credit": 6},
+        {"id": cart.split("/")[1], "total": 4},
+        {"id": note.split("/")[1], "text": "b"},
+    ]
+    for path, result in zip((user, cart, note), results, strict=True):
+        assert (await client.get(path)).headers["etag"] == result["etag"]
+    stale = problem(
+        await transact(client, [seen(user, tag), absent], operations), 409, "transaction-aborted"
+    )
+    assert stale["changed"] == [
+        {"class": path.split("/")[0], "id": path.split("/")[1]} for path in (user, cart)
+    ]
+    assert [place["pointer"] for place in stale["errors"]] == ["/reads/0", "/reads/1"]
+    assert (await client.get(user)).json()["credit"] == 6
+
+
+async def test_some_fields_can_be_read(client: httpx.AsyncClient) -> None:
+    note = f"notes/{unique()}"
+    await put(client, note, text="a", stars=1)
+    text = (await client.get(note, params={"fields": "text"})).headers["etag"]
+    stars = (await client.get(note, params={"fields": "stars"})).headers["etag"]
+    changed = await client.patch(note, json={"stars": 2}, headers={"content-type": MERGE})
+    assert changed.status_code == 200
+    assert (await transact(client, [seen(note, text)])).json() == {"results": []}
+    problem(await transact(client, [seen(note, stars)]), 409, "transaction-aborted")
+
+
+MERGE = "application/merge-patch+json"
+
+
+async def test_one_that_fails_is_told_as_if_alone(client: httpx.AsyncClient) -> None:
+    user, cart = f"users/{unique()}", f"carts/{unique()}"
+    tag = await put(client, user, credit=1)
+    first = change(user, "update", {"credit": {"inc": 1}})
+    for other, status, slug in (
+        (change(cart, "patch", {"total": 1}), 404, "not-found"),
+        (change(cart, "delete"), 404, "not-found"),
+        (change(cart, "put", {"total": 1}, if_match=tag), 412, "precondition-failed"),
+        (change(cart, "put", {"total": "many"}), 400, "invalid"),
+        (change(cart, "get"), 400, "invalid"),
+        (change(user, "delete"), 400, "invalid"),
+        ({"op": "put"}, 400, "invalid"),
+    ):
+        answer = problem(await transact(client, (), [first, other]), status, slug)
+        if status == 400:
+            assert answer["errors"][0]["pointer"].startswith("/operations/1"), answer
+    assert (await client.get(user)).json()["credit"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        {"read": []},
+        {"reads": {}},
+        {"operations": {}},
+        {"reads": [{"class": "users", "id": "a"}]},
+        {"reads": [{"class": "users", "id": "a", "etag": 'W/"1"'}]},
+        {"reads": [{"class": "users", "id": "a/b", "etag": None}]},
+        {"reads": [{"class": 1, "id": "a", "etag": None}]},
+        {"reads": [{"class": "users", "id": "a", "etag": None}] * (MOST_READS + 1)},
+        {"operations": [{}] * (MOST_WRITES + 1)},
+    ],
+)
+async def test_what_is_none_is_refused(client: httpx.AsyncClient, body: Any) -> None:
+    answer = await client.post("transactions", json=body)
+    problem(answer, 400, "invalid")
+
+
+async def test_a_key_makes_it_happen_once(client: httpx.AsyncClient) -> None:
+    user, cart = f"users/{unique()}", f"carts/{unique()}"
+    tag = await put(client, user, credit=1)
+    await put(client, cart, total=1)
+    operations = [
+        change(user, "update", {"credit": {"inc": 1}}),
+        change(cart, "update", {"total": {"inc": 1}}),
+    ]
+    headers = {"idempotency-key": unique()}
+    first = await transact(client, [seen(user, tag)], operations, **headers)
+    again = await transact(client, [seen(user, tag)], operations, **headers)
+    assert (first.status_code, again.status_code) == (200, 200), again.text
+    assert again.headers["idempotency-replayed"] == "true"
+    for one, other in zip(first.json()["results"], again.json()["results"], strict=True):
+        assert other.pop("replayed")
+        assert one == other
+    assert (await client.get(user)).json()["credit"] == 2
+    problem(await transact(client, (), operations, **headers), 422, "idempotency-key-reused")
+
+
+async def test_without_a_mediator_there_is_no_such_route(mediator: Service) -> None:
+    api = DataApi(mediator.mediator.data, DataOptions(cursor_key=b"key"), lambda _: None)
+    transport = httpx.ASGITransport(app=api)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost/v1/d/") as bare:
+        problem(await bare.post("transactions", json={}), 404, "route-not-found")
