@@ -85,21 +85,24 @@ def _scan(record: Any, rest: Any, tile: Any, rests: Any, least: int, seen: Any) 
     Returns:
         How many groups were counted, and how many pairs are left.
     """
-    left = 0
-    for group in range(len(rest)):
-        at, own = group * GROUP, rest[group]
+    own, left = rest[0], 0
+    w0, w1, w2, w3 = record[0], record[1], record[2], record[3]
+    for j in range(TILE):  # the first group by itself: most pairs end here
+        common = set_bits(w0 & tile[0, j]) + set_bits(w1 & tile[1, j])
+        common += set_bits(w2 & tile[2, j]) + set_bits(w3 & tile[3, j])
+        seen[j] = common
+        left += common + min(own, rests[0, j]) >= least
+    group = 1
+    while left > _FEW and group < len(rest):
+        at, own, left = group * GROUP, rest[group], 0
         w0, w1, w2, w3 = record[at], record[at + 1], record[at + 2], record[at + 3]
-        left = 0
         for j in range(TILE):
             common = set_bits(w0 & tile[at, j]) + set_bits(w1 & tile[at + 1, j])
             common += set_bits(w2 & tile[at + 2, j]) + set_bits(w3 & tile[at + 3, j])
-            if group > 0:
-                common += seen[j]
-            seen[j] = common
-            left += common + min(own, rests[group, j]) >= least
-        if left <= _FEW:
-            return group + 1, left
-    return len(rest), left
+            seen[j] += common
+            left += seen[j] + min(own, rests[group, j]) >= least
+        group += 1
+    return group, left
 
 
 @compiled
