@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spark_jobs.linkage.private.compiled import compiled
 
 __all__ = ["GROUP", "Order", "Words", "cardinalities", "frequencies", "unpacked"]
 
@@ -19,7 +21,6 @@ GROUP: Final = 4
 """Words that a kernel looks at in one go; records have a multiple of it."""
 
 _WORD_BITS: Final = 64
-_AT_ONCE: Final = 8192
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Words: TypeAlias = NDArray[np.uint64]
@@ -70,13 +71,31 @@ class Order:
         Returns:
             Records x words; place 0 is the highest bit of the first word.
         """
-        out = np.zeros((len(arrays), self.words * 8), dtype=np.uint8)
-        used = -(-len(self.frequency) // 8)
-        for first in range(0, len(arrays), _AT_ONCE):
-            bits = np.unpackbits(arrays[first : first + _AT_ONCE], axis=1)
-            out[first : first + _AT_ONCE, :used] = np.packbits(bits[:, self.positions], axis=1)
-        words: Words = out.view(">u8").astype(np.uint64)
+        places = np.empty(len(self.frequency), dtype=np.int64)
+        places[self.positions] = np.arange(len(places))
+        words = np.zeros((len(arrays), self.words), dtype=np.uint64)
+        _rewrite(arrays, places, words)
         return words
+
+
+@compiled
+def _rewrite(arrays: Any, places: Any, words: Any) -> None:
+    for i in range(len(arrays)):
+        for byte in range(arrays.shape[1]):
+            bits = arrays[i, byte]
+            for bit in range(8):
+                if bits & (0x80 >> bit):
+                    place = places[byte * 8 + bit]
+                    words[i, place >> 6] |= np.uint64(1) << np.uint64(63 - (place & 63))
+
+
+@compiled
+def _count(arrays: Any, total: Any) -> None:
+    for i in range(len(arrays)):
+        for byte in range(arrays.shape[1]):
+            bits = arrays[i, byte]
+            for bit in range(8):
+                total[byte * 8 + bit] += (bits >> (7 - bit)) & 1
 
 
 def unpacked(binaries: list[bytes]) -> Bytes:
@@ -87,9 +106,7 @@ def unpacked(binaries: list[bytes]) -> Bytes:
 def frequencies(arrays: Bytes) -> Numbers:
     """Count in how many records each position is set."""
     total = np.zeros(arrays.shape[1] * 8, dtype=np.int64)
-    for first in range(0, len(arrays), _AT_ONCE):
-        bits = np.unpackbits(arrays[first : first + _AT_ONCE], axis=1)
-        total += bits.sum(axis=0, dtype=np.int64)
+    _count(arrays, total)
     return total
 
 
