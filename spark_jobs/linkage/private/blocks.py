@@ -1,0 +1,199 @@
+"""Blocks of records, and comparing two of them: what a task does.
+
+A block holds records of one owner, sorted by cardinality. Which kernel compares two blocks depends
+on the filters that are asked for; what is found does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+import numpy as np
+
+from spark_jobs.linkage.private.kernel import TILE, Bounds, Rows, Tiles, best, beyond
+from spark_jobs.linkage.private.limits import Limits, Numbers
+from spark_jobs.linkage.private.paper_kernel import filtered, prefixes
+from spark_jobs.linkage.private.reference import Filters
+from spark_jobs.linkage.private.vectors import GROUP, Words, cardinalities
+
+__all__ = ["BY_LENGTH", "Block", "Compared", "Comparison", "Tally"]
+
+BY_LENGTH: Final = Filters(prefix=False, position=False)
+"""What is fastest: the length filter, and the kernel's own bound."""
+
+_ROOM: Final = 1 << 16
+"""Pairs that a kernel can hand over at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some records of one owner.
+
+    Attributes:
+        words: Records x words in the common order, by ascending cardinality.
+        sizes: Cardinalities.
+        ranks: The records' places if they were sorted by id.
+    """
+
+    words: Words
+    sizes: Numbers
+    ranks: Numbers
+
+    @classmethod
+    def of(cls, words: Words) -> tuple[Block, Numbers]:
+        """Sort records that are in the order of their ids; returns where each was, too."""
+        sizes = cardinalities(words)
+        places = np.argsort(sizes, kind="stable")
+        return cls(words[places], sizes[places], places), places
+
+
+@dataclass(slots=True)
+class Tally:
+    """Pairs left after each step; a step that was not taken leaves what came to it.
+
+    Attributes:
+        pairs: All of them.
+        after_length: Left by the length filter.
+        after_prefix: Left by the prefix filter.
+        after_position: Left by the position filter, or by the kernel's bound: those whose overlap
+            was counted whole.
+        matches: As similar as was asked for.
+    """
+
+    pairs: int = 0
+    after_length: int = 0
+    after_prefix: int = 0
+    after_position: int = 0
+    matches: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Count what another one has counted."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What two blocks have in common.
+
+    Attributes:
+        pairs: Pairs x 3: row of the one, row of the other, overlap in bits.
+        tally: How many pairs were left when.
+    """
+
+    pairs: Numbers
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Compares blocks.
+
+    Attributes:
+        limits: Of the threshold.
+        telling: The words, those first that tell most (`Order.telling`).
+        filters: What spares comparisons.
+        top: Partners that each record of the left block keeps, ties by rank; None: all.
+    """
+
+    limits: Limits
+    telling: Numbers
+    filters: Filters = field(default=BY_LENGTH)
+    top: int | None = None
+
+    def compare(self, left: Block, right: Block) -> Compared:
+        """Compare each record of a block with each of another."""
+        pairs = len(left.sizes) * len(right.sizes)
+        tally = Tally(pairs, self.limits.pairs_within(left.sizes, right.sizes))
+        if not tally.after_length:
+            return Compared(np.empty((0, 3), dtype=np.int64), tally)
+        if self.filters.prefix or self.filters.position:
+            found = self._filtered(left, right, tally)
+        else:
+            found = self._bounded(left, right, tally)
+        tally.matches = len(found)
+        return Compared(found, tally)
+
+    def _bounded(self, left: Block, right: Block, tally: Tally) -> Numbers:
+        tally.after_prefix = tally.after_length
+        bounds = Bounds(self.limits.overlap, *self._window(left.sizes))
+        rows, tiles = _rows(left, self.telling), _tiles(right, self.telling)
+        if self.top is not None:
+            kept = np.zeros((len(rows.words), self.top, 4), dtype=np.int64)
+            tally.after_position = best(rows, tiles, bounds, kept)
+            return _pairs_kept(kept)
+        found, parts, begin = np.empty((_ROOM, 3), dtype=np.int64), [], (0, 0)
+        while begin[0] < len(tiles.words):
+            count, whole, *rest = beyond(rows, tiles, bounds, begin, found)
+            begin = (rest[0], rest[1])
+            tally.after_position += whole
+            parts.append(found[:count].copy())
+        return np.concatenate(parts)
+
+    def _filtered(self, left: Block, right: Block, tally: Tally) -> Numbers:
+        low, high = self._window(right.sizes)
+        sides = (*self._with_prefixes(left), *self._with_prefixes(right))
+        limits, filters = self.limits, self.filters
+        found = np.empty((max(_ROOM, len(right.sizes)), 3), dtype=np.int64)
+        parts, begin = [], 0
+        while begin < len(left.sizes):
+            count, after_prefix, after_position, begin = filtered(
+                *sides, limits.overlap, limits.prefix, low, high,
+                filters.prefix, filters.position, begin, found,
+            )  # fmt: skip
+            tally.after_prefix += after_prefix
+            tally.after_position += after_position
+            parts.append(found[:count].copy())
+        pairs = np.concatenate(parts)
+        return pairs if self.top is None else _best_of(pairs, left, right, self.top)
+
+    def _window(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the rows that may meet a cardinality: the first, and the one behind the last."""
+        limits = self.limits
+        return np.searchsorted(sizes, limits.low), np.searchsorted(sizes, limits.high, side="right")
+
+    def _with_prefixes(self, block: Block) -> tuple[Words, Numbers, Words, Numbers]:
+        heads = np.zeros_like(block.words)
+        ends = np.zeros(len(block.words), dtype=np.int64)
+        prefixes(block.words, block.sizes, self.limits.prefix, heads, ends)
+        return block.words, block.sizes, heads, ends
+
+
+def _rows(block: Block, telling: Numbers) -> Rows:
+    words = np.ascontiguousarray(block.words[:, telling])
+    return Rows(words, _rests(words), block.sizes)
+
+
+def _tiles(block: Block, telling: Numbers) -> Tiles:
+    count = -(-len(block.words) // TILE)
+    empty = count * TILE - len(block.words)
+    words = np.pad(block.words[:, telling], ((0, empty), (0, 0)))
+    return Tiles(
+        np.ascontiguousarray(words.reshape(count, TILE, -1).transpose(0, 2, 1)),
+        np.ascontiguousarray(_rests(words).reshape(count, TILE, -1).transpose(0, 2, 1)),
+        np.pad(block.sizes, (0, empty), mode="edge").reshape(count, TILE),
+        np.pad(block.ranks, (0, empty)).reshape(count, TILE),
+    )
+
+
+def _rests(words: Words) -> Numbers:
+    """Return the set bits after each group of words: records x groups."""
+    groups = np.bitwise_count(words).reshape(len(words), -1, GROUP).sum(axis=2, dtype=np.int64)
+    return np.ascontiguousarray(groups.sum(axis=1, keepdims=True) - groups.cumsum(axis=1))
+
+
+def _pairs_kept(kept: Numbers) -> Numbers:
+    rows, places = np.nonzero(kept[:, :, 2])
+    return np.column_stack((rows, kept[rows, places, :2]))
+
+
+def _best_of(pairs: Numbers, left: Block, right: Block, top: int) -> Numbers:
+    """Keep the best partners of each record of the left block."""
+    i, j, overlap = pairs.T
+    # Quotients of whole numbers this small are equal as doubles only if they are equal.
+    similarity = overlap / (left.sizes[i] + right.sizes[j] - overlap)
+    sorted_ = pairs[np.lexsort((right.ranks[j], -similarity, i))]
+    rows = sorted_[:, 0]
+    place = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    return sorted_[place < top]

@@ -1,0 +1,296 @@
+"""Comparing on Spark: records become blocks, pairs of blocks become tasks (papers: pprl, 2.4).
+
+Block pairs in which no two records can be alike by length make no task. A task is one block against
+a few others, of about as many pairs as every other task whatever the cardinalities' distribution;
+tasks go out in waves of a few seconds, the heaviest first, and their matches come back to the
+driver: matches are few, or the threshold is of no use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.linkage.private.blocks import Block, Comparison, Tally
+from spark_jobs.linkage.private.vectors import Order, Words, cardinalities, unpacked
+from spark_jobs.runner.port import InputUnfit
+
+__all__ = ["MATCHES", "BlockSpan", "Task", "blocks_of", "compared", "spans_of", "tasks_between"]
+
+BLOCK: Final = 8192
+"""Records of a block at most."""
+
+_TASK_PAIRS: Final = 2**29
+"""About a second of a core."""
+
+_TASKS_AT_ONCE: Final = 3
+"""Of each core in a wave."""
+
+_MOST_MATCHES: Final = 20_000_000
+_ROWS_OF_A_PARTITION: Final = 8 * BLOCK
+
+MATCHES: Final = pa.schema(
+    [
+        ("left_party", pa.int32()),
+        ("left", pa.string()),
+        ("right_party", pa.int32()),
+        ("right", pa.string()),
+        ("overlap", pa.int64()),
+        ("union", pa.int64()),
+    ]
+)
+"""What comes of comparing: two owners, two ids, and how many bits they share and have at all."""
+
+_BLOCKS: Final = pa.schema(
+    [
+        ("block", pa.string()),
+        ("party", pa.int32()),
+        ("records", pa.int32()),
+        ("low", pa.int32()),
+        ("high", pa.int32()),
+        ("ids", pa.list_(pa.string())),
+        ("ranks", pa.binary()),
+        ("words", pa.binary()),
+    ]
+)
+_BLOCKS_DDL: Final = (
+    "block string, party int, records int, low int, high int, ids array<string>, ranks binary,"
+    " words binary"
+)
+_FOUND: Final = pa.schema([*MATCHES, ("tally", pa.list_(pa.int64()))])
+_FOUND_DDL: Final = (
+    "left_party int, left string, right_party int, right string, overlap bigint, union bigint,"
+    " tally array<bigint>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpan:
+    """A block: whose it is, how many records it has, and between which cardinalities they lie."""
+
+    block: str
+    party: int
+    records: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One block, and those of another owner that it is compared with."""
+
+    left: BlockSpan
+    rights: tuple[BlockSpan, ...]
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of records."""
+        return self.left.records * sum(right.records for right in self.rights)
+
+
+def blocks_of(records: DataFrame, order: Order, rows: int) -> DataFrame:
+    """Rewrite records in the common order, sort them by cardinality and cut them into blocks.
+
+    Args:
+        records: ``party``, ``id``, ``bits``.
+        order: The common order.
+        rows: How many records there are.
+    """
+    schema = "party int, id string, size int, words binary"
+    rewritten = records.mapInArrow(lambda batches: _rewritten(batches, order), schema)
+    keys = ["party", "size", "id"]
+    parts = -(-rows // _ROWS_OF_A_PARTITION)
+    sorted_ = rewritten.repartitionByRange(parts, *keys).sortWithinPartitions(*keys)
+    words = order.words
+    return sorted_.mapInArrow(lambda batches: _cut(batches, words), _BLOCKS_DDL)
+
+
+def _rewritten(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        words = order.rewritten(unpacked(batch.column("bits").to_pylist()))
+        yield pa.RecordBatch.from_arrays(
+            [
+                batch.column("party"),
+                batch.column("id"),
+                pa.array(cardinalities(words), pa.int32()),
+                pa.array([row.tobytes() for row in words], pa.binary()),
+            ],
+            names=["party", "id", "size", "words"],
+        )
+
+
+def _cut(batches: Iterable[pa.RecordBatch], words: int) -> Iterator[pa.RecordBatch]:
+    """Gather sorted records into blocks; those of a partition's last rows may be small."""
+    waiting: list[tuple[int, str, bytes]] = []
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ("party", "id", "words")]
+        for row in zip(*columns, strict=True):
+            if waiting and (len(waiting) == BLOCK or waiting[0][0] != row[0]):
+                yield _block(waiting, words)
+                waiting = []
+            waiting.append(row)
+    if waiting:
+        yield _block(waiting, words)
+
+
+def _block(rows: Sequence[tuple[int, str, bytes]], words: int) -> pa.RecordBatch:
+    rows = sorted(rows, key=lambda row: row[1])
+    flat = np.frombuffer(b"".join([row[2] for row in rows]), dtype=np.uint64)
+    block, places = Block.of(flat.reshape(len(rows), words))
+    ids = [rows[place][1] for place in places]
+    party = rows[0][0]
+    low, high = int(block.sizes[0]), int(block.sizes[-1])
+    cells = (f"{party} {ids[0]}", party, len(ids), low, high, ids)
+    blobs = (block.ranks.tobytes(), block.words.tobytes())
+    return pa.RecordBatch.from_arrays(
+        [pa.array([cell], each.type) for cell, each in zip((*cells, *blobs), _BLOCKS, strict=True)],
+        schema=_BLOCKS,
+    )
+
+
+def spans_of(blocks: DataFrame) -> list[BlockSpan]:
+    """Say what blocks there are, in a stable order."""
+    rows = blocks.select("block", "party", "records", "low", "high").collect()
+    spans = [BlockSpan(*row) for row in rows]
+    return sorted(spans, key=lambda span: (span.party, span.low, span.high, span.block))
+
+
+def tasks_between(spans: Sequence[BlockSpan], comparison: Comparison) -> list[Task]:
+    """Pair the blocks of owners that may hold similar records, the heaviest task first."""
+    limits = comparison.limits
+    tasks: list[Task] = []
+    for party, other in combinations(sorted({span.party for span in spans}), 2):
+        rights = [span for span in spans if span.party == other]
+        for left in (span for span in spans if span.party == party):
+            low, high = limits.low[left.low], limits.high[left.high]
+            near = [right for right in rights if right.high >= low and right.low <= high]
+            tasks += [Task(left, part) for part in _parts(left, near)]
+    return sorted(tasks, key=lambda task: -task.pairs)
+
+
+def _parts(left: BlockSpan, rights: Sequence[BlockSpan]) -> Iterator[tuple[BlockSpan, ...]]:
+    part: list[BlockSpan] = []
+    for right in rights:
+        if part and left.records * sum(r.records for r in [*part, right]) > _TASK_PAIRS:
+            yield tuple(part)
+            part = []
+        part.append(right)
+    if part:
+        yield tuple(part)
+
+
+def compared(
+    blocks: DataFrame,
+    tasks: Sequence[Task],
+    comparison: Comparison,
+    progress: Callable[[int, int], None],
+) -> tuple[pa.Table, Tally]:
+    """Do all tasks.
+
+    Args:
+        blocks: All blocks that they name.
+        tasks: Which are compared.
+        comparison: How.
+        progress: Told how many tasks are done, of how many; may raise to end it.
+
+    Returns:
+        The matches (`MATCHES`), and how many pairs were left when.
+
+    Raises:
+        InputUnfit: There are too many matches.
+    """
+    cores = os.cpu_count() or 1
+    parts, tally, count = [MATCHES.empty_table()], Tally(), 0
+    for first in range(0, len(tasks), cores * _TASKS_AT_ONCE):
+        progress(first, len(tasks))
+        wave = tasks[first : first + cores * _TASKS_AT_ONCE]
+        found = _wave(blocks, wave, comparison, min(cores, len(wave)))
+        tallied = pc.is_valid(found["tally"])
+        for told in found.filter(tallied)["tally"].to_pylist():
+            tally.add(Tally(*told))
+        parts.append(found.filter(pc.invert(tallied)).select(MATCHES.names).cast(MATCHES))
+        count += len(parts[-1])
+        if count > _MOST_MATCHES:
+            raise InputUnfit(f"There are more than {_MOST_MATCHES:,} matches: raise the threshold.")
+    progress(len(tasks), len(tasks))
+    return pa.concat_tables(parts), tally
+
+
+def _wave(blocks: DataFrame, tasks: Sequence[Task], comparison: Comparison, slots: int) -> pa.Table:
+    rows = [
+        (span.block, number % slots, number, role)
+        for number, task in enumerate(tasks)
+        for role, span in enumerate((task.left, *task.rights))
+    ]
+    placed = blocks.sparkSession.createDataFrame(rows, "block string, slot int, task int, role int")
+    needed = blocks.select("block", "party", "ids", "ranks", "words")
+    sent = needed.join(f.broadcast(placed), "block").repartitionById(slots, "slot")
+    sorted_ = sent.sortWithinPartitions("task", "role")
+    return sorted_.mapInArrow(lambda batches: _done(batches, comparison), _FOUND_DDL).toArrow()
+
+
+def _done(batches: Iterable[pa.RecordBatch], comparison: Comparison) -> Iterator[pa.RecordBatch]:
+    """Compare the first block of each task with those that follow it."""
+    left: _Named | None = None
+    for batch in batches:
+        for row in batch.to_pylist():
+            named = _Named.of(row, len(comparison.telling))
+            if row["role"] == 0:
+                left = named
+            else:
+                assert left is not None
+                yield _compared(left, named, comparison)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A block, whose it is, and the ids of its records."""
+
+    block: Block
+    party: int
+    ids: pa.Array
+
+    @classmethod
+    def of(cls, row: dict[str, object], words: int) -> _Named:
+        flat: Words = np.frombuffer(row["words"], dtype=np.uint64).reshape(-1, words)  # type: ignore[call-overload]  # a cell of Arrow
+        ranks = np.frombuffer(row["ranks"], dtype=np.int64)  # type: ignore[call-overload]  # as above
+        ids = pa.array(row["ids"], pa.string())
+        return cls(Block(flat, cardinalities(flat), ranks), int(str(row["party"])), ids)
+
+
+def _compared(left: _Named, right: _Named, comparison: Comparison) -> pa.RecordBatch:
+    done = comparison.compare(left.block, right.block)
+    i, j, overlap = done.pairs.T
+    union = left.block.sizes[i] + right.block.sizes[j] - overlap
+    count, tally = len(i), done.tally
+    told = [
+        tally.pairs,
+        tally.after_length,
+        tally.after_prefix,
+        tally.after_position,
+        tally.matches,
+    ]
+    matches = pa.record_batch(
+        [
+            pa.array([left.party] * count, pa.int32()),
+            left.ids.take(pa.array(i)),
+            pa.array([right.party] * count, pa.int32()),
+            right.ids.take(pa.array(j)),
+            pa.array(overlap, pa.int64()),
+            pa.array(union, pa.int64()),
+            pa.nulls(count, _FOUND.field("tally").type),
+        ],
+        schema=_FOUND,
+    )
+    nothing = [pa.nulls(1, each.type) for each in MATCHES]
+    last = pa.record_batch([*nothing, pa.array([told], _FOUND.field("tally").type)], schema=_FOUND)
+    return pa.concat_batches([matches, last])

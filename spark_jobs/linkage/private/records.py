@@ -1,0 +1,156 @@
+"""Encoded records as frames: brought into one form, checked, and told about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType, StringType
+
+from spark_jobs.linkage.private.limits import Numbers
+from spark_jobs.linkage.private.vectors import frequencies, unpacked
+from spark_jobs.runner.port import InputUnfit
+
+__all__ = ["checked", "frequencies_of", "repeated_patterns", "sizes_of", "united"]
+
+_MOST_BYTES: Final = 8192
+_ZERO: Final = "0"
+
+
+def united(inputs: Mapping[str, DataFrame], bits: str) -> DataFrame:
+    """Put the records of all owners under each other: ``party`` (from 0), ``id``, ``bits``.
+
+    Raises:
+        InputUnfit: There is no column of encodings.
+    """
+    frames = [_formed(name, n, frame, bits) for n, (name, frame) in enumerate(inputs.items())]
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame)
+    return whole
+
+
+def _formed(name: str, number: int, frame: DataFrame, bits: str) -> DataFrame:
+    kinds = {each.name: each.dataType for each in frame.schema.fields}
+    for column in ("id", bits):
+        if column not in kinds:
+            raise InputUnfit(f"{name} has no column {column}.")
+    if not isinstance(kinds[bits], BinaryType | StringType):
+        raise InputUnfit(f"{name}: {bits} is neither binary nor text in base64.")
+    vector: Column = f.col("`" + bits.replace("`", "``") + "`")
+    if isinstance(kinds[bits], StringType):
+        vector = f.try_to_binary(vector, f.lit("base64"))
+    party = f.lit(number).cast("int").alias("party")
+    return frame.select(party, f.col("id").cast("string").alias("id"), vector.alias("bits"))
+
+
+def checked(records: DataFrame, names: list[str]) -> dict[str, int]:
+    """Count the records of each owner, and refuse what cannot be compared.
+
+    Raises:
+        InputUnfit: An input is empty, an id is missing or comes twice, an encoding is missing, has
+            another length than the others, or has no bit set. Names the id.
+    """
+    known = {row["party"]: row for row in _told_of(records).collect()}
+    lengths: dict[int, str] = {}
+    for number, name in enumerate(names):
+        row = known.get(number)
+        if row is None:
+            raise InputUnfit(f"{name} has no records.")
+        for column, reason in _REASONS.items():
+            if row[column] is not None:
+                raise InputUnfit(f"{name}: {reason} (id {row[column]!r}).")
+        for length, id_ in ((row["shortest"], row["short_id"]), (row["longest"], row["long_id"])):
+            lengths.setdefault(length, f"{name}, id {id_!r}")
+    if len(lengths) > 1:
+        told = "; ".join(f"{8 * length} bits: {where}" for length, where in lengths.items())
+        raise InputUnfit(f"The encodings are of different lengths. {told}.")
+    if max(lengths) > _MOST_BYTES:
+        raise InputUnfit(f"The encodings are longer than {8 * _MOST_BYTES} bits.")
+    twice = records.groupBy("party", "id").count().where("count > 1")
+    if (first := twice.orderBy("party", "id").first()) is not None:
+        raise InputUnfit(f"{names[first['party']]}: an id comes twice (id {first['id']!r}).")
+    return {name: known[number]["records"] for number, name in enumerate(names)}
+
+
+_REASONS: Final = {
+    "without_id": "a record has no id",
+    "without_bits": "an encoding is missing, or is not base64",
+    "without_ones": "an encoding has no bit set, so it is like every other",
+}
+
+
+def _told_of(records: DataFrame) -> DataFrame:
+    bits, id_ = f.col("bits"), f.coalesce(f.col("id"), f.lit(""))
+    length = f.length(bits)
+    no_ones = f.ltrim(f.hex(bits), f.lit(_ZERO)) == ""
+    return records.groupBy("party").agg(
+        f.count("*").alias("records"),
+        f.min(f.when(id_ == "", id_)).alias("without_id"),
+        f.min(f.when(bits.isNull(), id_)).alias("without_bits"),
+        f.min(f.when(no_ones, id_)).alias("without_ones"),
+        f.min(length).alias("shortest"),
+        f.max(length).alias("longest"),
+        f.min_by(id_, length).alias("short_id"),
+        f.max_by(id_, length).alias("long_id"),
+    )
+
+
+def sizes_of(records: DataFrame, parties: int) -> list[Numbers]:
+    """Count the records of each owner by cardinality."""
+    schema = "party int, size bigint, records bigint"
+    partial = records.select("party", "bits").mapInArrow(_sizes, schema)
+    rows = partial.groupBy("party", "size").agg(f.sum("records").alias("records")).collect()
+    sizes = np.zeros((parties, max(row["size"] for row in rows) + 1), dtype=np.int64)
+    for row in rows:
+        sizes[row["party"], row["size"]] = row["records"]
+    return list(sizes)
+
+
+def _sizes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        bits = unpacked(batch.column("bits").to_pylist())
+        sizes = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
+        both = np.stack((batch.column("party").to_numpy(), sizes))
+        (parties, sizes), counts = np.unique(both, axis=1, return_counts=True)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(parties, pa.int32()), pa.array(sizes), pa.array(counts)],
+            names=["party", "size", "records"],
+        )
+
+
+def frequencies_of(records: DataFrame) -> DataFrame:
+    """Count in how many records of each owner a position is set: ``party``, ``frequency``."""
+    schema = "party int, frequency array<bigint>"
+    partial = records.select("party", "bits").mapInArrow(_frequencies, schema)
+    counted = partial.select("party", f.posexplode("frequency").alias("position", "count"))
+    summed = counted.groupBy("party", "position").agg(f.sum("count").alias("count"))
+    pairs = f.array_sort(f.collect_list(f.struct("position", "count")))
+    return summed.groupBy("party").agg(pairs.getField("count").alias("frequency"))
+
+
+def _frequencies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    totals: dict[int, Numbers] = {}
+    for batch in batches:
+        parties = batch.column("party").to_numpy()
+        for party in np.unique(parties).tolist():
+            rows = batch.column("bits").filter(pa.array(parties == party))
+            totals[party] = totals.get(party, 0) + frequencies(unpacked(rows.to_pylist()))
+    yield pa.RecordBatch.from_pydict(
+        {"party": list(totals), "frequency": [total.tolist() for total in totals.values()]},
+        schema=pa.schema([("party", pa.int32()), ("frequency", pa.list_(pa.int64()))]),
+    )
+
+
+def repeated_patterns(records: DataFrame) -> DataFrame:
+    """Count encodings that come more than once: ``party``, ``patterns``, ``records``, ``most``."""
+    same = records.groupBy("party", "bits").count().where("count > 1")
+    return same.groupBy("party").agg(
+        f.count("*").alias("patterns"),
+        f.sum("count").alias("records"),
+        f.max("count").alias("most"),
+    )

@@ -1,0 +1,277 @@
+"""Private linkage on Spark: what brute force finds, whatever is switched; and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.linkage.private import comparing
+from spark_jobs.linkage.private.kind import PrivateLinkage
+from spark_jobs.linkage.private.spec import PrivateSpec
+from spark_jobs.linkage.private.stored import Stored, order_in
+from spark_jobs.runner.port import Forecast, InputUnfit, RunCancelled, SpecInvalid
+
+KIND = PrivateLinkage()
+BITS = 256
+T8 = Fraction(4, 5)
+
+Link = tuple[str, str, str, str, float]
+
+
+@dataclass
+class TrialDesk:
+    """What a runner gives, without a runner: stages are kept as Parquet."""
+
+    spark: SparkSession
+    inputs: Mapping[str, DataFrame]
+    kept: Path
+    counters: dict[str, int] = field(default_factory=dict)
+    reports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    cancelled: bool = False
+
+    def input(self, name: str) -> DataFrame:
+        return self.inputs[name]
+
+    def output(self, stage: str) -> DataFrame:
+        return self.spark.read.parquet(str(self.kept / stage))
+
+    def progress(self, done: int, total: int) -> None:
+        self.steps.append((done, total))
+        if self.cancelled:
+            raise RunCancelled
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counters[name] = self.counters.get(name, 0) + by
+
+    def report(self, name: str, document: Mapping[str, Any]) -> None:
+        self.reports[name] = document
+
+
+def records(count: int, seed: int, families: int = 15) -> dict[str, int]:
+    """Encodings by id, of which those of a family differ in a few bits."""
+    heads = [Random(n).getrandbits(BITS) & Random(-n).getrandbits(BITS) for n in range(families)]
+    random = Random(seed)
+    return {
+        f"r{seed}-{n}": random.choice(heads) ^ sum(1 << random.randrange(BITS) for _ in range(5))
+        for n in range(count)
+    }
+
+
+LEFT, RIGHT, THIRD = records(60, 1), records(90, 2), records(40, 3)
+
+
+def frame(spark: SparkSession, of: Mapping[str, int], *, text: bool = False) -> DataFrame:
+    rows = [(id_, bits.to_bytes(BITS // 8)) for id_, bits in of.items()]
+    if text:
+        told = [(id_, base64.b64encode(bits).decode()) for id_, bits in rows]
+        return spark.createDataFrame(told, "id string, clk string")
+    return spark.createDataFrame(rows, "id string, clk binary")
+
+
+def brute(threshold: Fraction, **parties: Mapping[str, int]) -> list[Link]:
+    links = [
+        (one, left, other, right, share)
+        for (one, lefts), (other, rights) in combinations(parties.items(), 2)
+        for left, x in lefts.items()
+        for right, y in rights.items()
+        if (share := Fraction((x & y).bit_count(), (x | y).bit_count())) >= threshold
+    ]
+    return [
+        (one, left, other, right, float(share))
+        for one, left, other, right, share in sorted(links, key=lambda link: (-link[4], *link[:4]))
+    ]
+
+
+def best_of(links: list[Link], top: int) -> list[Link]:
+    seen: dict[tuple[str, str, str], int] = {}
+    kept = []
+    for link in links:
+        if seen.setdefault(link[:3], 0) < top:
+            seen[link[:3]] += 1
+            kept.append(link)
+    return kept
+
+
+def one_to_one(links: list[Link]) -> list[Link]:
+    taken: set[tuple[str, str, str]] = set()
+    kept = []
+    for link in links:
+        ends = {link[:3], (link[2], link[3], link[0])}
+        if not taken & ends:
+            taken |= ends
+            kept.append(link)
+    return kept
+
+
+def spec(**given: Any) -> PrivateSpec:
+    sources = {"left": {"file": "a.csv"}, "right": {"file": "b.csv"}}
+    return KIND.parse({**sources, "threshold": 0.8, **given})
+
+
+def run(desk: TrialDesk, of: PrivateSpec) -> list[Link]:
+    for stage in KIND.stages(of):
+        made = stage.run(desk)
+        assert made is not None
+        made.write.mode("overwrite").parquet(str(desk.kept / stage.name))
+    return [tuple(row) for row in made.collect()]
+
+
+@pytest.fixture
+def desk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialDesk:
+    """Small blocks, so that there are several of them, and several waves of tasks."""
+    monkeypatch.setattr(comparing, "BLOCK", 16)
+    monkeypatch.setattr(comparing, "_TASK_PAIRS", 600)
+    inputs = {"left": frame(spark, LEFT), "right": frame(spark, RIGHT, text=True)}
+    return TrialDesk(spark, inputs, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "filters", [[], ["length"], ["length", "prefix", "position"], ["position"]]
+)
+def test_it_finds_what_brute_force_finds(desk: TrialDesk, filters: list[str]) -> None:
+    expected = brute(T8, left=LEFT, right=RIGHT)
+    assert expected
+    assert run(desk, spec(filters=filters)) == expected
+    assert desk.counters["pairs"] == len(LEFT) * len(RIGHT)
+    assert desk.counters["matches"] == len(expected)
+    assert desk.steps[-1][0] == desk.steps[-1][1] > 2
+    assert set(desk.reports["audit"]) == {"left", "right"}
+    assert desk.reports["audit"]["left"]["records"] == len(LEFT)
+
+
+def test_it_keeps_the_best_and_links_one_to_one(desk: TrialDesk) -> None:
+    expected = best_of(brute(Fraction(2, 3), left=LEFT, right=RIGHT), 2)
+    assert run(desk, spec(threshold="2/3", top_k=2)) == expected
+    expected = one_to_one(brute(T8, left=LEFT, right=RIGHT))
+    assert run(desk, spec(one_to_one=True)) == expected
+
+
+def test_three_owners_are_linked_but_nobody_with_himself(desk: TrialDesk) -> None:
+    desk.inputs = {
+        "a": frame(desk.spark, LEFT),
+        "b": frame(desk.spark, RIGHT),
+        "c": frame(desk.spark, THIRD),
+    }
+    parties = {name: {"file": f"{name}.csv"} for name in "abc"}
+    asked = KIND.parse({"parties": parties, "threshold": "0.8"})
+    assert run(desk, asked) == brute(T8, a=LEFT, b=RIGHT, c=THIRD)
+
+
+def test_its_forecast_counts_pairs_that_the_length_filter_leaves(desk: TrialDesk) -> None:
+    told: Forecast = KIND.forecast(spec(), desk)
+    assert told.rows == {"left": len(LEFT), "right": len(RIGHT)}
+    sizes = [[bits.bit_count() for bits in of.values()] for of in (LEFT, RIGHT)]
+    expected = sum(min(x, y) >= T8 * max(x, y) for x in sizes[0] for y in sizes[1])
+    assert told.pairs == expected
+    assert told.heaviest[0].pairs == max(block.pairs for block in told.heaviest)
+    run(desk, spec())
+    assert desk.counters["after_length"] == expected
+
+
+def test_it_ends_when_it_is_cancelled(desk: TrialDesk) -> None:
+    desk.cancelled = True
+    with pytest.raises(RunCancelled):
+        run(desk, spec())
+    desk.cancelled = False
+    made = KIND.stages(spec())[2].run(desk)
+    assert made is not None
+
+
+def test_new_records_are_linked_with_the_stored_ones_as_in_a_batch(
+    desk: TrialDesk, tmp_path: Path
+) -> None:
+    """By a stream, with bits that nobody had when the order was made."""
+    low = (1 << 200) - 1
+    reference = {id_: bits & low for id_, bits in RIGHT.items()}
+    desk.inputs = {"left": frame(desk.spark, {"x": 1}), "right": frame(desk.spark, reference)}
+    run(desk, spec())
+    blocks = desk.output("blocks").where("party = 1")
+    stored = Stored(blocks, order_in(desk.output("order"), len(RIGHT) + 1), spec(), "right")
+    new = {**LEFT, **{f"n{n}": bits & low for n, bits in enumerate(LEFT.values())}}
+    for part in range(2):
+        rows = dict(list(new.items())[part::2])
+        frame(desk.spark, rows).coalesce(1).write.parquet(str(tmp_path / "incoming" / str(part)))
+    found: list[Link] = []
+
+    def link(batch: DataFrame, _number: int) -> None:
+        found.extend(tuple(row) for row in stored.link(batch, "left").collect())
+
+    stream = desk.spark.readStream.schema("id string, clk binary").option("maxFilesPerTrigger", 1)
+    query = (
+        stream.parquet(str(tmp_path / "incoming" / "*"))
+        .writeStream.foreachBatch(link)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    expected = brute(T8, left=new, right=reference)
+    assert expected
+    assert sorted(found) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([], "right has no records"),
+        ([("a", b"\1" * 32), ("a", b"\2" * 32)], "comes twice .id 'a'"),
+        ([("a", b"\1" * 32), ("b", b"\1" * 16)], "different lengths.*128 bits: right, id 'b'"),
+        ([("a", b"\1" * 16)], "different lengths"),
+        ([("a", bytes(32))], "no bit set.*'a'"),
+        ([("a", None)], "missing.*'a'"),
+        ([(None, b"\1" * 32)], "no id"),
+        ([("a", bytes(9000))], "no bit set"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(desk: TrialDesk, rows: Any, reason: str) -> None:
+    right = desk.spark.createDataFrame(rows, "id string, clk binary")
+    desk.inputs = {**desk.inputs, "right": right}
+    with pytest.raises(InputUnfit, match=reason):
+        KIND.forecast(spec(), desk)
+
+
+def test_columns_that_are_not_there_or_hold_something_else_are_refused(desk: TrialDesk) -> None:
+    with pytest.raises(InputUnfit, match="left has no column bits"):
+        KIND.forecast(spec(bits="bits"), desk)
+    numbers = desk.spark.createDataFrame([("a", 1)], "id string, clk int")
+    desk.inputs = {**desk.inputs, "right": numbers}
+    with pytest.raises(InputUnfit, match="neither binary nor text"):
+        KIND.forecast(spec(), desk)
+    text = desk.spark.createDataFrame([("a", "not base64!")], "id string, clk string")
+    desk.inputs = {**desk.inputs, "right": text}
+    with pytest.raises(InputUnfit, match="base64"):
+        KIND.forecast(spec(), desk)
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({"threshold": 0}, "/threshold"),
+        ({"threshold": 1.1}, "/threshold"),
+        ({"threshold": "1e-9"}, "/threshold"),
+        ({"threshold": True}, "/threshold"),
+        ({"threshold": "1/0"}, "/threshold"),
+        ({"filters": "length"}, "/filters"),
+        ({"filters": ["bound"]}, "/filters"),
+        ({"top_k": 0}, "/top_k"),
+        ({"one_to_one": 1}, "/one_to_one"),
+        ({"left": {"file": "a.exe"}}, "/left/format"),
+        ({"parties": {"a": {"file": "a.csv"}}}, "/parties"),
+        ({"key": "secret"}, "/key"),
+    ],
+)
+def test_specifications_are_read_strictly(given: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        spec(**given)
+    assert refused.value.pointer == pointer
+    assert spec(threshold="0.8").threshold == spec().threshold == T8

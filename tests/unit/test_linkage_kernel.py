@@ -1,0 +1,221 @@
+"""The compiled kernels of private linkage find what the reference finds, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Compared, Comparison, Tally
+from spark_jobs.linkage.private.limits import Limits, Numbers
+from spark_jobs.linkage.private.reference import (
+    Counters,
+    Filters,
+    Record,
+    join,
+    order_of,
+    prefix_length,
+    reordered,
+)
+from spark_jobs.linkage.private.vectors import Order, cardinalities, frequencies, unpacked
+
+T8 = Fraction(4, 5)
+ALL_SWITCHES = [Filters(*switches) for switches in product((False, True), repeat=3)]
+THRESHOLDS = [Fraction(n, 10) for n in (1, 5, 6, 7, 8, 9, 10)] + [Fraction(2, 3)]
+
+Bits = frozenset[int]
+
+
+def packed(records: Sequence[Bits], bits: int) -> list[bytes]:
+    flags = np.zeros((len(records), -(-bits // 8) * 8), dtype=np.uint8)
+    for row, record in enumerate(records):
+        flags[row, list(record)] = 1
+    return [row.tobytes() for row in np.packbits(flags, axis=1)]
+
+
+def compared(
+    left: Sequence[Bits],
+    right: Sequence[Bits],
+    bits: int,
+    threshold: Fraction,
+    filters: Filters = BY_LENGTH,
+    top: int | None = None,
+) -> tuple[set[tuple[int, int, Fraction]], Tally]:
+    arrays = [unpacked(packed(side, bits)) for side in (left, right)]
+    order = Order(frequencies(np.concatenate(arrays)), len(left) + len(right))
+    limits = Limits.of(threshold, order.words * 64, length=filters.length)
+    (one, at), (other, other_at) = (Block.of(order.rewritten(each)) for each in arrays)
+    done = Comparison(limits, order.telling, filters, top).compare(one, other)
+    return set(matches(done, one, other, at, other_at)), done.tally
+
+
+def matches(
+    done: Compared, one: Block, other: Block, at: Numbers, other_at: Numbers
+) -> list[tuple[int, int, Fraction]]:
+    return [
+        (int(at[i]), int(other_at[j]), Fraction(int(s), int(one.sizes[i] + other.sizes[j] - s)))
+        for i, j, s in done.pairs
+    ]
+
+
+def brute(
+    left: Sequence[Bits], right: Sequence[Bits], threshold: Fraction
+) -> set[tuple[int, int, Fraction]]:
+    every = (
+        (i, j, Fraction(len(x & y), len(x | y)))
+        for (i, x), (j, y) in product(enumerate(left), enumerate(right))
+    )
+    return {match for match in every if match[2] >= threshold}
+
+
+def best_of(all_: set[tuple[int, int, Fraction]], top: int) -> set[tuple[int, int, Fraction]]:
+    kept: dict[int, list[tuple[int, int, Fraction]]] = {}
+    for match in sorted(all_, key=lambda m: (m[0], -m[2], m[1])):
+        if len(of := kept.setdefault(match[0], [])) < top:
+            of.append(match)
+    return {match for of in kept.values() for match in of}
+
+
+def side(bits: int) -> st.SearchStrategy[list[Bits]]:
+    record = st.frozensets(st.integers(0, bits - 1), min_size=1, max_size=24)
+    return st.lists(record, min_size=1, max_size=12)
+
+
+@given(st.data(), st.sampled_from([20, 40, 64, 300]), st.sampled_from(THRESHOLDS))
+def test_o5_every_combination_finds_what_brute_force_finds(
+    data: st.DataObject, bits: int, threshold: Fraction
+) -> None:
+    left, right = data.draw(side(bits)), data.draw(side(bits))
+    expected = brute(left, right, threshold)
+    for filters in ALL_SWITCHES:
+        found, tally = compared(left, right, bits, threshold, filters)
+        assert found == expected
+        assert tally.matches == len(expected)
+    for top, filters in product((1, 3), (BY_LENGTH, Filters())):
+        assert compared(left, right, bits, threshold, filters, top)[0] == best_of(expected, top)
+
+
+def similar(random: Random, count: int, bits: int, share: float, families: int) -> list[Bits]:
+    """Records of which those of a family differ in a few bits only."""
+    heads = [[bit for bit in range(bits) if random.random() < share] for _ in range(families)]
+    return [
+        frozenset(random.choice(heads))
+        ^ frozenset(random.sample(range(bits), random.randint(1, 9)))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bits", "share", "families", "threshold"),
+    [(1000, 0.3, 20, T8), (1000, 0.3, 1, Fraction(9, 10)), (2000, 0.5, 9, Fraction(1, 2))],
+)
+def test_blocks_of_several_tiles_and_full_buffers(
+    bits: int, share: float, families: int, threshold: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few pairs and many, one group of words and all of them, and pairs handed over in parts."""
+    monkeypatch.setattr("spark_jobs.linkage.private.blocks._ROOM", 200)
+    random = Random(bits)
+    left = similar(random, 90, bits, share, families)
+    right = similar(Random(bits), 130, bits, share, families)
+    expected = brute(left, right, threshold)
+    assert expected
+    for filters in (BY_LENGTH, Filters(length=False, prefix=False, position=False), Filters()):
+        assert compared(left, right, bits, threshold, filters)[0] == expected
+    for top, filters in product((1, 5), (BY_LENGTH, Filters())):
+        assert compared(left, right, bits, threshold, filters, top)[0] == best_of(expected, top)
+
+
+def test_filters_leave_as_many_pairs_as_those_of_the_reference() -> None:
+    random = Random(7)
+    left, right = similar(random, 40, 64, 0.3, 6), similar(random, 60, 64, 0.3, 6)
+    records = [Record(str(n), 0, tuple(sorted(r))) for n, r in enumerate(left)]
+    records += [Record(str(n), 1, tuple(sorted(r))) for n, r in enumerate(right)]
+    for filters in ALL_SWITCHES:
+        counters = Counters()
+        list(join(records, T8, filters, counters))
+        _, tally = compared(left, right, 64, T8, filters)
+        assert (tally.pairs, tally.after_length) == (counters.pairs, counters.after_length)
+        assert tally.matches == counters.matches
+        if filters.prefix or filters.position:
+            assert tally.after_prefix == counters.after_prefix
+            assert tally.after_position == counters.after_position
+
+
+O1 = [
+    frozenset(at for at, bit in enumerate(text) if bit == "1")
+    for text in (
+        "10100010100101010000",
+        "01110110110110011011",
+        "10111010110111000011",
+        "10101010010111010011",
+    )
+]
+
+
+def test_o1_the_order_and_the_rewritten_arrays() -> None:
+    arrays = unpacked(packed(O1, 20))
+    order = Order(frequencies(arrays), 4)
+    assert order.positions[:16].tolist() == [1, 5, 16, 3, 4, 0, 8, 9, 12, 13, 15, 18, 19, 2, 6, 11]
+    words = order.rewritten(arrays)
+    assert [f"{int(word):064b}"[:20] for word in words[:, 0]] == [
+        "00000110011001110000",
+        "11110011101111110000",
+        "00011111110111110000",
+        "00001101111111110000",
+    ]
+    assert not words[:, 1:].any()
+    assert cardinalities(words).tolist() == [7, 13, 12, 11]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "left"), [(3, 2, (1, 1, 0)), (2, 1, (1, 1, 0)), (3, 1, (1, 0, 0))]
+)
+def test_o1_what_the_filters_leave(one: int, other: int, left: tuple[int, int, int]) -> None:
+    arrays = unpacked(packed(O1, 20))
+    order = Order(frequencies(arrays), 4)
+    words = order.rewritten(arrays)
+    blocks = [Block.of(words[at : at + 1])[0] for at in (one, other)]
+    tally = Comparison(Limits.of(T8, 256), order.telling, Filters()).compare(*blocks).tally
+    assert (tally.after_length, tally.after_prefix, tally.after_position) == left
+
+
+def test_o4_tables_are_exact() -> None:
+    limits = Limits.of(T8, 1000)
+    assert (limits.overlap[20], limits.overlap[63]) == (9, 28)
+    assert (limits.low[10], limits.high[10]) == (8, 12)
+    assert limits.prefix[10] == 3
+    x, y = frozenset(range(31)), frozenset({*range(28), 40, 41, 42, 43})
+    assert compared([x], [y], 64, T8)[0] == {(0, 0, T8)}
+
+
+@given(st.lists(st.frozensets(st.integers(0, 39), min_size=1), min_size=1, max_size=9))
+def test_orders_are_those_of_the_reference(drawn: list[Bits]) -> None:
+    records = [Record(str(n), 0, tuple(sorted(bits))) for n, bits in enumerate(drawn)]
+    reference = order_of(records)
+    arrays = unpacked(packed(drawn, 40))
+    order = Order(frequencies(arrays), len(drawn))
+    assert order.positions[: len(reference)].tolist() == list(reference)
+    for word, record in zip(order.rewritten(arrays)[:, 0], records, strict=True):
+        shown = f"{int(word):064b}"
+        assert tuple(at for at, b in enumerate(shown) if b == "1") == reordered(record, reference)
+
+
+@given(st.integers(1, 1000), st.fractions(Fraction(1, 100), 1, max_denominator=10**6))
+@settings(max_examples=20)
+def test_tables_say_what_the_formulas_say(size: int, threshold: Fraction) -> None:
+    limits = Limits.of(threshold, 1000)
+    assert limits.prefix[size] == prefix_length(size, threshold)
+    assert Fraction(int(limits.low[size]), size) >= threshold
+    assert Fraction(int(limits.low[size]) - 1, size) < threshold
+    assert limits.high[size] == 1000 or Fraction(size, int(limits.high[size]) + 1) < threshold
+
+
+def test_a_threshold_out_of_bounds_has_no_tables() -> None:
+    with pytest.raises(ValueError, match="threshold"):
+        Limits.of(Fraction(0), 64)
