@@ -64,7 +64,7 @@ async def test_a_replica_killed_at_a_step(world: World, step: Step) -> None:
         await readers.further()
         if step != "begin":
             world.written.add(f"{CLASS}/{id_}#hits")
-        world.here.barriers.opened.set()
+        world.here.barriers.open()
         await eventually(partial(world.cacheable, id_))
         await eventually(world.exact)
         assert await world.here.sketch.orphans([world.part], 10) == []
