@@ -176,6 +176,7 @@ def bench(
     name: Annotated[str | None, typer.Argument(help="Which benchmark.")] = None,
     *,
     quick: Annotated[bool, typer.Option(help="End within a minute.")] = False,
+    full: Annotated[bool, typer.Option(help="Take as long as the strongest claim needs.")] = False,
     seed: Annotated[int, typer.Option(help="Where random numbers begin.")] = 1,
     json: Annotated[Path | None, typer.Option(help="Write the report here as well.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
@@ -185,7 +186,7 @@ def bench(
         for each, about in available().items():
             typer.echo(f"{each:10} {about}")
         raise typer.Exit(0 if list_ else 2)
-    _run(_bench(name, Options(quick, seed, typer.echo), json))
+    _run(_bench(name, Options(quick, seed, typer.echo, full), json))
 
 
 async def _bench(name: str, options: Options, file: Path | None) -> None:

@@ -21,11 +21,13 @@ class Options:
         quick: Whether it is to end within a minute.
         seed: Where its random numbers begin.
         say: Shows a line of progress to a human reader.
+        full: Whether it may take as long as its strongest claim needs; most know no difference.
     """
 
     quick: bool = False
     seed: int = 1
     say: Callable[[str], None] = print
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

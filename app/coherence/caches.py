@@ -12,7 +12,7 @@ from app.coherence.purges import log_purging, make_purgers
 from app.coherence.reading import CachedReads
 from app.coherence.recovery import Recovery, Settles, parts_in
 from app.settings import CacheSettings, MissingSetting
-from mediator.clock import SystemClock
+from mediator.clock import Clock, SystemClock
 from mediator.control.watch import Duty, Watch
 from mediator.placement.routing import EMPTY, RoutingModel
 from sketch.bloom import FilterShape
@@ -41,6 +41,7 @@ class Caches:
         sketch: The server's sketch.
         estimator: Says for how long answers should live.
         tell: Told of what becomes of purges.
+        clock: The replica's clock; what is promised goes by the sketch's.
 
     Raises:
         ValueError: A cache that is to be purged has an address or a token that cannot be.
@@ -52,13 +53,14 @@ class Caches:
         sketch: Sketch,
         estimator: TtlEstimator,
         tell: PurgeEvents = log_purging,
+        clock: Clock | None = None,
     ) -> None:
         self._settings = settings
         self._model: Callable[[], RoutingModel] = lambda: EMPTY
         purgers = make_purgers(settings.purge)
         self._purging = Purging(sketch, purgers, self._parts, tell) if purgers else None
         self._purger: asyncio.Task[None] | None = None
-        clock = SystemClock()
+        clock = clock or SystemClock()
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
         self.sketch = sketch
         self.reads = CachedReads(sketch, estimator, answer_s, clock)

@@ -14,16 +14,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 from redis.asyncio import Redis
 
-from mediator.stores.embedded.redis import EmbeddedRedis
 from mediator.stores.port import SystemConfig
 from sketch.bloom import FilterShape
 from sketch.port import Part, SketchLimits, SketchUnavailable, Snapshot
 from sketch.redis_server import RedisSketch
 from tests.faults.conditions import eventually
+from tests.faults.redis_server import Server
 from tests.process.sketches import has
 
 PART = Part("news", "articles")
@@ -31,47 +30,6 @@ A, B = "articles/1#text", "articles/2#text"
 LONG = SketchLimits(longest_ttl_s=600.0, lease_s=30.0)
 SHORT = SketchLimits(longest_ttl_s=0.3, margin_s=0.1, lease_s=0.2)
 SHAPE = FilterShape(bits=8192)
-
-
-class Server:
-    """A Redis of the test's own, whose end the test decides on."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._embedded = EmbeddedRedis(directory)
-        self.url = ""
-
-    def start(self) -> None:
-        self.url = self._embedded.start().url
-
-    def stop(self) -> None:
-        self._embedded.stop()
-
-    def kill(self) -> None:
-        """End the server as a crash would."""
-        process = self._process()
-        process.kill()
-        process.wait(30.0)
-
-    @contextmanager
-    def silent(self) -> Iterator[None]:
-        """Have the server accept what it is sent and answer nothing."""
-        process = self._process()
-        process.suspend()
-        try:
-            yield
-        finally:
-            process.resume()
-
-    def _process(self) -> psutil.Process:
-        (file,) = self.directory.rglob("server.pid")
-        return psutil.Process(int(file.read_text().split()[0]))
-
-    @property
-    def log(self) -> Path:
-        """The append-only file."""
-        (file,) = self.directory.rglob("appendonly.aof")
-        return file
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from itertools import count
 import httpx
 import pytest
 
+from benchmarks.varnish import Varnish, varnish
 from tests.proxies.nginx import Nginx, nginx
 from tests.proxies.small_origin import Origin, small_origin
-from tests.proxies.varnish import Varnish, varnish
 
 _NUMBERS = count(1)
 

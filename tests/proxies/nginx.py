@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmarks.proxy_process import program, running, scratch, until_it_answers
 from sketch.proxies import shipped
-from tests.proxies.proxy_process import PURGE_TOKEN, program, running, scratch, until_it_answers
 
+PURGE_TOKEN = "the-purge-token"
 PURGE_MODULE = Path("/usr/lib/nginx/modules/ngx_http_cache_purge_module.so")
 
 CONF = """

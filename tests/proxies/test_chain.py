@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
+from benchmarks.varnish import varnish
 from tests.proxies.nginx import nginx
 from tests.proxies.small_origin import Origin
-from tests.proxies.varnish import varnish
 
 ROWS = ["nginx nginx", "varnish nginx", "nginx varnish"]
 PUBLIC = "public, max-age=0, s-maxage=60, must-revalidate, stale-while-revalidate=0"

@@ -15,13 +15,12 @@ from typing import Any
 import httpx
 import pytest
 
+from benchmarks.varnish import Varnish, varnish
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
-from tests.proxies.proxy_process import PURGE_TOKEN
-from tests.proxies.varnish import Varnish, varnish
 
 DELTA_S = 0.5
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
@@ -80,7 +79,7 @@ async def world_of(stack: AsyncExitStack, *systems: SystemConfig, purged: bool) 
     cache = await stack.enter_async_context(varnish(f"http://127.0.0.1:{port}"))
     settings = {"port": str(port)}
     if purged:
-        target = {"name": "edge", "kind": "varnish", "at": cache.url, "token": PURGE_TOKEN}
+        target = {"name": "edge", "kind": "varnish", "at": cache.url, "token": cache.token}
         settings |= {"purge": json.dumps([target]), "purge_again_s": "1"}
     service = Service.on(configs, url, redis.url, **settings)
     service._ports = (str(port), "0")

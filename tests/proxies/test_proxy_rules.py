@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from benchmarks.varnish import Varnish, varnish
 from tests.proxies.nginx import Nginx, nginx
 from tests.proxies.small_origin import Origin
-from tests.proxies.varnish import Varnish, varnish
 
 PUBLIC = "public, max-age=0, s-maxage=60"
 

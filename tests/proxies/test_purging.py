@@ -10,6 +10,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from benchmarks.varnish import Varnish
 from sketch.port import Part, Purge, SketchLimits, SketchUnavailable
 from sketch.purging import (
     Purger,
@@ -32,7 +33,6 @@ from sketch.shape import FilterShape
 from tests.proxies.nginx import Nginx
 from tests.proxies.scripted_purger import PassingTime, ScriptedPurger
 from tests.proxies.small_origin import Origin
-from tests.proxies.varnish import Varnish
 
 PART = Part("news", "articles")
 F_S = 100.0

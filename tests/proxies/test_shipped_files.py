@@ -6,8 +6,8 @@ import asyncio
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
+from benchmarks.proxy_process import program
 from sketch.proxies import shipped
-from tests.proxies.proxy_process import program
 
 NGINX = """
 pid {own}/pid;

@@ -7,10 +7,10 @@ import asyncio
 import httpx
 import pytest
 
+from benchmarks.varnish import Tags, Varnish, varnish
 from sketch.tags import tag_of
 from tests.faults.conditions import eventually
 from tests.proxies.small_origin import Origin, tag_of_target
-from tests.proxies.varnish import Tags, Varnish, varnish
 
 NO_CACHE = {"Cache-Control": "no-cache"}
 

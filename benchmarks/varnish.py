@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,15 +12,10 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from benchmarks.proxy_process import check_alive, program, running, scratch, until_it_answers
 from sketch.proxies import shipped
-from tests.proxies.proxy_process import (
-    PURGE_TOKEN,
-    check_alive,
-    program,
-    running,
-    scratch,
-    until_it_answers,
-)
+
+__all__ = ["Tags", "Varnish", "varnish"]
 
 Tags = Literal["xkey", "ban"]
 
@@ -80,16 +76,17 @@ class Varnish:
 
 @asynccontextmanager
 async def varnish(
-    origin_url: str, *, tags: Tags = "xkey", token: str = PURGE_TOKEN, purgers: str = '"127.0.0.1";'
+    origin_url: str, *, tags: Tags = "xkey", token: str | None = None, purgers: str = '"127.0.0.1";'
 ) -> AsyncIterator[Varnish]:
     """Start Varnish before an origin, on a port that the kernel picks.
 
     Args:
         origin_url: Where the origin listens.
         tags: How tags are purged.
-        token: The token that purging asks for; empty: none is set.
+        token: The token that purging asks for; empty: none is set; None: one is made up.
         purgers: The entries of the access list.
     """
+    token = secrets.token_hex(16) if token is None else token
     with scratch("varnish") as directory:
         at = urlsplit(origin_url)
         vcl = directory / "test.vcl"

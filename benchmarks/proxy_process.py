@@ -13,19 +13,22 @@ from pathlib import Path
 
 import httpx
 
-PURGE_TOKEN = "the-purge-token"
+from benchmarks.measured import Failed
+
+__all__ = ["check_alive", "program", "running", "scratch", "until_it_answers"]
 
 
 def program(name: str) -> str:
-    """Where a server lies: Debian keeps them out of a user's path."""
+    """Return where a server lies: Debian keeps them out of a user's path."""
     found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    assert found is not None, f"{name} is missing"
+    if found is None:
+        raise Failed(f"{name} is not installed here")
     return found
 
 
 @contextmanager
 def scratch(name: str) -> Iterator[Path]:
-    """A directory for one run of a server."""
+    """Make a directory for one run of a server."""
     directory = Path(tempfile.mkdtemp(prefix=f"portolan-{name}-"))
     try:
         yield directory
@@ -64,8 +67,9 @@ async def _stop(process: Process) -> None:
 
 
 def check_alive(process: Process, log: Path) -> None:
-    """Fail with what a server wrote, if it has ended."""
-    assert process.returncode is None, log.read_text()
+    """Raise `Failed` with what a server wrote, if it has ended."""
+    if process.returncode is not None:
+        raise Failed(log.read_text())
 
 
 async def until_it_answers(url: str, process: Process, log: Path) -> None:

@@ -1,0 +1,229 @@
+"""What coherent caching gains, and whether any read is too old: YCSB through a real Varnish.
+
+32 closed loops share two coherent clients, sixteen to each, as the threads of a program share one.
+A client is `sketch.client.CoherentClient` as it is; Varnish runs with the rules that ship. The same
+loops then ask the service itself for the same records of a class that nobody may cache. Between
+the service and everybody else lies a relay that takes its time. Every read is judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import httpx
+import orjson
+
+from app.settings import CacheSettings
+from benchmarks.apart import apart
+from benchmarks.delay import delayed
+from benchmarks.http1 import render
+from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.service import Service
+from benchmarks.staleness import Staleness
+from benchmarks.varnish import varnish
+from benchmarks.wire import Wire
+from benchmarks.ycsb import A, B, Tally, Workload, drive
+from sketch.client import CoherentClient
+from sketch.wire import decode, encode
+
+__all__ = ["Blind", "run"]
+
+DELTA_S: Final = 1.0
+LOOPS: Final = 32
+CLIENTS: Final = 2
+RECORDS: Final = 1_000
+TTL_S: Final = 5
+_BAR: Final = 0.1
+_HOST: Final = "127.0.0.1"
+_CLASS: Final = "records"
+_UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
+_ADD: Final = orjson.dumps({"sequence": {"inc": 1}})
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One part of the benchmark: a workload, and how far away the origin is."""
+
+    workload: Workload
+    round_trip_s: float
+    reads: int
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        where = f"{self.round_trip_s * 1000:g} ms from the origin" if self.round_trip_s else "near"
+        return f"YCSB {self.workload.name} {where}"
+
+
+async def run(options: Options) -> Measured:
+    """Measure latencies and hit ratios with and without caches, and judge every read."""
+    caching = CacheSettings(sketch="redis", sketch_valid_s=60.0)
+    async with apart(caching) as service:
+        await _set_up(service)
+        results, judge = [], Staleness(DELTA_S)
+        for part in _parts(options):
+            results += await _measure(service, part, judge, options)
+        results += [
+            Result("reads beyond the bound of 1 s", "reads", judge.violations, None, 0, True),
+            Result("reads judged", "reads", judge.reads),
+            await _without_test(service, options),
+        ]
+        return Measured(results, await service.versions())
+
+
+def _parts(options: Options) -> list[_Part]:
+    scale = 0.02 if options.quick else 10 if options.full else 1
+    return [
+        _Part(workload, away, round(reads * scale))
+        for workload, reads in ((B, 475_000), (A, 50_000))
+        for away in (0.01, 0.0)
+    ]
+
+
+async def _set_up(service: Service) -> None:
+    await service.declare({"postgresql": ("joins",)})
+    fields = {"sequence": {"type": "integer", "default": 0}, "body": {"type": "string"}}
+    for database, visibility in (("cached", "public"), ("uncached", "none")):
+        cache = {"visibility": visibility, "max_ttl_s": TTL_S}
+        classes = {_CLASS: {"cache": cache, "fields": fields}}
+        schema = {"annotations": [{"require": "joins"}], "mode": "mixed", "classes": classes}
+        await service.set_schema(database, schema)
+        await service.create(database, {_CLASS: {id_: {"body": "x" * 1_000} for id_ in _ids()}})
+
+
+def _ids() -> list[str]:
+    return [f"r{number}" for number in range(RECORDS)]
+
+
+async def _measure(
+    service: Service, part: _Part, judge: Staleness, options: Options
+) -> list[Result]:
+    with delayed(service.port, part.round_trip_s) as origin:
+        plain = await _uncached(origin, part, options)
+        cached, share = await _cached(origin, part, judge, options)
+    name, plain_ms, cached_ms = part.name, plain.mean_s * 1000, cached.mean_s * 1000
+    options.say(
+        f"{name}: {cached_ms:.3f} ms against {plain_ms:.3f} ms, {share:.1%} without the origin,"
+        f" {len(cached.latencies) / cached.seconds:,.0f} reads/s, {judge.violations} violations"
+    )
+    bar = _BAR if part.workload is B and part.round_trip_s else None
+    return [
+        Result(f"mean read, {name}, cached against not", "ms", cached_ms, plain_ms, bar, True),
+        Result(f"reads answered without the origin, {name}", "share", share),
+    ]
+
+
+async def _uncached(origin: int, part: _Part, options: Options) -> Tally:
+    wire = Wire(_HOST, origin)
+    judge = Staleness(DELTA_S)
+    doors = [_Plain(wire)] * LOOPS
+    tally = await drive(doors, part.workload, _ids(), part.reads // 20, judge, options.seed)
+    await wire.aclose()
+    if judge.violations:
+        raise Failed("the service itself answered too old a value")
+    return tally
+
+
+async def _cached(
+    origin: int, part: _Part, judge: Staleness, options: Options
+) -> tuple[Tally, float]:
+    async with _clients(origin, Wire) as clients:
+        doors = [_Coherent(client) for client in clients] * (LOOPS // CLIENTS)
+        await asyncio.gather(*(_warm(client) for client in clients))
+        asked = sum(map(_asked, clients))
+        tally = await drive(doors, part.workload, _ids(), part.reads, judge, options.seed)
+        asked = sum(map(_asked, clients)) - asked
+    return tally, 1 - asked / len(tally.latencies)
+
+
+async def _warm(client: CoherentClient) -> None:
+    """Read everything once: what a cache has never seen says nothing of how it does."""
+    for id_ in _ids():
+        await client.get(_CLASS, id_)
+
+
+async def _without_test(service: Service, options: Options) -> Result:
+    """Show that the judge judges: by clients whose filters are empty, whatever the service says."""
+    judge = Staleness(DELTA_S)
+    async with _clients(service.port, Blind) as clients:
+        doors = [_Coherent(client) for client in clients] * (LOOPS // CLIENTS)
+        reads = 10_000 if options.quick else 50_000
+        await drive(doors, B, _ids(), reads, judge, options.seed)
+    name = f"of {judge.reads:,} reads that test no filter, those beyond the bound"
+    return Result(name, "reads", judge.violations, None, 1)
+
+
+@contextlib.asynccontextmanager
+async def _clients(
+    origin: int, wire: Callable[[str, int], Wire]
+) -> AsyncIterator[list[CoherentClient]]:
+    async with contextlib.AsyncExitStack() as stack:
+        cache = await stack.enter_async_context(varnish(f"http://{_HOST}:{origin}"))
+        at = httpx.URL(cache.url)
+        assert at.port is not None
+        yield [
+            await stack.enter_async_context(
+                CoherentClient(
+                    cache.url, "cached", delta_s=DELTA_S, transport=wire(at.host, at.port)
+                )
+            )
+            for _ in range(CLIENTS)
+        ]
+
+
+def _asked(client: CoherentClient) -> int:
+    """Return how many requests for records of a client reached the origin."""
+    told = client.statistics
+    return told.fetches + told.revalidations - told.shared
+
+
+class _Coherent:
+    """The way through client and Varnish; see `benchmarks.ycsb.Door`."""
+
+    def __init__(self, client: CoherentClient) -> None:
+        self._client = client
+
+    async def read(self, id_: str) -> int:
+        value = (await self._client.get(_CLASS, id_)).value
+        assert value is not None
+        return int(value["sequence"])
+
+    async def add(self, id_: str) -> int:
+        written = await self._client.patch(_CLASS, id_, {"sequence": {"inc": 1}}, form="update")
+        return int(written.value["sequence"])
+
+
+class _Plain:
+    """The way to the service itself; see `benchmarks.ycsb.Door`."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    async def read(self, id_: str) -> int:
+        return await self._count(render("GET", f"/v1/uncached/{_CLASS}/{id_}"))
+
+    async def add(self, id_: str) -> int:
+        return await self._count(render("PATCH", f"/v1/uncached/{_CLASS}/{id_}", _ADD, _UPDATE))
+
+    async def _count(self, request: bytes) -> int:
+        answer = await self._wire.send(request)
+        if answer.is_error:
+            raise Failed(f"the service answered {answer.status_code}")
+        return int(orjson.loads(answer.content)["sequence"])
+
+
+class Blind(Wire):
+    """A wire on which every filter arrives empty: no client would find a key in it."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request of httpx."""
+        answer = await super().handle_async_request(request)
+        if request.url.path.endswith("/sketch") and answer.is_success:
+            told = decode(answer.content)
+            empty = replace(told, bits=bytes(len(told.bits)), revalidate_all=False)
+            return httpx.Response(200, content=encode(empty))
+        return answer

@@ -1,0 +1,54 @@
+"""A Redis of a test's own, which can be killed, silenced, and fed with an older file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from mediator.stores.embedded.redis import EmbeddedRedis
+
+__all__ = ["Server"]
+
+
+class Server:
+    """A Redis of the test's own, whose end the test decides on."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._embedded = EmbeddedRedis(directory)
+        self.url = ""
+
+    def start(self) -> None:
+        self.url = self._embedded.start().url
+
+    def stop(self) -> None:
+        self._embedded.stop()
+
+    def kill(self) -> None:
+        """End the server as a crash would."""
+        process = self._process()
+        process.kill()
+        process.wait(30.0)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Have the server accept what it is sent and answer nothing."""
+        process = self._process()
+        process.suspend()
+        try:
+            yield
+        finally:
+            process.resume()
+
+    def _process(self) -> psutil.Process:
+        (file,) = self.directory.rglob("server.pid")
+        return psutil.Process(int(file.read_text().split()[0]))
+
+    @property
+    def log(self) -> Path:
+        """The append-only file."""
+        (file,) = self.directory.rglob("appendonly.aof")
+        return file

@@ -1,0 +1,231 @@
+"""A replica of the service whose steps can be stopped: in this process, or in one to be killed.
+
+Run as a program it takes a plan as its argument, tells by a line where it listens, and from then on
+stops where it is told to: `arm STEP` on its input has the next such step wait, of which it tells by
+`at STEP`; `go` lets it go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import orjson
+
+from app.api.asgi import DataApi
+from app.api.options import DataOptions
+from app.coherence.caches import Caches
+from app.settings import CacheSettings
+from mediator.clock import SystemClock
+from mediator.stores.port import SystemConfig
+from sketch.bloom import FilterShape
+from sketch.port import Begun, Part, Purge, SketchLimits
+from sketch.redis_server import RedisSketch
+from sketch.ttl import Static
+from tests.process.coherent_origin import served
+from tests.process.service import Service, service
+
+Step: TypeAlias = Literal["begin", "begun", "stored", "ended", "purge taken", "purge sent", "read"]
+Reach: TypeAlias = Callable[[Step], Awaitable[None]]
+
+
+@dataclass
+class Plan:
+    """Where a replica keeps what, and how its clock is wrong (seconds)."""
+
+    systems: list[dict[str, Any]]
+    catalogue_url: str
+    sketch_url: str
+    namespace: str
+    purge: list[dict[str, str]] = field(default_factory=list)
+    skew_s: float = 0.0
+    lease_s: float = 3.0
+    purge_again_s: float = 2.0
+
+
+@dataclass
+class Barriers:
+    """Stops the next step of a kind that is armed."""
+
+    told: Callable[[Step], None] = lambda step: None
+    armed: set[Step] = field(default_factory=set)
+    stopped: asyncio.Queue[Step] = field(default_factory=asyncio.Queue)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def arm(self, step: Step) -> None:
+        self.opened.clear()
+        self.armed.add(step)
+
+    def open(self) -> None:
+        """Let go on what has stopped, and stop nothing more."""
+        self.armed.clear()
+        self.opened.set()
+
+    async def reach(self, step: Step) -> None:
+        if step in self.armed:
+            self.armed.discard(step)
+            self.told(step)
+            self.stopped.put_nowait(step)
+            await self.opened.wait()
+
+
+class SteppedSketch(RedisSketch):
+    """The sketch in Redis, between whose calls a test can stop."""
+
+    reach: Reach
+
+    async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
+        await self.reach("begin")
+        begun = await super().begin(part, keys, token)
+        await self.reach("begun")
+        return begun
+
+    async def end(self, part: Part, token: str, versions: Mapping[str, int]) -> None:
+        await self.reach("stored")
+        await super().end(part, token, versions)
+        await self.reach("ended")
+
+    async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
+        taken = await super().purges(parts, limit)
+        if taken:
+            await self.reach("purge taken")
+        return taken
+
+    async def purged(self, purges: Sequence[Purge]) -> None:
+        await self.reach("purge sent")
+        await super().purged(purges)
+
+
+class SkewedClock(SystemClock):
+    """A wall clock that is wrong."""
+
+    def __init__(self, skew_s: float) -> None:
+        self._skew_s = skew_s
+
+    def now(self) -> float:
+        return super().now() + self._skew_s
+
+
+@dataclass
+class Replica:
+    """A replica that runs in this process."""
+
+    url: str
+    running: Service
+    sketch: SteppedSketch
+    barriers: Barriers
+
+
+@asynccontextmanager
+async def replica(plan: Plan, barriers: Barriers) -> AsyncIterator[Replica]:
+    """Run a replica on a port that the kernel picks."""
+    settings = CacheSettings.model_validate(
+        {"purge": plan.purge, "purge_again_s": plan.purge_again_s, "write_lease_s": plan.lease_s}
+    )
+    limits = SketchLimits(
+        longest_ttl_s=settings.cache_longest_s,
+        margin_s=settings.cache_margin_s,
+        lease_s=plan.lease_s,
+        purge_again_s=plan.purge_again_s if plan.purge else None,
+    )
+    clock = SkewedClock(plan.skew_s)
+    sketch = SteppedSketch(plan.sketch_url, limits, FilterShape(), plan.namespace, timeout_s=10.0)
+    sketch.reach = barriers.reach
+    caches = Caches(settings, sketch, Static(), clock=clock)
+    systems = [SystemConfig(**system) for system in plan.systems]
+    async with service(systems, plan.catalogue_url, guard=caches.guard, clock=clock) as running:
+        caches.start(running.mediator.settlement, lambda: running.mediator.data.model)
+        options = DataOptions(b"k" * 32, sketch_valid_s=60.0)
+        api = DataApi(running.mediator.data, options, running.observed.append, None, caches)
+
+        async def answering(scope: Any, receive: Any, send: Any) -> None:
+            async def stepped(message: Any) -> None:
+                if scope["method"] == "GET" and message["type"] == "http.response.start":
+                    await barriers.reach("read")
+                await send(message)
+
+            await api(scope, receive, stepped)
+
+        async with served(answering) as url:
+            yield Replica(url, running, sketch, barriers)
+        await caches.stop()
+    await caches.close()
+
+
+class Mortal:
+    """A replica in a process of its own."""
+
+    def __init__(self, process: Process, url: str) -> None:
+        self._process = process
+        self.url = url
+
+    async def arm(self, step: Step) -> None:
+        """Have the next such step wait."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"arm {step}\n".encode())
+        await self._process.stdin.drain()
+        assert await self._line() == f"armed {step}"
+
+    async def at(self, step: Step) -> None:
+        """Wait until it has got there."""
+        assert await self._line() == f"at {step}"
+
+    async def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+    async def _line(self) -> str:
+        assert self._process.stdout is not None
+        return (await self._process.stdout.readline()).decode().strip()
+
+
+@asynccontextmanager
+async def mortal(plan: Plan) -> AsyncIterator[Mortal]:
+    """Run a replica in a process of its own, and kill it at the end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.proxies.replica", orjson.dumps(asdict(plan)).decode()),
+        stdin=PIPE,
+        stdout=PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    started = Mortal(process, "")
+    try:
+        started.url = await started._line()
+        assert started.url
+        yield started
+    finally:
+        await started.kill()
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+async def _main(plan: Plan) -> None:
+    barriers = Barriers(lambda step: _tell(f"at {step}"))
+    orders = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    async with replica(plan, barriers) as started:
+        _tell(started.url)
+        while line := (await orders.readline()).decode().strip():
+            order, _, step = line.partition(" ")
+            if order == "arm":
+                barriers.arm(step)  # type: ignore[arg-type]  # the test's own word
+                _tell(f"armed {step}")
+            else:
+                barriers.open()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(Plan(**orjson.loads(sys.argv[1]))))

@@ -1,0 +1,84 @@
+"""SIGKILL of a replica between every two steps of a write, with real caches before another one.
+
+Coherent clients read through Varnish and nginx all the time, and every read is judged: none may be
+older than the bound, whatever becomes of the write. The other replica settles what was left, and
+the filter then has exactly the keys that were written while copies of them were out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+
+import httpx
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.proxies.replica import Step, mortal
+from tests.proxies.two_replicas import CLASS, INC, UPDATE, World, world_on
+
+Systems = tuple[SystemConfig, SystemConfig, SystemConfig]
+
+
+@pytest.fixture(scope="session")
+def systems(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> Systems:
+    return redis_config, postgresql_config, mongodb_config
+
+
+@pytest.fixture(scope="module")
+async def world(systems: Systems) -> AsyncIterator[World]:
+    async with world_on(systems, purged=True) as opened:
+        yield opened
+
+
+# What stands of the write when the replica dies, and whether the key is marked as being written.
+STEPS: dict[Step, tuple[int, bool]] = {
+    "begin": (0, False),
+    "begun": (0, True),
+    "stored": (1, True),
+    "ended": (1, False),
+    "purge taken": (1, False),
+    "purge sent": (1, False),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_replica_killed_at_a_step(world: World, step: Step) -> None:
+    hits, pending = STEPS[step]
+    id_ = await world.make()
+    async with mortal(world.plan) as other, world.readers(id_) as readers:
+        # Purges are taken by whichever replica comes first: this one must not.
+        world.here.barriers.arm("purge taken")
+        await other.arm(step)
+        write = asyncio.create_task(_write(other.url + world.at(id_)))
+        await other.at(step)
+        if pending:
+            assert not await world.cacheable(id_)
+        await readers.further()
+        await other.kill()
+        assert await write is (step in ("purge taken", "purge sent"))
+        await readers.further()
+        if step != "begin":
+            world.written.add(f"{CLASS}/{id_}#hits")
+        world.here.barriers.open()
+        await eventually(partial(world.cacheable, id_))
+        await eventually(world.exact)
+        assert await world.here.sketch.orphans([world.part], 10) == []
+        await world.fill(id_)
+        await readers.further()
+    assert await world.kept(id_) == [hits, hits]
+
+
+async def _write(url: str) -> bool:
+    """Write; return whether that was acknowledged."""
+    async with httpx.AsyncClient(trust_env=False, timeout=60.0) as http:
+        try:
+            answer = await http.patch(url, content=INC, headers=UPDATE)
+        except httpx.TransportError:
+            return False
+    assert answer.is_success, answer.text
+    return True

@@ -1,0 +1,255 @@
+"""Two replicas with one sketch, a Varnish and an nginx before one of them, readers behind both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
+
+import httpx
+
+from benchmarks.staleness import Staleness
+from benchmarks.varnish import Varnish, varnish
+from mediator.stores.port import SystemConfig
+from sketch.client import CoherentClient, PortolanError
+from sketch.port import Part, Snapshot
+from tests.faults.conditions import eventually
+from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
+from tests.process.sketches import bits_of
+from tests.proxies.nginx import Nginx, nginx
+from tests.proxies.replica import Barriers, Plan, Replica, replica
+
+DELTA_S = 0.5
+CLASS = "articles"
+UPDATE = {"content-type": "application/vnd.portolan.update+json"}
+INC = b'{"hits":{"inc":1}}'
+FORCED = {"cache-control": "no-cache"}
+
+
+@dataclass
+class World:
+    """What runs, and which keys must be in the filter.
+
+    Attributes:
+        plan: How a further replica is run.
+        here: The replica before which the caches are.
+        caches: Varnish and nginx.
+        judge: Judges every read of every reader.
+        written: Keys that were written while copies of them were out.
+    """
+
+    plan: Plan
+    here: Replica
+    caches: tuple[Varnish, Nginx]
+    http: httpx.AsyncClient
+    database: str
+    judge: Staleness = field(default_factory=lambda: Staleness(DELTA_S))
+    written: set[str] = field(default_factory=set)
+
+    @property
+    def part(self) -> Part:
+        return Part(self.database, CLASS)
+
+    def at(self, id_: str) -> str:
+        """Path of an object."""
+        return f"/v1/{self.database}/{CLASS}/{id_}"
+
+    async def make(self) -> str:
+        """Make an object that both caches keep."""
+        id_ = unique("x")
+        answer = await self.http.put(self.here.url + self.at(id_), json={"title": "One"})
+        assert answer.is_success, answer.text
+        await self.fill(id_)
+        return id_
+
+    async def fill(self, id_: str) -> None:
+        """Have both caches keep what the origin says."""
+        for cache in self.caches:
+            kept = await self.http.get(cache.url + self.at(id_), headers=FORCED)
+            assert "s-maxage" in kept.headers["cache-control"], kept.headers
+
+    async def purge(self, cache: Varnish | Nginx, id_: str) -> None:
+        """Have a cache forget an object."""
+        token = {"authorization": f"Bearer {cache.token}"}
+        await self.http.request("PURGE", cache.url + self.at(id_), headers=token)
+
+    async def kept(self, id_: str) -> list[int]:
+        """Return what clients without a filter are told through the caches."""
+        answers = [await self.http.get(cache.url + self.at(id_)) for cache in self.caches]
+        return [int(answer.json()["hits"]) for answer in answers]
+
+    async def inc(self, id_: str, url: str = "") -> int:
+        """Write, and note that it was acknowledged."""
+        address = (url or self.here.url) + self.at(id_)
+        answer = await self.http.patch(address, content=INC, headers=UPDATE)
+        assert answer.is_success, answer.text
+        hits = int(answer.json()["hits"])
+        self.judge.known(id_, hits)
+        self.written.add(f"{CLASS}/{id_}#hits")
+        return hits
+
+    async def cacheable(self, id_: str) -> bool:
+        """Whether the replica that is left lets an object be kept."""
+        answer = await self.http.get(self.here.url + self.at(id_))
+        return "s-maxage" in answer.headers["cache-control"]
+
+    async def filter(self) -> Snapshot:
+        """Return the filter as it is now."""
+        return await self.here.sketch.snapshot([self.part])
+
+    async def exact(self) -> bool:
+        """Whether the filter has the keys that must be in it, and no other."""
+        snapshot = await self.filter()
+        return snapshot.bits == bits_of(self.written, snapshot.shape)
+
+    @asynccontextmanager
+    async def readers(self, *ids: str) -> AsyncIterator[Readers]:
+        """Read objects through both caches all the time, and judge every read."""
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(
+                    CoherentClient(cache.url, self.database, delta_s=DELTA_S, timeout_s=5.0)
+                )
+                for cache in self.caches
+            ]
+            readers = Readers(clients, ids, self.judge)
+            await readers.begin()
+            yield readers
+            await readers.further()
+            await readers.end()
+        assert self.judge.violations == 0
+
+
+class Readers:
+    """Closed loops of reads, two through each cache."""
+
+    def __init__(
+        self, clients: Sequence[CoherentClient], ids: Sequence[str], judge: Staleness
+    ) -> None:
+        self._clients = clients
+        self._ids = ids
+        self._judge = judge
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reads = [0] * len(clients)
+
+    async def begin(self) -> None:
+        self._tasks = [
+            asyncio.create_task(self._read(number, client))
+            for number, client in enumerate(self._clients)
+            for _ in range(2)
+        ]
+        await self.further()
+
+    async def further(self) -> None:
+        """Wait until everything was read again through both caches, later than the bound."""
+        await asyncio.sleep(2 * DELTA_S)
+        aims = [reads + 10 * len(self._ids) for reads in self._reads]
+
+        async def reached() -> bool:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+            return all(reads >= aim for reads, aim in zip(self._reads, aims, strict=True))
+
+        await eventually(reached)
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    async def _read(self, number: int, client: CoherentClient) -> None:
+        while True:
+            for id_ in self._ids:
+                due = self._judge.due(id_)
+                try:
+                    value = (await client.get(CLASS, id_)).value
+                except PortolanError:  # a proxy, or what it needs, is away: nothing was read
+                    await asyncio.sleep(0.01)
+                    continue
+                assert value is not None
+                self._judge.judge(id_, due, value["hits"])
+                self._reads[number] += 1
+                await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def world_on(
+    systems: Sequence[SystemConfig], *, purged: bool, sketch_url: str = "", skew_s: float = 0.0
+) -> AsyncIterator[World]:
+    """Run a replica on systems, with caches before it."""
+    redis, postgres, _ = systems
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        configs = await enter(scratch_systems(*systems))
+        plan = Plan(
+            systems=[asdict(replace(config, deadline_s=2.0)) for config in configs],
+            catalogue_url=await enter(scratch_catalogue(postgres)),
+            sketch_url=sketch_url or redis.url,
+            namespace=unique("sketch"),
+            skew_s=skew_s,
+        )
+        door = await enter(_door())
+        caches = (await enter(varnish(door.url)), await enter(nginx(door.url)))
+        if purged:
+            plan.purge = [_target("varnish", caches[0]), _target("nginx", caches[1])]
+        here = await enter(replica(plan, Barriers()))
+        door.port = int(here.url.rpartition(":")[2])
+        await here.running.favour()
+        http = await enter(httpx.AsyncClient(trust_env=False, timeout=60.0))
+        yield World(plan, here, caches, http, await _schema(here))
+
+
+async def _schema(here: Replica) -> str:
+    fields = {
+        "title": field_on("postgres"),
+        "hits": field_on("redis", "integer", default=0, group="hits"),
+    }
+    cache = {"visibility": "public", "max_ttl_s": 60}
+    database = await here.running.put_schema({CLASS: {"cache": cache, "fields": fields}})
+    await here.sketch.create(Part(database, CLASS))
+    return database
+
+
+def _target(kind: str, cache: Varnish | Nginx) -> dict[str, str]:
+    return {"name": kind, "kind": kind, "at": cache.url, "token": cache.token}
+
+
+@dataclass
+class _Door:
+    """Listens before it is known who will answer: caches and service need each other's address."""
+
+    url: str = ""
+    port: int = 0
+
+    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
+            await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+        except OSError:
+            writer.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while some := await reader.read(65_536):
+            writer.write(some)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
+
+
+@asynccontextmanager
+async def _door() -> AsyncIterator[_Door]:
+    door = _Door()
+    server = await asyncio.start_server(door.pass_on, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    door.url = f"http://{host}:{port}"
+    try:
+        yield door
+    finally:
+        server.close()
+        await server.wait_closed()
