@@ -47,8 +47,8 @@ def lateness(trace: Trace, version: NDArray[np.int64], seen: NDArray[np.bool_]) 
     rank[~seen | (trace.end_us == NEVER)] = count
     least = np.minimum.accumulate(rank[order] - keys * (count + 1))
     before = _beginnings(keys, newest) - 1
-    same_key = (before >= 0) & (keys[before] == keys)
-    earliest = np.where(same_key, least[before] + keys * (count + 1), count)
+    # What rows of other keys have left of the minimum comes out beyond `count` here.
+    earliest = np.where(before >= 0, least[before] + keys * (count + 1), count)
     missed = np.full(count, -1, np.int64)
     known = earliest < count
     missed[order[known]] = by_end[earliest[known]]
