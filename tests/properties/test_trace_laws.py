@@ -6,7 +6,7 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sketch.trace import TraceReport, check, read_trace
@@ -93,6 +93,15 @@ def test_every_stale_read_is_told_with_what_it_missed(ops: list[Op]) -> None:
 
 @settings(max_examples=150)
 @given(histories(most=7))
+@example(
+    [
+        Op(True, 1, 0, 0),
+        Op(True, 2, 0, None),
+        Op(True, 3, 0, None),
+        Op(False, 2, 2, 2),
+        Op(False, 1, 3, 3),
+    ]
+)
 def test_values_are_given_the_order_that_is_least_stale(ops: list[Op]) -> None:
     report = judged(ops, "value")
     if report.contradictions:
