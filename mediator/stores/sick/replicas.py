@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -58,9 +58,9 @@ class Replicas(Generic[K, V]):
         versions = self._versions.get(key)
         return versions[-1].value if versions else None
 
-    def keys(self) -> Iterable[K]:
-        """Return all keys that were ever written."""
-        return self._versions.keys()
+    def __iter__(self) -> Iterator[K]:
+        """Go through all keys that were ever written."""
+        return iter(self._versions)
 
     def remove(self, keys: Iterable[K]) -> None:
         """Remove keys with all of their versions, everywhere at once."""

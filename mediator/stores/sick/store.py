@@ -114,7 +114,7 @@ class SickStore:
 
     def _keys(self, fragment: Fragment) -> list[_Key]:
         place = (fragment.database, fragment.class_name)
-        return [key for key in self._replicas.keys() if key[:2] == place]  # noqa: SIM118 - no dict
+        return [key for key in self._replicas if key[:2] == place]
 
     def _read(self, key: _Key, fields: tuple[str, ...] | None) -> Record | None:
         row = self._replicas.read(key, self._server) or NOTHING
