@@ -13,6 +13,7 @@ import typer
 import uvloop
 from rich.console import Console
 
+from app.commands.check_trace import check_trace
 from app.commands.encode import encode
 from app.demo.story import DemoOptions, tell
 from app.doctor import examine
@@ -159,6 +160,7 @@ def rebuild_primary(
 
 
 app.command()(encode)
+app.command("check-trace")(check_trace)
 
 
 def _upkeep(url: str | None) -> Upkeep:

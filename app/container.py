@@ -14,6 +14,7 @@ from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.coherence.caches import Caches, make_caches
+from app.coherence.probing import cache_readers
 from app.coherence.purges import log_purging
 from app.main import DataApp
 from app.observers import Instruments, log_observation
@@ -25,9 +26,11 @@ from app.settings import (
     MissingSetting,
     SystemSettings,
 )
+from mediator.clock import SystemClock
 from mediator.coordination.feed import Retention
 from mediator.guard import NullGuard, WriteGuard
 from mediator.observation import Observer, broadcast
+from mediator.probing import StalenessProbes
 from mediator.query.budget import Limits
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.embedded.port import Endpoint, Kind
@@ -49,6 +52,7 @@ class Container:
     admin: FastAPI
     caches: Caches | None
     relays: RelayProcess | None
+    probes: StalenessProbes
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
@@ -56,6 +60,7 @@ class Container:
 
     async def stop(self) -> None:
         """Release every connection."""
+        await self.probes.stop()
         if self.relays is not None:
             await self.relays.stop()
         if self.caches is not None:
@@ -104,8 +109,12 @@ async def build(
         mediator.transactions.run,
     )
     beginnings = caches.beginnings(mediator.secret) if caches else None
-    admin = create_admin_app(mediator.control, instruments.registry, mediator.primaries, beginnings)
-    return Container(mediator, DataApp(data), admin, caches, relays)
+    readers = cache_readers(caching.probe_caches) if caching else None
+    probes = StalenessProbes(mediator.data, SystemClock(), readers)
+    admin = create_admin_app(
+        mediator.control, instruments.registry, mediator.primaries, beginnings, probes
+    )
+    return Container(mediator, DataApp(data), admin, caches, relays, probes)
 
 
 def _tell_of_purging(instruments: Instruments, told: PurgeEvent) -> None:

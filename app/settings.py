@@ -21,6 +21,9 @@ __all__ = [
     "SystemSettings",
 ]
 
+_CACHE_URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
+"""No user and no password: it is shown."""
+
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
@@ -174,6 +177,11 @@ class CacheSettings(BaseSettings):
     )
     purge_first_s: float = Field(
         1.0, gt=0, le=60, description="How long such a write waits for them at most."
+    )
+    probe_caches: list[Annotated[str, Field(pattern=_CACHE_URL, max_length=2000)]] = Field(
+        default_factory=list,
+        description="URLs of the data API through caches, as a JSON list: staleness probes may read"
+        " there, and nowhere else.",
     )
     write_lease_s: float = Field(
         30.0,

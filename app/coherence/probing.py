@@ -1,0 +1,94 @@
+"""Staleness probes read through caches that are set up, and through no others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+
+from app.http.etags import parse_tag
+from mediator.errors import Unavailable
+from mediator.probing import CacheReaders, ProbeRequest, Reader, Versions
+from sketch.client import CoherentClient, PortolanError
+
+__all__ = ["cache_readers"]
+
+_TIMEOUT_S: Final = 10.0
+_MOST_BYTES: Final = 2**20
+_OK, _NOT_FOUND = 200, 404
+
+
+def cache_readers(urls: Collection[str]) -> CacheReaders:
+    """Make readers through some caches; a request that names another one gets none."""
+    known = {url.rstrip("/") for url in urls}
+
+    def reader_of(request: ProbeRequest) -> AbstractAsyncContextManager[Reader] | None:
+        url = request.path.rstrip("/")
+        if url not in known:
+            return None
+        if request.delta_s is None:
+            return _anyone(url, request.database, request.class_name)
+        return _our_client(url, request.database, request.class_name, request.delta_s)
+
+    return reader_of
+
+
+@asynccontextmanager
+async def _anyone(url: str, database: str, class_name: str) -> AsyncIterator[Reader]:
+    """Read as those do who know nothing of the filter."""
+    async with httpx.AsyncClient(trust_env=False, timeout=_TIMEOUT_S) as client:
+
+        async def read(id_: str) -> Versions | None:
+            address = f"{url}/v1/{database}/{class_name}/{quote(id_, safe='')}"
+            try:
+                async with client.stream("GET", address) as answer:
+                    await _drain(answer)
+            except httpx.HTTPError as error:
+                raise _silent(url, type(error).__name__) from error
+            if answer.status_code not in (_OK, _NOT_FOUND):
+                raise _silent(url, f"status {answer.status_code}")
+            found = answer.status_code == _OK
+            return _versions(url, answer.headers.get("etag")) if found else None
+
+        yield read
+
+
+@asynccontextmanager
+async def _our_client(
+    url: str, database: str, class_name: str, delta_s: float
+) -> AsyncIterator[Reader]:
+    """Read with the client that keeps its bound."""
+    async with CoherentClient(url, database, delta_s=delta_s, timeout_s=_TIMEOUT_S) as client:
+
+        async def read(id_: str) -> Versions | None:
+            try:
+                found = await client.get(class_name, id_, missing_ok=True)
+            except PortolanError as error:
+                raise _silent(url, type(error).__name__) from error
+            return None if found.value is None else _versions(url, found.etag)
+
+        yield read
+
+
+async def _drain(answer: httpx.Response) -> None:
+    """Read an answer to its end, so that its connection can be used again; within reason."""
+    size = 0
+    async for chunk in answer.aiter_raw():
+        size += len(chunk)
+        if size > _MOST_BYTES:
+            return
+
+
+def _versions(url: str, tag: str | None) -> Versions:
+    """Return the versions that a tag tells; a cache that compresses may have made it weak."""
+    parsed = parse_tag((tag or "").removeprefix("W/"))
+    if parsed is None:
+        raise _silent(url, "an answer without a tag of ours")
+    return parsed.versions
+
+
+def _silent(url: str, why: str) -> Unavailable:
+    return Unavailable(f"Nothing can be read through {url}: {why}.", system="cache")

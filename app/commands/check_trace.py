@@ -1,0 +1,40 @@
+"""``portolan check-trace``: how stale the reads of a trace were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sketch.trace import check_trace as judge
+
+__all__ = ["check_trace"]
+
+_errors = Console(stderr=True, highlight=False)
+
+
+def check_trace(
+    file: Annotated[Path, typer.Argument(help="Reads and writes, one JSON object in each line.")],
+    *,
+    delta: Annotated[
+        float | None, typer.Option(help="The bound, in seconds; 1 is returned if a read breaks it.")
+    ] = None,
+    ack: Annotated[
+        bool, typer.Option(help="Hold reads against acknowledged writes only, not other reads.")
+    ] = False,
+    json: Annotated[bool, typer.Option(help="Print one JSON object.")] = False,
+) -> None:
+    """Find the smallest Δ for which a trace is Δ-atomic, and the reads that are the stalest.
+
+    docs/instruments.md tells what a line is. Ends with 1 if the trace does not hold, with 2 if it
+    cannot be read.
+    """
+    try:
+        text, status = judge(file, delta, "ack" if ack else "vis", as_json=json)
+    except (OSError, ValueError) as error:
+        _errors.print(f"The trace cannot be judged: {error}", markup=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+    typer.echo(text)
+    raise typer.Exit(status)

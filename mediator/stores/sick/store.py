@@ -1,0 +1,137 @@
+"""The store's port over virtual replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from mediator.clock import Clock
+from mediator.operations.operators import APPLICABLE, Operator
+from mediator.schema.types import FieldType
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Recalled,
+    Record,
+    ServerFacts,
+    SystemConfig,
+    Write,
+    WriteResult,
+)
+from mediator.stores.sick.replicas import Replicas
+from mediator.stores.sick.rows import NOTHING, Row, picked, written
+
+__all__ = ["SickStore"]
+
+_Key: TypeAlias = tuple[str, str, str]
+
+
+class SickStore:
+    """One virtual server of a store that shows writes late.
+
+    Writes are decided on by the newest version, as at a leader, so that conditional writes are
+    atomic; reads, scans and counts see what this server shows. Staleness is all that is wrong with
+    it: without windows it conforms.
+
+    Args:
+        replicas: What all of its servers share.
+        clock: Its wall time makes versions.
+        server: The server that answers; None: the first one.
+        config: Its name.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas[_Key, Row],
+        clock: Clock,
+        server: str | None = None,
+        config: SystemConfig | None = None,
+    ) -> None:
+        self.config = config or SystemConfig("sick", "sick", "memory:")
+        self._replicas = replicas
+        self._clock = clock
+        self._server = replicas.servers[0] if server is None else server
+        if self._server not in replicas.servers:
+            raise ValueError(f"{server} is none of the servers")
+
+    def at(self, server: str) -> SickStore:
+        """Return the same store as another one of its servers shows it."""
+        return SickStore(self._replicas, self._clock, server, self.config)
+
+    async def open(self) -> None:
+        """There is nothing to connect to."""
+
+    async def close(self) -> None:
+        """There is nothing to release."""
+
+    async def ping(self) -> None:
+        """It always answers."""
+
+    async def facts(self) -> ServerFacts:
+        """Say what it is; nothing survives its process."""
+        return ServerFacts("sick", "1", None, len(self._replicas.servers))
+
+    def supports(self, operator: Operator, type_: FieldType) -> bool:
+        """Whether an operator can be applied to a type at all: then it is."""
+        return type_ in APPLICABLE[operator]
+
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
+        """There is nothing to make."""
+
+    async def drop(self, fragment: Fragment) -> None:
+        """Remove the fragment with all its data, everywhere at once."""
+        self._replicas.remove(self._keys(fragment))
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
+        """Read records as this server shows them."""
+        return [self._read(_key(call.fragment, call.id), call.fields) for call in calls]
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+        """Apply writes; they are seen when their windows have passed."""
+        return [self._write(call) for call in calls]
+
+    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+        """Return what is remembered of an operation, at the leader."""
+        row = self._replicas.newest(_key(fragment, id_)) or NOTHING
+        return row.remembered.get(operation)
+
+    async def scan(
+        self,
+        fragment: Fragment,
+        after: str | None,
+        limit: int,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read records that this server shows, in the order of their ids."""
+        start = (after or "").encode()
+        keys = sorted((k for k in self._keys(fragment) if k[2].encode() > start), key=_id_bytes)
+        found = (self._read(key, fields) for key in keys)
+        return [record for record in found if record is not None][:limit]
+
+    async def count(self, fragment: Fragment) -> int:
+        """Count the objects that this server shows."""
+        return sum(self._read(key, ()) is not None for key in self._keys(fragment))
+
+    def _keys(self, fragment: Fragment) -> list[_Key]:
+        place = (fragment.database, fragment.class_name)
+        return [key for key in self._replicas if key[:2] == place]
+
+    def _read(self, key: _Key, fields: tuple[str, ...] | None) -> Record | None:
+        row = self._replicas.read(key, self._server) or NOTHING
+        return picked(row.record, fields) if row.there else None
+
+    def _write(self, call: Write) -> WriteResult:
+        key = _key(call.fragment, call.id)
+        row = self._replicas.newest(key) or NOTHING
+        result, made = written(call, row, self._clock.now())
+        if made is not None:
+            self._replicas.write(key, made)
+        return result
+
+
+def _key(fragment: Fragment, id_: str) -> _Key:
+    return fragment.database, fragment.class_name, id_
+
+
+def _id_bytes(key: _Key) -> bytes:
+    return key[2].encode()

@@ -1,0 +1,193 @@
+"""Reads traces: one JSON object in each line, kept as columns of a few bytes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+__all__ = ["LATEST_US", "NEVER", "Trace", "TraceMistake", "lines_of", "read_trace"]
+
+NEVER: Final = 2**62
+"""The end of an operation that was never answered."""
+
+LONGEST_LINE: Final = 65_536
+LONGEST_KEY: Final = 4_096
+LATEST_US: Final = 2**53
+MOST_OPERATIONS: Final = 20_000_000
+MOST_NAMED: Final = 2**28
+"""Characters that the names of all keys may have together."""
+
+_MEMBERS: Final = frozenset({"op", "key", "version", "value", "start_us", "end_us"})
+_VERSIONS, _VALUES = 1, 2
+
+
+class TraceMistake(ValueError):
+    """A line that cannot be, told as ``name:line: what is wrong``."""
+
+    def __init__(self, name: str, line: int, what: str) -> None:
+        super().__init__(f"{name}:{line}: {what}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Operations as columns of equal length, in the order of their lines.
+
+    Attributes:
+        name: Of the file.
+        names: Names of the keys.
+        key: Index into `names`.
+        version: Version, or a hash of the value; -1 for lost writes that tell neither.
+        start_us: When each began, in microseconds.
+        end_us: When each was answered; `NEVER` for writes whose outcome is not known.
+        write: Whether it is a write.
+        by_value: For each key, whether its operations tell values instead of versions.
+    """
+
+    name: str
+    names: list[str]
+    key: NDArray[np.int32]
+    version: NDArray[np.int64]
+    start_us: NDArray[np.int64]
+    end_us: NDArray[np.int64]
+    write: NDArray[np.bool_]
+    by_value: NDArray[np.bool_]
+
+
+def lines_of(stream: BinaryIO) -> Iterator[bytes]:
+    """Return the lines of a file; of one that is too long, a piece that is too long as well."""
+    return iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
+
+
+def read_trace(lines: Iterable[bytes], name: str = "trace") -> Trace:
+    """Read a trace, line by line; 29 bytes are kept of each operation.
+
+    Args:
+        lines: One JSON object each, in any order (docs/instruments.md).
+        name: What mistakes are told with.
+
+    Raises:
+        TraceMistake: A line is not an operation.
+    """
+    columns = _Columns()
+    for number, line in enumerate(lines, 1):
+        try:
+            columns.add(line)
+        except orjson.JSONDecodeError as error:
+            raise TraceMistake(name, number, f"this is not JSON: {error}") from None
+        except _Wrong as wrong:
+            raise TraceMistake(name, number, str(wrong)) from None
+    return columns.trace(name)
+
+
+class _Wrong(ValueError):
+    pass
+
+
+class _Columns:
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {}
+        self._named = 0
+        self._kinds = bytearray()
+        self._key, self._write = array("i"), bytearray()
+        self._version, self._start, self._end = array("q"), array("q"), array("q")
+
+    def add(self, line: bytes) -> None:
+        """Take in a line."""
+        if len(line) > LONGEST_LINE or len(self._key) >= MOST_OPERATIONS:
+            raise _Wrong("the line is too long" if len(line) > LONGEST_LINE else "too many lines")
+        operation = orjson.loads(line)
+        if type(operation) is not dict:
+            raise _Wrong("an operation is a JSON object")
+        if not operation.keys() <= _MEMBERS:
+            raise _Wrong(f"no member of an operation is called {_unknown(operation)}")
+        write = _is_write(operation.get("op"))
+        start, end = _times(operation, write=write)
+        version, kind = _version(operation, lost=end == NEVER)
+        self._key.append(self._key_of(operation.get("key"), kind))
+        self._write.append(write)
+        self._version.append(version)
+        self._start.append(start)
+        self._end.append(end)
+
+    def _key_of(self, key: Any, kind: int) -> int:
+        if type(key) is not str or len(key) > LONGEST_KEY:
+            raise _Wrong(f"`key` is a string of at most {LONGEST_KEY} characters")
+        index = self._index.get(key)
+        if index is None:
+            self._named += len(key)
+            if self._named > MOST_NAMED:
+                raise _Wrong("the names of all keys together are too long")
+            index = self._index[key] = len(self._kinds)
+            self._kinds.append(0)
+        if kind and self._kinds[index] != kind:
+            if self._kinds[index]:
+                raise _Wrong("operations on one key tell either versions or values, not both")
+            self._kinds[index] = kind
+        return index
+
+    def trace(self, name: str) -> Trace:
+        """Return all that was taken in."""
+        return Trace(
+            name,
+            list(self._index),
+            np.array(self._key, np.int32),
+            np.array(self._version, np.int64),
+            np.array(self._start, np.int64),
+            np.array(self._end, np.int64),
+            np.frombuffer(bytes(self._write), np.bool_),
+            np.frombuffer(bytes(self._kinds), np.uint8) == _VALUES,
+        )
+
+
+def _unknown(operation: dict[str, Any]) -> str:
+    return repr(min(operation.keys() - _MEMBERS)[:100])
+
+
+def _is_write(op: Any) -> bool:
+    if op == "read":
+        return False
+    if op != "write":
+        raise _Wrong("`op` is read or write")
+    return True
+
+
+def _times(operation: dict[str, Any], *, write: bool) -> tuple[int, int]:
+    start, end = operation.get("start_us"), operation.get("end_us")
+    if type(start) is not int or not 0 <= start <= LATEST_US:
+        raise _Wrong(f"`start_us` is an integer from 0 to {LATEST_US}")
+    if end is None and write:
+        return start, NEVER
+    if type(end) is not int or not start <= end <= LATEST_US:
+        raise _Wrong(
+            f"`end_us` is an integer from `start_us` to {LATEST_US};"
+            " only of writes it may be missing, if their outcome is unknown"
+        )
+    return start, end
+
+
+def _version(operation: dict[str, Any], *, lost: bool) -> tuple[int, int]:
+    """Return the version or the hash of the value, and which of both it is (0: neither)."""
+    if ("version" in operation) == ("value" in operation):
+        if lost and "value" not in operation:
+            return -1, 0  # its writer died before it was told
+        raise _Wrong("an operation tells either `version` or `value`")
+    if "value" in operation:
+        return _hash(operation["value"]), _VALUES
+    version = operation["version"]
+    if version is None and lost:
+        return -1, 0
+    if type(version) is not int or not 0 <= version < NEVER:
+        raise _Wrong(f"`version` is an integer from 0 to {NEVER - 1}")
+    return version, _VERSIONS
+
+
+def _hash(value: Any) -> int:
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return int.from_bytes(blake2b(text, digest_size=8).digest()) % NEVER

@@ -1,0 +1,140 @@
+"""What was found of a trace."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+__all__ = ["Contradiction", "Judgement", "Promise", "StaleRead", "TraceReport"]
+
+Promise: TypeAlias = Literal["vis", "ack"]
+"""What a read must not be older than by more than delta: anything that was acknowledged or read
+before (``vis``), or acknowledged writes only (``ack``)."""
+
+_LONGEST_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StaleRead:
+    """A read, and what it missed.
+
+    Attributes:
+        line: Of the read.
+        key: What was read.
+        late_us: By how much it began after something newer had been seen.
+        seen_line: The operation that had told of something newer first: a write that was
+            acknowledged, or another read.
+        missed_line: The write that was missed; None if it is not in the trace.
+    """
+
+    line: int
+    key: str
+    late_us: int
+    seen_line: int
+    missed_line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How stale reads were.
+
+    Attributes:
+        delta_us: The least delta for which the trace is delta-atomic.
+        stale: Reads that were stale at all.
+        beyond: Reads that were staler than the bound; of no meaning without one.
+        worst: Some of those that were stalest, beginning with the worst.
+    """
+
+    delta_us: int
+    stale: int
+    beyond: int
+    worst: tuple[StaleRead, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """An operation for which no delta is large enough."""
+
+    line: int
+    key: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReport:
+    """What was found of a trace.
+
+    Attributes:
+        name: Of the file.
+        reads: Reads in it.
+        writes: Writes in it, those of unknown outcome included.
+        keys: Keys in it.
+        promise: By which judgement the trace holds or does not.
+        bound_us: The bound that it was held against, if any.
+        vis: Against anything that was acknowledged or read before.
+        ack: Against acknowledged writes only.
+        contradictions: How many there are.
+        examples: Some of them.
+    """
+
+    name: str
+    reads: int
+    writes: int
+    keys: int
+    promise: Promise
+    bound_us: int | None
+    vis: Judgement
+    ack: Judgement
+    contradictions: int
+    examples: tuple[Contradiction, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing contradicts itself and, if there is a bound, no read is beyond it."""
+        bounded = self.bound_us is None or self.judged.delta_us <= self.bound_us
+        return bounded and not self.contradictions
+
+    @property
+    def judged(self) -> Judgement:
+        """The judgement that counts."""
+        return self.vis if self.promise == "vis" else self.ack
+
+    def as_document(self) -> dict[str, Any]:
+        """Return it in JSON form."""
+        return {**asdict(self), "holds": self.holds}
+
+    def as_text(self) -> str:
+        """Return it for people."""
+        lines = [
+            f"{self.name}: {self.reads} reads and {self.writes} writes of {self.keys} keys",
+            _line("VIS", self.vis, self.bound_us),
+            _line("ACK", self.ack, self.bound_us),
+        ]
+        lines += [_told(self.name, read) for read in self.judged.worst]
+        if self.contradictions:
+            lines.append(f"{self.contradictions} operations contradict the others:")
+        lines += [f"{self.name}:{it.line}: {_plain(it.key)}: {it.detail}" for it in self.examples]
+        lines.append("holds" if self.holds else "does not hold")
+        return "\n".join(lines)
+
+
+def _line(kind: str, judgement: Judgement, bound_us: int | None) -> str:
+    beyond = "" if bound_us is None else f", {judgement.beyond} beyond {bound_us / 1e6:g} s"
+    return (
+        f"{kind}: the least delta is {judgement.delta_us / 1e6:.6f} s;"
+        f" {judgement.stale} stale reads{beyond}"
+    )
+
+
+def _told(name: str, read: StaleRead) -> str:
+    missed = f"the write of line {read.missed_line}" if read.missed_line else "a newer version"
+    return (
+        f"{name}:{read.line}: {_plain(read.key)}: stale by {read.late_us / 1e6:.6f} s:"
+        f" missed {missed}, known since line {read.seen_line}"
+    )
+
+
+def _plain(key: str) -> str:
+    """Return what may be printed of a key: a terminal must not obey it."""
+    shown = key if len(key) <= _LONGEST_SHOWN else f"{key[:_LONGEST_SHOWN]}…"
+    return shown if shown.isprintable() else repr(shown)

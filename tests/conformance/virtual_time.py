@@ -1,0 +1,72 @@
+"""Time that passes only when somebody waits, or when a test says so: nothing is slept for."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from mediator.clock import Clock
+
+__all__ = ["HandClock", "LoopClock", "run_virtually"]
+
+T = TypeVar("T")
+EPOCH_S = 1_800_000_000.0
+
+
+class HandClock:
+    """A clock that a test moves; each look at it takes `step_s`."""
+
+    def __init__(self, step_s: float = 0.0) -> None:
+        self.elapsed_s = 0.0
+        self._step_s = step_s
+
+    def now(self) -> float:
+        return EPOCH_S + self.monotonic()
+
+    def monotonic(self) -> float:
+        self.elapsed_s += self._step_s
+        return self.elapsed_s
+
+
+class _Leaping(selectors.SelectSelector):
+    """Waits by moving the time of its loop."""
+
+    elapsed_s = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        ready = super().select(0)
+        if timeout is None:
+            raise RuntimeError("everybody waits for somebody else")
+        if not ready:
+            self.elapsed_s += max(timeout, 0.0)
+        return ready
+
+
+class _VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._leaping = _Leaping()
+        super().__init__(self._leaping)
+
+    def time(self) -> float:
+        return self._leaping.elapsed_s
+
+
+class LoopClock:
+    """The time of the loop that runs."""
+
+    def now(self) -> float:
+        return EPOCH_S + self.monotonic()
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def run_virtually(work: Coroutine[Any, Any, T]) -> T:
+    """Run something to its end in a loop of its own, in which waiting takes no time."""
+    with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
+        return runner.run(work)
+
+
+_: Clock = HandClock()

@@ -1,0 +1,197 @@
+"""How filters and reads go on in the model of COHERENCE.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.properties.coherence_states import (
+    CHECKED,
+    EMPTY,
+    FILLING,
+    KNOWN,
+    READ,
+    REPORTED,
+    UNKNOWN_BITS,
+    WAITING,
+    Move,
+    PendingBits,
+    Reader,
+    Request,
+    State,
+    Step,
+    World,
+    any_marked,
+    now_seen,
+    with_reader,
+)
+
+
+def _in_filter(world: World, state: State) -> int:
+    if state.saturated or state.stale:
+        return 1
+    if world.bits is PendingBits.ALL:
+        return int(any_marked(state))
+    return int(world.bits is PendingBits.MEMBERS and state.member)
+
+
+def beginning(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
+    """A reader takes a new filter, or begins to read."""
+    if not world.slow_filters:
+        newest = reader._replace(age=0, bit=_in_filter(world, state))
+        if newest != reader:
+            yield Move(f"a filter: {newest.bit}", with_reader(state, number, newest))
+    if reader.age < 0:
+        return
+    least = max((v for v, age in enumerate(state.seen, 1) if age > world.bound), default=0)
+    fresh = bool(reader.bit) and world.keeps(Step.REVALIDATION)
+    request = Request(least, fresh)
+    if state.browser and not fresh:
+        yield _told(world, "a read of the browser's copy", state, number, request, state.browser[0])
+        return
+    what = "a revalidation" if fresh else "a plain request"
+    yield Move(what, with_reader(state, number, reader._replace(request=request)))
+    if world.entries and state.browser:
+        asking = request._replace(known=state.browser[0])
+        of = with_reader(state, number, reader._replace(request=asking))
+        yield Move(f"a revalidation of {asking.known}", of)
+
+
+def fetching(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
+    """A filter is asked for, made, received."""
+    if not reader.fetch:
+        asked = reader._replace(fetch=(0, UNKNOWN_BITS))
+        yield Move("a filter is asked for", with_reader(state, number, asked))
+    elif reader.fetch[1] == UNKNOWN_BITS:
+        yield from _filters(world, state, number, reader)
+        return
+    elif reader.fetch[0] and not world.keeps(Step.TIME_BEFORE_BITS):
+        timed = reader._replace(fetch=(0, reader.fetch[1]))
+        yield Move("the filter's time is read", with_reader(state, number, timed))
+    if reader.fetch and not reader.request:
+        age = reader.fetch[0] if world.keeps(Step.AGE_FROM_SENDING) else 0
+        usable = age <= world.delta
+        received = Reader(age if usable else -1, reader.fetch[1] if usable else 0)
+        yield Move("the filter arrives", with_reader(state, number, received))
+
+
+def _filters(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
+    """The sketch makes a filter, or a cache has one."""
+    asked, bit = reader.fetch[0], _in_filter(world, state)
+    made = with_reader(state, number, reader._replace(fetch=(asked, bit)))
+    kept = made._replace(filter=(0, bit)) if world.cached_filters else made
+    yield Move(f"a filter is made: {bit}", kept)
+    if state.filter:
+        in_cache, bit = state.filter
+        age = asked + in_cache if world.keeps(Step.AGE_IN_CACHES) else asked
+        old = reader._replace(fetch=(min(age, world.delta + 1), bit))
+        yield Move(f"a cached filter: {bit}", with_reader(state, number, old))
+
+
+def requesting(
+    world: World, state: State, number: int, reader: Reader, request: Request
+) -> Iterator[Move]:
+    """A request goes on its way."""
+    read_first = world.read_first or not world.keeps(Step.REPORT_FIRST)
+    if request.phase == WAITING:
+        if state.proxy and (not request.fresh or world.fill is not None) and request.known < 0:
+            left = state.proxy[1] if world.layers == 1 else max(world.ttls)
+            answered = state._replace(browser=(state.proxy[0], left))
+            yield _told(world, "the proxy answers", answered, number, request, state.proxy[0])
+        elif read_first:
+            yield from _store_reads(world, state, number, reader, request)
+        else:
+            yield from _reports(world, state, number, reader, request, REPORTED)
+    elif request.phase == REPORTED:
+        yield from _store_reads(world, state, number, reader, request)
+        if state.entry == (KNOWN, request.known):
+            unchanged = request._replace(phase=READ, version=request.known)
+            after = with_reader(state, number, reader._replace(request=unchanged))
+            yield Move(f"the sketch knows {request.known}", after)
+    elif request.phase == READ and read_first:
+        yield from _reports(world, state, number, reader, request, CHECKED)
+    else:
+        yield from _answers(world, state, number, request)
+        if request.fill or (world.entries and not world.keeps(Step.ENTRY_LEASE)):
+            yield _fills(state, number, reader, request)
+
+
+def _reports(
+    world: World, state: State, number: int, reader: Reader, request: Request, phase: int
+) -> Iterator[Move]:
+    """`report_read`: a life, or none."""
+    pending = any(it.marked for it in state.writers) and world.keeps(Step.PENDING_CHECK)
+    old = world.read_first and world.keeps(Step.VERSION_CHECK) and request.version < state.last
+    refused = pending or old or state.uncacheable
+    reported = request._replace(phase=phase, age=0)
+    for ttl in (0,) if refused else (*world.ttls, *((0,) if world.silent else ())):
+        fill = world.entries and bool(ttl) and state.entry[0] in (EMPTY, FILLING)
+        life = reported._replace(ttl=ttl, fill=fill)
+        after = with_reader(state, number, reader._replace(request=life))
+        yield Move(f"report: life {ttl}", _handed_out(world, after, ttl) if ttl else after)
+        if not world.keeps(Step.NO_STORE_UNREPORTED):
+            yield Move("the report fails", after)
+
+
+def _handed_out(world: World, state: State, ttl: int) -> State:
+    layers = world.layers if world.keeps(Step.SUM_OF_LAYERS) else 1
+    alive = layers * ttl + (world.margin if world.keeps(Step.MARGIN) else 0)
+    handed = max(state.handed, alive) if world.keeps(Step.MAXIMUM_IN_REPORT) else alive
+    follows = state.stale and not world.keeps(Step.STALE_FROM_WRITES_ONLY)
+    empty = world.entries and state.entry[0] == EMPTY
+    return state._replace(
+        handed=handed,
+        stale=handed if follows else state.stale,
+        entry=(FILLING, 0) if empty else state.entry,
+    )
+
+
+def _fills(state: State, number: int, reader: Reader, request: Request) -> Move:
+    """The version that was read is made known; the lease is for all who wait for it."""
+    filled = with_reader(state, number, reader._replace(request=request._replace(fill=False)))
+    entry = (KNOWN, request.version)
+    return Move(f"the sketch is told {request.version}", filled._replace(entry=entry))
+
+
+def _store_reads(
+    world: World, state: State, number: int, reader: Reader, request: Request
+) -> Iterator[Move]:
+    lags = state.store and not world.keeps(Step.LINEARIZABLE_SOURCE)
+    for version in (state.store, state.store - 1) if lags else (state.store,):
+        read = request._replace(phase=READ, version=version)
+        yield Move(
+            f"the store reads {version}", with_reader(state, number, reader._replace(request=read))
+        )
+
+
+def _answers(world: World, state: State, number: int, request: Request) -> Iterator[Move]:
+    in_time = request.age <= world.margin or not world.keeps(Step.ANSWER_IN_TIME)
+    if request.ttl and in_time:
+        copy = (request.version, request.ttl)
+        if world.layers > 1:  # or it was for a browser that is not looked at
+            passed = state._replace(proxy=copy)
+            yield _told(world, "an answer elsewhere", passed, number, request, request.version)
+        state = state._replace(browser=copy, proxy=copy)
+    answered = with_reader(state, number, state.readers[number]._replace(request=()))
+    if not world.keeps(Step.LINEARIZABLE_SOURCE):
+        # What a replica answers is promised to nobody, but is kept.
+        yield Move(f"a replica's answer: {request.version}", answered)
+        return
+    yield _told(world, "an answer", state, number, request, request.version)
+    if not world.keeps(Step.OWN_REQUEST):
+        for other, reader in enumerate(answered.readers):
+            if reader.request and reader.request.phase == WAITING:
+                what, joined = "the same answer", reader.request
+                yield _told(world, what, answered, other, joined, request.version)
+
+
+def _told(
+    world: World, what: str, state: State, number: int, request: Request, version: int
+) -> Move:
+    """A read is done."""
+    reader = state.readers[number]._replace(request=())
+    if request.fresh and not world.keeps(Step.OWN_COPY_ONLY):
+        reader = reader._replace(bit=0)
+    after = with_reader(state, number, reader)
+    stale = version < request.least
+    told = after if world.fill is not None else now_seen(after, version)
+    return Move(f"{what}: {version}", told, stale, (number, version))

@@ -1,0 +1,230 @@
+"""What the model of COHERENCE.md is made of: worlds, steps, states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, TypeAlias
+
+
+class Step(Enum):
+    """Steps of the protocol, each of which can be left out; in the order of COHERENCE.md."""
+
+    STALE_AT_WRITE = "begin puts keys that were handed out into the filter"
+    LAST_EXPIRY = "stale_until only grows"
+    STALE_FROM_WRITES_ONLY = "reads of the new version move handed_out only"
+    BEGIN_FIRST = "begin comes before the store's write"
+    REFUSE_UNBEGUN = "a write whose begin failed is refused"
+    ENTRY_DELETED = "begin deletes the version entry"
+    FENCING = "a write cannot land after its recovery"
+    ENTRY_BY_MAXIMUM = "end sets the version entry by its maximum"
+    REPEATED_PURGE = "purges are repeated after the longest fill"
+    END_BEFORE_ACK = "end comes before the acknowledgement"
+    REPORT_FIRST = "report_read comes before the store's read"
+    VERSION_CHECK = "a read that reported late has its version checked"
+    PENDING_CHECK = "nothing is cacheable while a write is pending"
+    MAXIMUM_IN_REPORT = "handed_out only grows"
+    MARGIN = "handed_out includes the margin M"
+    SUM_OF_LAYERS = "handed_out is the sum over caches that tell no age"
+    LINEARIZABLE_SOURCE = "only what the linearizable system answers is cacheable"
+    ANSWER_IN_TIME = "an answer later than M is not stored"
+    NO_STORE_UNREPORTED = "an answer whose report failed is not stored"
+    FILTER_WITHIN_DELTA = "a filter older than delta is not used"
+    AGE_FROM_SENDING = "a filter's age counts from the sending of its request"
+    AGE_IN_CACHES = "a filter's age includes that in caches"
+    TIME_BEFORE_BITS = "a filter's time is read before its bits"
+    REVALIDATION = "what is in the filter is revalidated"
+    OWN_REQUEST = "a revalidation is never joined to an older request"
+    OWN_COPY_ONLY = "what was revalidated is not read from shared caches"
+    SATURATION = "after a loss everything is revalidated"
+    UNCACHEABLE_AFTER_LOSS = "after a loss nothing is cacheable until old writes have ended"
+    PURGE_AFTER_LOSS = "after a loss everything is purged"
+    ENTRY_HIDDEN = "the version entry is not told while a write is pending"
+    ENTRY_LEASE = "readers fill the version entry only under a lease"
+
+
+class PendingBits(Enum):
+    """Which keys are in the filter because writes of them are pending.
+
+    ALL: all of them, as COHERENCE.md says. MEMBERS: those that entered it since a cache could hold
+    them, as the sketch does. NONE: nothing but `stale_until` counts.
+    """
+
+    ALL = auto()
+    MEMBERS = auto()
+    NONE = auto()
+
+
+@dataclass(frozen=True)
+class World:
+    """What there is, and what can happen. Times are in ticks.
+
+    Attributes:
+        writers: Each writes once.
+        readers: Each reads again and again.
+        delta: What readers allow themselves.
+        ttls: Lives that answers may be given.
+        margin: M.
+        lease: After which a pending write may be recovered; 0: never.
+        fill: F, if proxies may answer revalidations: then purges matter. The bound is Δ + F, and a
+            tick, since the second purge comes after it; only what was acknowledged counts, since
+            nobody purges before.
+        crashes: How many writers may die, or get no answer from the store.
+        losses: How often the sketch may be lost.
+        layers: Caches in a row, of which the first tells no age.
+        slow_filters: Filters take time to arrive.
+        cached_filters: They may come from a cache.
+        silent: The sketch may fail to answer a report.
+        entries: Revalidations may be answered from version entries.
+        read_first: The other way to read: the store first, then the report, which refuses versions
+            below the last one that a write has set.
+        bits: Which pending writes set bits.
+        quiet: Whether it is checked that keys leave the filter.
+        dropped: Steps that are left out.
+    """
+
+    writers: int = 1
+    readers: int = 1
+    delta: int = 1
+    ttls: tuple[int, ...] = (3,)
+    margin: int = 0
+    lease: int = 0
+    fill: int | None = None
+    crashes: int = 0
+    losses: int = 0
+    layers: int = 1
+    slow_filters: bool = False
+    cached_filters: bool = False
+    silent: bool = False
+    entries: bool = False
+    read_first: bool = False
+    bits: PendingBits = PendingBits.MEMBERS
+    quiet: bool = False
+    dropped: frozenset[Step] = frozenset()
+
+    @property
+    def longest(self) -> int:
+        return self.layers * max(self.ttls) + self.margin
+
+    @property
+    def bound(self) -> int:
+        return self.delta + (0 if self.fill is None else self.fill + 1)
+
+    def keeps(self, step: Step) -> bool:
+        return step not in self.dropped
+
+
+IDLE, BEGUN, ACKED_EARLY, ENDED, GONE = range(5)
+NOWHERE, FLYING, DOOMED, LANDED, FENCED = range(5)
+WAITING, REPORTED, READ, CHECKED = range(4)
+EMPTY, FILLING, KNOWN, HIDDEN = range(4)
+UNKNOWN_BITS, UNKNOWN_VERSION = 2, -1
+
+Copy: TypeAlias = tuple[int, ...]
+"""Nothing, or (version, ticks left to live)."""
+
+Entry: TypeAlias = tuple[int, int]
+"""What the sketch knows of the version; what was hidden is kept in mind."""
+
+
+class Writer(NamedTuple):
+    """`op` is what became of the store's write; if doomed, it lands within its lease or never."""
+
+    at: int = IDLE
+    op: int = NOWHERE
+    marked: bool = False
+    held: bool = False
+    lease: int = 0
+    version: int = 0
+
+
+class Request(NamedTuple):
+    """`least` is the version below which the answer is stale; `age` counts from the report.
+
+    `known` is the version of the copy that is revalidated, -1: none; `fill` says that the request
+    may fill the version entry.
+    """
+
+    least: int
+    fresh: bool
+    phase: int = WAITING
+    age: int = 0
+    ttl: int = 0
+    version: int = 0
+    known: int = -1
+    fill: bool = False
+
+
+class Reader(NamedTuple):
+    """The age of its filter (-1: none that it may use) and whether the key is in it."""
+
+    age: int = -1
+    bit: int = 0
+    fetch: tuple[int, ...] = ()
+    request: tuple[()] | Request = ()
+
+
+class State(NamedTuple):
+    """`seen` has for each version how long ago it was first acknowledged or read; -1: not yet."""
+
+    writers: tuple[Writer, ...]
+    readers: tuple[Reader, ...]
+    seen: tuple[int, ...]
+    crashes: int
+    losses: int
+    store: int = 0
+    last: int = 0
+    handed: int = 0
+    stale: int = 0
+    member: bool = False
+    entry: Entry = (EMPTY, 0)
+    filter: tuple[int, ...] = ()
+    saturated: int = 0
+    uncacheable: int = 0
+    browser: Copy = ()
+    proxy: Copy = ()
+    purges: tuple[int, ...] = ()
+    since: int = 0
+
+
+class Move(NamedTuple):
+    """What happened, and what came of it.
+
+    `broken` says that a promise was; `read` who read which version; `acknowledged` whose write was.
+    """
+
+    what: str
+    state: State
+    broken: bool = False
+    read: tuple[int, ...] = ()
+    acknowledged: int = -1
+
+
+def with_writer(state: State, number: int, writer: Writer) -> State:
+    writers = state.writers
+    return state._replace(writers=(*writers[:number], writer, *writers[number + 1 :]))
+
+
+def with_reader(state: State, number: int, reader: Reader) -> State:
+    readers = state.readers
+    return state._replace(readers=(*readers[:number], reader, *readers[number + 1 :]))
+
+
+def now_seen(state: State, version: int) -> State:
+    if -1 not in state.seen[:version]:
+        return state
+    ages = tuple(max(age, 0) for age in state.seen[:version])
+    return state._replace(seen=(*ages, *state.seen[version:]))
+
+
+def any_marked(state: State) -> bool:
+    return any(it.marked for it in state.writers)
+
+
+def without_fills(state: State) -> State:
+    """Take the leases to fill the version entry away from all requests."""
+    readers = tuple(
+        it._replace(request=it.request._replace(fill=False)) if it.request else it
+        for it in state.readers
+    )
+    return state._replace(readers=readers)

@@ -1,0 +1,194 @@
+"""The staleness probe, measuring a store whose staleness is known exactly, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mediator.errors import Unavailable
+from mediator.probing import Measurement, Probe, Probed, ProbePlan, Versions
+from mediator.probing.probe import PAUSE_SHARE, SHORTEST_PAUSE_S
+from mediator.probing.report import summary
+from mediator.stores.port import Fragment, Read, Write, WriteKind
+from mediator.stores.sick import Constant, PerServer, Replicas, SickStore, Uniform, Windows
+from tests.conformance.virtual_time import LoopClock, run_virtually
+
+FRAGMENT = Fragment("sick", "d", "c", {}, {"main": ()})
+
+
+class SickPath:
+    """Writes at one server, reads at another; requests and answers take their time."""
+
+    def __init__(self, windows: Windows, delay_s: Callable[[], float]) -> None:
+        self.replicas: Replicas[Any, Any] = Replicas(("near", "far"), windows, LoopClock())
+        self.store = SickStore(self.replicas, LoopClock())
+        self.reads = self.written = 0
+        self._far = self.store.at("far")
+        self._delay_s = delay_s
+
+    async def create(self, id_: str) -> Versions:
+        return await self._write(id_, WriteKind.CREATE)
+
+    async def write(self, id_: str) -> Versions:
+        self.written += 1
+        return await self._write(id_, WriteKind.REPLACE)
+
+    async def remove(self, id_: str) -> None:
+        await self._write(id_, WriteKind.DELETE)
+
+    async def read(self, id_: str) -> Versions | None:
+        self.reads += 1
+        await asyncio.sleep(self._delay_s())
+        [found] = await self._far.read([Read(FRAGMENT, id_)])
+        await asyncio.sleep(self._delay_s())
+        return found.versions if found else None
+
+    def still_there(self) -> list[bool]:
+        """Say for each object that was made whether it is there, at the leader."""
+        rows = map(self.replicas.newest, self.replicas)
+        return [row is not None and row.there for row in rows]
+
+    async def _write(self, id_: str, kind: WriteKind) -> Versions:
+        await asyncio.sleep(self._delay_s())
+        [result] = await self.store.write([Write(FRAGMENT, id_, kind, "o", ("main",))])
+        await asyncio.sleep(self._delay_s())
+        return result.versions
+
+
+def measured(path: SickPath, plan: ProbePlan) -> Probed:
+    probed = Probed()
+    run_virtually(Probe(path, LoopClock()).run(plan, probed))
+    return probed
+
+
+seconds = st.floats(0, 20, allow_subnormal=False)
+delays = st.floats(0, 0.2, allow_subnormal=False)
+
+
+@given(window=seconds, longest=delays, seed=st.integers(0, 99), count=st.integers(1, 8))
+def test_the_truth_lies_between_the_bounds(
+    window: float, longest: float, seed: int, count: int
+) -> None:
+    """A write is seen `window` after it took effect, which was after its sending and before its
+    acknowledgement: exactly so, since nothing but the path takes time.
+    """
+    random = Random(seed)
+    path = SickPath(PerServer({"far": window}), lambda: random.uniform(0, longest))
+    probed = measured(path, ProbePlan(count, rate=5.0, timeout_s=60.0))
+    assert len(probed.measurements) == count
+    for it in probed.measurements:
+        assert it.upper_s is not None
+        assert it.lower_s <= window + 1e-9
+        assert it.upper_s >= window - 1e-9
+        # No wider than what the path takes, and than the pause between two reads.
+        pause = max(SHORTEST_PAUSE_S, PAUSE_SHARE * it.upper_s)
+        assert it.upper_s - max(it.lower_s, 0) <= pause + 8 * longest + 1e-9
+
+
+@settings(max_examples=25)
+@given(least=seconds, more=seconds, seed=st.integers(0, 99))
+def test_windows_that_differ_are_told_apart(least: float, more: float, seed: int) -> None:
+    path = SickPath(Uniform(least, least + more, seed), lambda: 0.01)
+    probed = measured(path, ProbePlan(10, rate=10.0, timeout_s=60.0))
+    assert max(it.lower_s for it in probed.measurements) <= least + more + 1e-9
+    assert min(it.upper_s or 0 for it in probed.measurements) >= least - 1e-9
+
+
+@pytest.mark.parametrize("window", [0.0, 0.01, 0.1, 1.0])
+def test_the_windows_of_the_sheet_are_found(window: float) -> None:
+    path = SickPath(Constant(window), lambda: 0.0005)
+    report = summary("far", measured(path, ProbePlan(50, 50.0, 5.0)), window)
+    assert (report.count, report.unseen, report.failures) == (50, 0, 0)
+    assert report.surely_beyond == 0
+    lower, upper = report.lower_s["max"] or 0.0, report.upper_s["p50"] or 0.0
+    assert lower <= window <= upper
+    assert upper - lower <= 0.004 + 0.06 * window
+
+
+def test_a_write_that_is_never_seen_has_no_upper_bound() -> None:
+    path = SickPath(Constant(1e6), lambda: 0.001)
+    probed = measured(path, ProbePlan(3, 10.0, timeout_s=2.0))
+    assert [it.upper_s for it in probed.measurements] == [None] * 3
+    assert all(1.8 <= it.lower_s <= 2 for it in probed.measurements)
+    report = summary("far", probed, 1.0)
+    assert (report.unseen, report.surely_beyond, report.possibly_beyond) == (3, 1, 1)
+    assert report.upper_s["p50"] is None
+    assert sum(bucket.upper for bucket in report.histogram) == 3
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 40), st.floats(0.5, 100), st.floats(0.01, 1), st.floats(0, 5))
+def test_it_ends_in_time_and_leaves_nothing_behind(
+    count: int, rate: float, timeout_s: float, window: float
+) -> None:
+    plan, ended = ProbePlan(count, rate, timeout_s), 0.0
+    path = SickPath(Constant(window), lambda: 0.001)
+
+    async def run() -> Probed:
+        nonlocal ended
+        probed = Probed()
+        await Probe(path, LoopClock()).run(plan, probed)
+        ended = LoopClock().monotonic()
+        return probed
+
+    probed = run_virtually(run())
+    assert ended <= plan.longest_s + timeout_s + 0.1
+    assert path.written == len(probed.measurements) <= count
+    assert not probed.left_behind
+    assert not any(path.still_there())
+
+
+class Failing(SickPath):
+    """Does not answer every other read, and does not delete."""
+
+    async def read(self, id_: str) -> Versions | None:
+        if self.reads % 2:
+            self.reads += 1
+            raise Unavailable("It is away.", system="sick")
+        return await super().read(id_)
+
+    async def remove(self, id_: str) -> None:
+        raise Unavailable("It is away.", system="sick")
+
+
+def test_failures_are_counted_and_what_could_not_be_removed_is_told() -> None:
+    probed = measured(Failing(Constant(0), lambda: 0.001), ProbePlan(10, 0.5, 0.1))
+    assert probed.failures == 10
+    assert probed.reasons == ["It is away."]
+    assert len(probed.left_behind) == 2
+    assert probed.left_behind[0].startswith("portolan-probe-")
+    report = summary("far", probed, 1.0)
+    assert (report.count, report.surely_beyond, report.lower_s["p50"]) == (0, None, None)
+
+
+def test_a_probe_that_is_stopped_removes_its_objects() -> None:
+    path = SickPath(Constant(1e6), lambda: 0.001)
+
+    async def stop_it() -> None:
+        task = asyncio.create_task(Probe(path, LoopClock()).run(ProbePlan(50, 50, 50), Probed()))
+        await asyncio.sleep(0.5)
+        assert path.written
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtually(stop_it())
+    assert path.still_there()
+    assert not any(path.still_there())
+
+
+def test_bounds_are_sorted_into_buckets_and_shares() -> None:
+    probed = Probed(
+        [Measurement(0, 0.001, 0), Measurement(0.002, 0.02, 1), Measurement(70, None, 9)]
+    )
+    report = summary("fresh", probed, 0.01)
+    filled = [(it.le_s, it.lower, it.upper) for it in report.histogram if it.lower or it.upper]
+    assert filled == [(0.0, 1, 0), (0.001, 0, 1), (0.002, 1, 0), (0.02, 0, 1), (None, 1, 1)]
+    assert (report.surely_beyond, report.possibly_beyond) == (1 / 3, 2 / 3)
+    assert report.lower_s == {"p50": 0.002, "p90": 70, "p99": 70, "max": 70}
+    assert report.upper_s == {"p50": 0.02, "p90": None, "p99": None, "max": None}

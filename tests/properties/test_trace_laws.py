@@ -1,0 +1,147 @@
+"""`check-trace` against its definitions, on traces that are small enough to try everything."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import orjson
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sketch.trace import TraceReport, check, read_trace
+
+INFINITY = 10**9
+
+
+class Op(NamedTuple):
+    write: bool
+    version: int
+    start: int
+    end: int | None
+
+
+def judged(ops: list[Op], told: str, key: str = "k") -> TraceReport:
+    return check(read_trace(lines(ops, told, key)))
+
+
+def lines(ops: list[Op], told: str, key: str) -> list[bytes]:
+    names = {True: "write", False: "read"}
+    return [
+        orjson.dumps(
+            {
+                "op": names[op.write],
+                "key": key,
+                told: op.version,
+                "start_us": op.start,
+                "end_us": op.end,
+            }
+        )
+        for op in ops
+    ]
+
+
+def defined(ops: list[Op], *, reads_tell: bool) -> int:
+    """The sheet's definition, pair by pair."""
+    return max(
+        (
+            read.start - other.end
+            for read in ops
+            for other in ops
+            if not read.write and other.end is not None
+            if (other.write or reads_tell) and other.version > read.version
+        ),
+        default=0,
+    )
+
+
+@st.composite
+def histories(draw: Any, most: int = 12) -> list[Op]:
+    """Writes of distinct versions, some of unknown outcome, and reads of them or of nothing."""
+    count = draw(st.integers(0, 4))
+    ops = [_spread(draw, write=True, version=v + 1) for v in range(count)]
+    reads = draw(st.lists(st.integers(0, count), max_size=most - count))
+    ops += [_spread(draw, write=False, version=version) for version in reads]
+    return list(draw(st.permutations(ops)))
+
+
+def _spread(draw: Any, *, write: bool, version: int) -> Op:
+    start = draw(st.integers(0, 20))
+    lost = write and draw(st.integers(0, 4)) == 0
+    return Op(write, version, start, None if lost else start + draw(st.integers(0, 8)))
+
+
+@given(histories(), histories())
+def test_versions_are_judged_by_the_definition(one: list[Op], two: list[Op]) -> None:
+    both = check(read_trace([*lines(one, "version", "1"), *lines(two, "version", "2")]))
+    for judgement, reads_tell in ((both.vis, True), (both.ack, False)):
+        expected = [max(0, defined(ops, reads_tell=reads_tell)) for ops in (one, two)]
+        assert judgement.delta_us == max(expected)
+    assert judged(one, "version").reads == sum(not op.write for op in one)
+
+
+@given(histories())
+def test_every_stale_read_is_told_with_what_it_missed(ops: list[Op]) -> None:
+    for read in judged(ops, "version").vis.worst:
+        stale, seen = ops[read.line - 1], ops[read.seen_line - 1]
+        assert not stale.write
+        assert seen.end is not None
+        assert seen.version > stale.version
+        assert stale.start - seen.end == read.late_us
+        assert read.missed_line is None or ops[read.missed_line - 1].version == seen.version
+
+
+@settings(max_examples=150)
+@given(histories(most=7))
+@example(
+    [
+        Op(True, 1, 0, 0),
+        Op(True, 2, 0, None),
+        Op(True, 3, 0, None),
+        Op(False, 2, 2, 2),
+        Op(False, 1, 3, 3),
+    ]
+)
+def test_values_are_given_the_order_that_is_least_stale(ops: list[Op]) -> None:
+    report = judged(ops, "value")
+    if report.contradictions:
+        return
+    expected = least_delta([*ops, Op(True, 0, -1, -1)])
+    assert report.vis.delta_us == expected
+
+
+@given(histories())
+def test_knowing_the_order_never_makes_a_trace_fresher(ops: list[Op]) -> None:
+    versions, values = judged(ops, "version"), judged(ops, "value")
+    if not (versions.contradictions or values.contradictions):
+        assert values.vis.delta_us <= versions.vis.delta_us
+        assert values.ack.delta_us <= versions.ack.delta_us
+        assert values.ack.delta_us <= values.vis.delta_us
+
+
+def least_delta(ops: list[Op]) -> int:
+    """Golab's definition: atomic once all reads begin earlier by delta."""
+    return next(delta for delta in range(40) if is_atomic(ops, delta))
+
+
+def is_atomic(ops: list[Op], delta: int) -> bool:
+    """Whether there is an order of the writes that reads and time agree with."""
+    moved = [op if op.write else op._replace(start=op.start - delta) for op in ops]
+    writes = [op.version for op in moved if op.write]
+    return any(_agrees(moved, order) for order in permutations(writes))
+
+
+def _agrees(ops: list[Op], order: tuple[int, ...]) -> bool:
+    """Whether there is a point in time for every operation, none before those of older writes."""
+    now: int | None = None
+    for version in order:
+        own = [op for op in ops if op.version == version]
+        [write] = [op for op in own if op.write]
+        first = write.start if now is None else max(now, write.start)
+        if len(own) == 1 and write.end is None:
+            continue  # it may never take effect
+        # Until the next write every read of this one has its point: none may end before it.
+        if any(op.end is not None and op.end < first for op in own):
+            return False
+        now = max([first, *(op.start for op in own if not op.write)])
+    return True
