@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from sketch.port import Part
 
@@ -24,8 +25,20 @@ class Static:
         """Return the life."""
         return self._life_s
 
-    def missed(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+    def missed(
+        self, part: Part, keys: Sequence[str], now_s: float, life_s: float | None = None
+    ) -> None:
         """Learn nothing."""
 
     def wrote(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+        """Learn nothing."""
+
+    def filled(self, part: Part, false_positives: float) -> None:
+        """Learn nothing."""
+
+    def share(self, now_s: float) -> dict[str, Any]:  # noqa: ARG002 - the port
+        """Tell nothing."""
+        return {}
+
+    def merge(self, others: Sequence[Any], now_s: float) -> None:
         """Learn nothing."""

@@ -1,0 +1,35 @@
+"""What shorter or longer lives would have spared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sketch.ttl.history import Fate
+
+__all__ = ["Regret"]
+
+
+@dataclass(slots=True)
+class Regret:
+    """Counts of one class, since the process began; of the keys that are remembered.
+
+    Attributes:
+        invalidations: Writes to keys of which copies were alive: too long a life.
+        revalidations_paid: Misses of versions that had not changed since their copies ended: too
+            short a life.
+        stale_avoided: Writes to keys whose copies had ended before: a longer life would have made
+            them stale.
+    """
+
+    invalidations: int = 0
+    revalidations_paid: int = 0
+    stale_avoided: int = 0
+
+    def count(self, fate: Fate) -> None:
+        """Count what became of a copy."""
+        if fate is Fate.INVALIDATED:
+            self.invalidations += 1
+        elif fate is Fate.UNCHANGED:
+            self.revalidations_paid += 1
+        elif fate is Fate.SPARED:
+            self.stale_avoided += 1
