@@ -26,6 +26,7 @@ from sketch.ttl.weights import Weights
 __all__ = ["simulate"]
 
 _errors = Console(stderr=True, highlight=False)
+_FURTHER: Final = ("invalidations", "stale", "stalest", "ops/s")
 _PLOTS: Final = {
     "cost.svg": cost_plot,
     "sweep.svg": sweep_plot,
@@ -135,7 +136,7 @@ def _compared(world: World, question: Question) -> Comparison:
 
 
 def _table(comparison: Comparison) -> Table:
-    table = Table(*("estimator", "cost", "hits", "origin", "invalidations", "stale", "stalest"))
+    table = Table("estimator", "cost", "hits", "origin", *_FURTHER)
     for entry in comparison.entries:
         tally = entry.run.tally
         table.add_row(
@@ -146,6 +147,7 @@ def _table(comparison: Comparison) -> Table:
             f"{tally.invalidations:,}",
             f"{tally.stale:,}",
             f"{tally.stalest_s:.2f} s",
+            f"{entry.run.operations_per_s:,.0f}",
         )
     return table
 

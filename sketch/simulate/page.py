@@ -38,6 +38,7 @@ _COLUMNS: Final = (
     "stalest read",
     "keys in the filter",
     "mean read",
+    "simulated operations/s",
 )
 
 
@@ -130,6 +131,7 @@ def _row(entry: Entry) -> str:
         f"{tally.stalest_s:.2f} s",
         f"{tally.filter_keys:,.0f}",
         f"{latency.get('mean', 0):.1f} ms",
+        f"{entry.run.operations_per_s:,.0f}",
     )
     return f"<tr><td>{entry.name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 

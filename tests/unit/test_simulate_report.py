@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from typer.testing import CliRunner
 from sketch.simulate import plots
 from sketch.simulate.command import simulate
 
+ROOT = Path(__file__).parents[2]
 app = typer.Typer()
 app.command()(simulate)
 SMALL = ["--operations", "600", "--records", "50", "--starts", "1", "--longest", "10"]
@@ -76,6 +80,27 @@ def test_the_page_stands_alone(files: Path) -> None:
     assert "prefers-color-scheme: dark" in text
     assert "currentColor" in text
     assert "Reads beyond the bound: 0." in text
+
+
+def test_the_command_line_has_it(tmp_path: Path) -> None:
+    """The real command, in a process of its own, says what was found and how fast it went."""
+    command = [Path(sys.executable).with_name("portolan"), "simulate", *SMALL]
+    file = tmp_path / "all.json"
+    done = subprocess.run(
+        [*command, "--workload", "b", "--json", file], capture_output=True, text=True, check=True
+    )
+    assert "ops/s" in done.stderr
+    found = orjson.loads(file.read_bytes())
+    assert found["workload"]["mix"]["update"] == 0.05
+    for entry in found["entries"]:
+        assert entry["operations_per_s"] > 0
+        assert entry["counts"]["beyond_bound"] == 0
+
+
+def test_every_option_is_explained() -> None:
+    told = (ROOT / "docs" / "ttl.md").read_text()
+    for option in inspect.signature(simulate).parameters:
+        assert f"`--{option}`" in told
 
 
 def test_plots_are_files_of_their_own(files: Path) -> None:
