@@ -65,6 +65,7 @@ def simulate(
         str, typer.Option(help="Caches on the way: any of client, proxy, cdn.")
     ] = "client,cdn",
     bound: Annotated[float, typer.Option(min=0.01, help="Δ in seconds.")] = 1.0,
+    margin: Annotated[float, typer.Option(min=0, help="M in seconds.")] = 0.0,
     longest: Annotated[float, typer.Option(min=0.1, help="The longest life in seconds.")] = 600.0,
     origin: Annotated[
         str, typer.Option(help="One way to the origin: constant(ms), normal(ms, ms), …")
@@ -95,6 +96,7 @@ def simulate(
             layers=layers,
             origin_one_way=parse(origin),
             bound_s=bound,
+            margin_s=margin,
             longest_s=longest,
             seed=seed,
         )

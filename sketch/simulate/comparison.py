@@ -11,6 +11,7 @@ from sketch.simulate.oracle import Oracle
 from sketch.simulate.run import Prepared, Run, simulate
 from sketch.ttl.cate import Cate, CateSettings, Ratio
 from sketch.ttl.learner import Learner, LearnerSettings
+from sketch.ttl.rates import Memory
 from sketch.ttl.static import Static
 from sketch.ttl.weights import Weights
 
@@ -92,6 +93,7 @@ class Comparison:
             "workload": asdict(world.workload),
             "caches": ["client"] * world.client_caches + [layer.name for layer in world.layers],
             "bound_s": world.bound_s,
+            "margin_s": world.margin_s,
             "longest_s": world.longest_s,
             "filter": asdict(world.shape),
             "seed": world.seed,
@@ -146,11 +148,12 @@ def best_static(prepared: Prepared, question: Question, say: Say) -> Entry:
 
 def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
     """Climb the hill of slope and longest life."""
+    memory = Memory(margin_s=prepared.world.margin_s)
 
     def run(slope: float, longest_s: float) -> Run:
         say(f"cate, slope {slope:.2f}, longest {longest_s:.3g} s")
         settings = CateSettings(question.ratio, slope, longest_s)
-        return simulate(prepared, lambda _: Cate(settings))
+        return simulate(prepared, lambda _: Cate(settings, memory))
 
     def cost(slope: float, longest_s: float) -> float:
         return run(slope, longest_s).tally.cost(question.weights)
@@ -163,7 +166,8 @@ def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
 
 def _learner(prepared: Prepared, question: Question, _: Say) -> Entry:
     settings = LearnerSettings(prepared.world.longest_s, question.weights)
-    run = simulate(prepared, lambda _: Learner(settings))
+    memory = Memory(margin_s=prepared.world.margin_s)
+    run = simulate(prepared, lambda _: Learner(settings, memory))
     assert isinstance(run.estimator, Learner)
     learned = {
         "slope": [dials.slope.value for dials in run.estimator.dials.values()],

@@ -48,9 +48,12 @@ class Origin:
     def __init__(
         self, world: World, keys: list[tuple[str]], estimator: TtlEstimator, tally: Tally
     ) -> None:
-        limits = SketchLimits(longest_ttl_s=world.longest_s, margin_s=0.0, keys=len(keys))
+        limits = SketchLimits(
+            longest_ttl_s=world.longest_s, margin_s=world.margin_s, keys=len(keys)
+        )
         self._part = MemoryPart(limits, world.shape, 0, fresh=True)
         self._longest_s, self._shape = world.longest_s, world.shape
+        self._margin_s = world.margin_s
         self._keys = keys
         self._estimator = estimator
         self._tally = tally
@@ -69,8 +72,8 @@ class Origin:
         ttl = self._part.report_read(now, names, int(life_s * 1e6))
         self._estimator.missed(PART, names, now_s, ttl / 1e6)
         end_s = (now + ttl) / 1e6
-        if ttl and end_s > self._alive_s[key]:
-            self._alive_s[key] = end_s
+        if ttl:
+            self._alive_s[key] = max(self._alive_s[key], end_s + self._margin_s)
         return self.versions[key], end_s
 
     def begin(self, now_s: float, key: int) -> tuple[str, bool]:

@@ -62,6 +62,7 @@ class World:
         purge: From the end of a write until the caches are purged.
         bound_s: Δ: no client uses an older filter.
         shape: Of the filter.
+        margin_s: M: for how long the sketch takes a copy to be alive after its end.
         longest_s: No copy lives longer, whatever an estimator says.
         shared_answers: Whether a cache that is purged answers revalidations; by default they reach
             the origin.
@@ -76,6 +77,7 @@ class World:
     purge: Latency = field(default=Normal(0.08, 0.01))
     bound_s: float = 1.0
     shape: FilterShape = field(default=FilterShape())
+    margin_s: float = 0.0
     longest_s: float = 600.0
     shared_answers: bool = False
     seed: int = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -60,7 +60,7 @@ class Adaptive(ABC):
             trial = None if history is None else history.trial
             rates.wrote(key, history, now_s)
             if history is not None and trial is not None:
-                self._tried(part, trial, invalidated=now_s < history.trial_end_s)
+                self._judge(part, rates, trial, invalidated=now_s < history.trial_end_s)
                 history.trial = None
 
     def filled(self, part: Part, false_positives: float) -> None:
@@ -68,15 +68,20 @@ class Adaptive(ABC):
         if part in self._classes:
             self._classes[part].false_positives = false_positives
 
-    def share(self, now_s: float) -> dict[str, Any]:
-        """Return rates of classes, and of the keys that are asked for most."""
-        return to_tell(self._classes, now_s)
+    def share(self, now_s: float) -> Iterator[Any]:
+        """Return rates of each class, and of those of its keys that are asked for most."""
+        return to_tell(list(self._classes.items()), now_s)
 
     def merge(self, others: Sequence[Any], now_s: float) -> None:
         """Take in the rates of the other replicas."""
         self._told = received(others, now_s + self._memory.told_s)
         for part, rates in self._classes.items():
             rates.told = self._told.get(part, Told())
+
+    def _retain(self, parts: Mapping[Part, Any]) -> None:
+        """Forget all classes but these."""
+        for part in self._classes.keys() - parts.keys():
+            del self._classes[part]
 
     @abstractmethod
     def _propose(
@@ -105,9 +110,15 @@ class Adaptive(ABC):
     ) -> None:
         trial = history.tried(now_s)
         if trial is not None:
-            self._tried(part, trial, invalidated=False)
+            self._judge(part, rates, trial, invalidated=False)
         granted = history.asked.life_s if life_s is None else life_s
-        rates.regret.count(history.granted(now_s, granted, self._memory.transit_s))
+        memory = self._memory
+        rates.regret.count(history.granted(now_s, granted, memory.transit_s, memory.margin_s))
+
+    def _judge(self, part: Part, rates: ClassRates, trial: Proposal, *, invalidated: bool) -> None:
+        if trial.life_s > 0:
+            rates.regret.judge(trial, invalidated=invalidated)
+        self._tried(part, trial, invalidated=invalidated)
 
     def _class(self, part: Part, now_s: float) -> ClassRates:
         rates = self._classes.get(part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, expm1, log1p
 from typing import Literal
 
@@ -11,6 +11,7 @@ from sketch.port import Part
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
 from sketch.ttl.history import KeyHistory, Proposal
+from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, Memory
 from sketch.ttl.weights import Weights
 
@@ -89,7 +90,6 @@ class Cate(Adaptive):
 
     Args:
         settings: For all classes.
-        of_class: For classes that have their own.
         memory: How much is remembered.
         seed: Decides what is remembered.
     """
@@ -97,13 +97,19 @@ class Cate(Adaptive):
     def __init__(
         self,
         settings: CateSettings | None = None,
-        of_class: Mapping[Part, CateSettings] | None = None,
         memory: Memory | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(memory or Memory(), seed)
         self._settings = settings or CateSettings()
-        self._of_class = dict(of_class or {})
+        self._of_class: dict[Part, CateSettings] = {}
+
+    def agree(self, terms: Mapping[Part, Terms]) -> None:
+        """Take in what classes ask for."""
+        self._retain(terms)
+        self._of_class = {
+            part: replace(self._settings, **asked._asdict()) for part, asked in terms.items()
+        }
 
     def _tried(self, part: Part, trial: Proposal, *, invalidated: bool) -> None:
         """Learn nothing: what CATE is set to stays."""
@@ -115,4 +121,5 @@ class Cate(Adaptive):
         seen = rates.at_miss(key, history, now_s)
         violation = settings.constraints.violation(rates, now_s)
         writes = seen.writes if seen.written else 0.0
-        return Proposal(life_s(seen.misses, writes, settings, violation))
+        life = life_s(seen.misses, writes, settings, violation)
+        return Proposal(life, -expm1(-writes * life))

@@ -22,14 +22,21 @@ __all__ = ["received", "to_tell"]
 _KEYS: Final = 500
 """So many keys of a class are told one by one."""
 
-
-def to_tell(classes: Mapping[Part, ClassRates], now_s: float) -> dict[str, Any]:
-    """Return what other replicas are to know."""
-    return {"parts": [[*part, *_of_class(rates, now_s)] for part, rates in classes.items()]}
+_KEYS_OF_ALL: Final = 5_000
+"""So many of all classes."""
 
 
-def _of_class(rates: ClassRates, now_s: float) -> tuple[float, float, float, dict[str, Any]]:
-    busiest = nlargest(_KEYS, rates.keys, key=lambda item: item[1].misses_per_s(now_s))
+def to_tell(classes: Sequence[tuple[Part, ClassRates]], now_s: float) -> Iterator[Any]:
+    """Return what other replicas are to know of each class, made as it is asked for."""
+    most = min(_KEYS, _KEYS_OF_ALL // max(len(classes), 1))
+    for part, rates in classes:
+        yield [*part, *_of_class(rates, now_s, most)]
+
+
+def _of_class(
+    rates: ClassRates, now_s: float, most: int
+) -> tuple[float, float, float, dict[str, Any]]:
+    busiest = nlargest(most, rates.keys, key=lambda item: item[1].misses_per_s(now_s))
     return (
         rates.misses.per_s(now_s),
         rates.writes.per_s(now_s),
@@ -42,7 +49,7 @@ def received(others: Sequence[Any], until_s: float) -> dict[Part, Told]:
     """Add up what all other replicas told; what is not understood is left out.
 
     Args:
-        others: What each of them told last.
+        others: What each of them told last, a list with an entry for each class.
         until_s: For how long it holds.
     """
     totals: defaultdict[Part, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
@@ -60,8 +67,7 @@ def _understood(
     others: Iterable[Any],
 ) -> Iterator[tuple[Part, tuple[float, float, float], list[tuple[str, tuple[float, float]]]]]:
     for other in others:
-        parts = other.get("parts") if isinstance(other, dict) else None
-        for entry in parts if isinstance(parts, list) else ():
+        for entry in other if isinstance(other, list) else ():
             match entry:
                 case [str(database), str(name), m, w, i, dict(keys)] if _are_rates((m, w, i)):
                     yield Part(database, name), (m, w, i), list(_of_keys(keys))

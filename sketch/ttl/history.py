@@ -29,11 +29,13 @@ class Proposal(NamedTuple):
 
     Attributes:
         life_s: The life.
+        expected: The share of such copies that will be invalidated, by the rates that are known.
         target: The share of such copies that should be invalidated.
         capped: Whether it would be longer, if there were no longest life.
     """
 
     life_s: float
+    expected: float = 0.0
     target: float = 0.0
     capped: bool = False
 
@@ -62,6 +64,7 @@ class KeyHistory:
         write_span_s: Times between them, weighted.
         wrote_s: When the last one was; at first, when the key was first seen.
         life_end_s: No copy lives longer.
+        held_end_s: Until then the sketch takes copies to be alive: their receipt may be late.
         stale_until_s: Until then the filter holds the key.
         asked: What was last proposed.
         trial: A proposal that was granted, and of which it is not known yet what it leads to.
@@ -73,6 +76,7 @@ class KeyHistory:
         "_usable_end_s",
         "_usable_s",
         "asked",
+        "held_end_s",
         "idle_span_s",
         "life_end_s",
         "miss_span_s",
@@ -92,7 +96,7 @@ class KeyHistory:
         self.misses = self.miss_span_s = self.idle_span_s = 0.0
         self.writes = self.write_span_s = 0.0
         self.missed_s = self.wrote_s = now_s
-        self.life_end_s = self.stale_until_s = now_s
+        self.life_end_s = self.held_end_s = self.stale_until_s = now_s
         self.asked = _NOTHING
         self.trial: Proposal | None = None
         self.trial_end_s = now_s
@@ -135,14 +139,22 @@ class KeyHistory:
         gap = now_s - self.wrote_s
         return self.write_span_s + gap if gap > 0 else self.write_span_s
 
-    def granted(self, now_s: float, life_s: float, transit_s: float) -> Fate:
-        """Note that a copy was handed out; return what became of the one before."""
+    def granted(self, now_s: float, life_s: float, transit_s: float, margin_s: float = 0.0) -> Fate:
+        """Note that a copy was handed out; return what became of the one before.
+
+        Args:
+            now_s: The time.
+            life_s: Of the copy; 0: there is none.
+            transit_s: After which time it begins to answer.
+            margin_s: For how long it counts as alive after its end.
+        """
         fate = Fate.UNCHANGED if self.open and now_s >= self.life_end_s else Fate.OPEN
         if fate is Fate.UNCHANGED:
             self.open = False
         if life_s > 0:
             self.open = True
             self.life_end_s = max(self.life_end_s, now_s + life_s)
+            self.held_end_s = max(self.held_end_s, now_s + life_s + margin_s)
             # Clients do not use copies of what is in the filter: they would be asked for again.
             self._usable_s = max(now_s + transit_s, self.stale_until_s)
             self._usable_end_s = self.life_end_s
@@ -166,9 +178,9 @@ class KeyHistory:
         self.wrote_s = now_s
         self.written = True
         fate = Fate.OPEN
-        if now_s < self.life_end_s:
+        if now_s < self.held_end_s:
             fate = Fate.INVALIDATED
-            self.stale_until_s = self.life_end_s
+            self.stale_until_s = self.held_end_s
         elif self.open:
             fate = Fate.SPARED
         self.open = False

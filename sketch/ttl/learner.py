@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, expm1
 
 from sketch.port import Part
@@ -12,6 +12,7 @@ from sketch.ttl.constraints import Constraints
 from sketch.ttl.dials import Dials
 from sketch.ttl.history import KeyHistory, Proposal
 from sketch.ttl.optimum import about_best
+from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, KeyRates, Memory
 from sketch.ttl.weights import Weights
 
@@ -47,7 +48,6 @@ class Learner(Adaptive):
 
     Args:
         settings: For all classes.
-        of_class: For classes that have their own.
         memory: How much is remembered.
         seed: Decides what is remembered.
     """
@@ -55,14 +55,24 @@ class Learner(Adaptive):
     def __init__(
         self,
         settings: LearnerSettings | None = None,
-        of_class: Mapping[Part, LearnerSettings] | None = None,
         memory: Memory | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(memory or Memory(), seed)
         self._settings = settings or LearnerSettings()
-        self._of_class = dict(of_class or {})
+        self._of_class: dict[Part, LearnerSettings] = {}
         self._dials: dict[Part, Dials] = {}
+
+    def agree(self, terms: Mapping[Part, Terms]) -> None:
+        """Take in what classes ask for; what was learned for other terms is forgotten."""
+        self._retain(terms)
+        before = self._of_class
+        self._of_class = {
+            part: replace(self._settings, **asked._asdict()) for part, asked in terms.items()
+        }
+        for part in [*self._dials]:
+            if self._of_class.get(part) != before.get(part):
+                del self._dials[part]
 
     @property
     def dials(self) -> Mapping[Part, Dials]:
@@ -78,19 +88,22 @@ class Learner(Adaptive):
         if seen.reads <= 0 or seen.writes <= 0:
             return _REFUSED  # only others know the key, and not enough
         held_s = max(0.0, history.stale_until_s - now_s) if history is not None else 0.0
-        if held_s * seen.reads > 1:
+        free_s = held_s - self._memory.margin_s
+        if free_s * seen.reads > 1:
             # Somebody will ask again before the key leaves the filter. Until then copies answer
             # only those who have revalidated them, and what ends with it keeps nothing down.
-            return Proposal(held_s)
-        proposal = _proposal(seen, settings, dials, max(held_s, self._memory.transit_s))
+            return Proposal(free_s, -expm1(-free_s * seen.writes))
+        unused_s = max(held_s, self._memory.transit_s)
+        proposal = _proposal(seen, settings, dials, unused_s)
         violation = settings.constraints.violation(rates, now_s)
         if violation > 0:
-            return Proposal(proposal.life_s * settings.constraints.penalty(violation))
+            shorter_s = proposal.life_s * settings.constraints.penalty(violation)
+            return Proposal(shorter_s, -expm1(-shorter_s * seen.writes))
         return proposal
 
     def _tried(self, part: Part, trial: Proposal, *, invalidated: bool) -> None:
-        if trial.target > 0:
-            self._dials[part].settle(trial, invalidated=invalidated)
+        if trial.target > 0 and (dials := self._dials.get(part)) is not None:
+            dials.settle(trial, invalidated=invalidated)
 
     def _dials_of(self, part: Part, settings: LearnerSettings) -> Dials:
         dials = self._dials.get(part)
@@ -121,4 +134,4 @@ def _proposal(seen: KeyRates, settings: LearnerSettings, dials: Dials, unused_s:
     answered = ratio * (exp(-unused_s * seen.writes) - exp(-writes))
     if u <= 0 or answered <= price * writes:
         return _REFUSED
-    return Proposal(life_s, target, capped)
+    return Proposal(life_s, -expm1(-writes), target, capped)

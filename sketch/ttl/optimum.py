@@ -59,15 +59,16 @@ def best_writes_per_life(reads_per_write: float, invalidation: float, late: floa
 
 
 @lru_cache(maxsize=8_192)
-def _of_step(step: int, invalidation: float, late: float) -> float:
-    return best_writes_per_life(exp(step / _STEPS), invalidation, late)
+def _of_step(step: int, price_step: int, late: float) -> float:
+    return best_writes_per_life(exp(step / _STEPS), exp(price_step / _STEPS), late)
 
 
 def about_best(reads_per_write: float, invalidation: float, late: float = 1.0) -> float:
-    """Return `best_writes_per_life` of a ratio that is off by two per cent at most, quickly."""
-    if not _LEAST < reads_per_write < 1 / _LEAST:
-        return best_writes_per_life(reads_per_write, invalidation, late)
-    return _of_step(round(log(reads_per_write) * _STEPS), invalidation, round(late, 2))
+    """Return `best_writes_per_life` of ratio and price off by two per cent at most, quickly."""
+    r, a = reads_per_write, invalidation
+    if not (_LEAST < r < 1 / _LEAST and _LEAST < a < 1 / _LEAST):
+        return best_writes_per_life(r, a, late)
+    return _of_step(round(log(r) * _STEPS), round(log(a) * _STEPS), round(late, 2))
 
 
 def relative_cost(

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from sketch.port import Part
+from sketch.ttl.regret import Regret
+from sketch.ttl.weights import Weights
 
-__all__ = ["TtlEstimator"]
+__all__ = ["Terms", "TtlEstimator"]
+
+
+class Terms(NamedTuple):
+    """What a class asks of lives.
+
+    Attributes:
+        longest_s: No copy may live longer.
+        weights: What it costs if a life was wrong.
+    """
+
+    longest_s: float
+    weights: Weights
 
 
 class TtlEstimator(Protocol):
@@ -17,6 +31,13 @@ class TtlEstimator(Protocol):
     (`share`), and what they told is taken in (`merge`), at any interval. Estimators do no input or
     output themselves, and are used by one event loop.
     """
+
+    @property
+    def regrets(self) -> Mapping[Part, Regret]:
+        """What became of copies, by class; empty if nothing is remembered."""
+
+    def agree(self, terms: Mapping[Part, Terms]) -> None:
+        """Take in what all classes ask for; what is remembered of others is forgotten."""
 
     def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:
         """Return the life of an answer that shows these keys, and missed: the shortest of theirs.
@@ -43,11 +64,15 @@ class TtlEstimator(Protocol):
     def filled(self, part: Part, false_positives: float) -> None:
         """Note the share of keys that the filter of a part finds wrongly, as it stands."""
 
-    def share(self, now_s: float) -> dict[str, Any]:
-        """Return what the other replicas are to know, as JSON; of bounded size."""
+    def share(self, now_s: float) -> Iterator[Any]:
+        """Return what the other replicas are to know, as JSON; of bounded size.
+
+        There is an entry for each class, made when it is asked for: each takes milliseconds.
+        """
 
     def merge(self, others: Sequence[Any], now_s: float) -> None:
-        """Take in what all other replicas told last; it replaces what was taken in before.
+        """Take in the lists of entries that all other replicas told last.
 
+        They replace what was taken in before.
         What is not understood counts as not told.
         """

@@ -28,12 +28,15 @@ class Memory(NamedTuple):
         arrivals: How many arrivals a key's rate is averaged over.
         told_s: For how long the rates that other replicas told hold.
         transit_s: After which time a copy that was handed out begins to answer.
+        margin_s: For how long the sketch takes a copy to be alive after its end: M of
+            COHERENCE.md.
     """
 
     keys: int = 10_000
     arrivals: int = 100
     told_s: float = 60.0
     transit_s: float = 0.05
+    margin_s: float = 0.0
 
 
 class KeyRates(NamedTuple):

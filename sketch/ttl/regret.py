@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from sketch.ttl.history import Fate
+from sketch.ttl.history import Fate, Proposal
 
 __all__ = ["Regret"]
+
+_JUDGED: Final = 1_000
+"""The error is a mean over about so many copies."""
 
 
 @dataclass(slots=True)
@@ -19,11 +23,16 @@ class Regret:
             short a life.
         stale_avoided: Writes to keys whose copies had ended before: a longer life would have made
             them stale.
+        judged: Copies of which it is known whether they were invalidated.
+        error: How many more of the copies judged lately were invalidated than was expected, as a
+            share; negative: fewer.
     """
 
     invalidations: int = 0
     revalidations_paid: int = 0
     stale_avoided: int = 0
+    judged: int = 0
+    error: float = 0.0
 
     def count(self, fate: Fate) -> None:
         """Count what became of a copy."""
@@ -33,3 +42,9 @@ class Regret:
             self.revalidations_paid += 1
         elif fate is Fate.SPARED:
             self.stale_avoided += 1
+
+    def judge(self, trial: Proposal, *, invalidated: bool) -> None:
+        """Compare what became of a copy with what was expected."""
+        self.judged += 1
+        surprise = invalidated - trial.expected
+        self.error += (surprise - self.error) / min(self.judged, _JUDGED)

@@ -99,10 +99,10 @@ def _tell(
         case "filled":
             estimator.filled(PART, 0.3)
         case _:
-            estimator.merge([estimator.share(now)], now)
+            estimator.merge([list(estimator.share(now))], now)
 
 
-@given(st.lists(JSON | ENTRY.map(lambda entry: {"parts": [entry]}), max_size=3))
+@given(st.lists(JSON | ENTRY.map(lambda entry: [entry]), max_size=3))
 def test_what_others_tell_is_taken_or_left(others: list[Any]) -> None:
     for estimator in estimators(0):
         estimator.missed(PART, KEYS[:1], 0)

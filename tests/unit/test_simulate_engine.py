@@ -15,7 +15,7 @@ from sketch.simulate.origin import PART
 from sketch.simulate.run import Estimators, Prepared, Run, simulate
 from sketch.simulate.workload import WORKLOADS, Workload
 from sketch.simulate.world import CACHES, World
-from sketch.ttl import Cate, Learner, Static, TtlEstimator, Weights
+from sketch.ttl import Cate, Learner, Memory, Static, TtlEstimator, Weights
 
 SLOW = LogNormal(0.08, 0.8)
 ESTIMATORS: dict[str, Estimators] = {
@@ -49,6 +49,17 @@ def test_everything_adds_up_and_the_bound_holds(letter: str, name: str) -> None:
     run = simulate(Prepared.of(world(letter)), ESTIMATORS[name])
     check(run)
     assert run.tally.hit_ratio > 0.03
+
+
+@pytest.mark.parametrize("letter", ["a", "b"])
+def test_a_margin_is_learned_with(letter: str) -> None:
+    """Keys stay in the filter beyond their copies, as in the service: no static life does better."""
+    prepared = Prepared.of(World(Workload(WORKLOADS[letter], operations=15_000), margin_s=5.0))
+    learned = simulate(prepared, lambda _: Learner(memory=Memory(margin_s=5.0)))
+    check(learned)
+    for life in (5.0, 20.0, 60.0):
+        static = simulate(prepared, lambda _: Static(life))  # noqa: B023 - called at once
+        assert learned.tally.cost(Weights()) < static.tally.cost(Weights())
 
 
 @pytest.mark.parametrize("layers", ["", "proxy", "cdn", "proxy,cdn"])

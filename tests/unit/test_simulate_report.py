@@ -84,7 +84,7 @@ def test_the_page_stands_alone(files: Path) -> None:
 
 def test_the_command_line_has_it(tmp_path: Path) -> None:
     """The real command, in a process of its own, says what was found and how fast it went."""
-    command = [Path(sys.executable).with_name("portolan"), "simulate", *SMALL]
+    command = [str(Path(sys.executable).with_name("portolan")), "simulate", *SMALL]
     file = tmp_path / "all.json"
     done = subprocess.run(
         [*command, "--workload", "b", "--json", file], capture_output=True, text=True, check=True

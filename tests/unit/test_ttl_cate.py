@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sketch.port import Part
-from sketch.ttl import Cate, CateSettings, Constraints, Memory, Static, Weights
+from sketch.ttl import Cate, CateSettings, Constraints, Memory, Static, Terms, Weights
 from sketch.ttl.cate import Ratio, life_s
 
 PART = Part("paper", "articles")
@@ -57,7 +57,8 @@ def test_a_class_may_have_its_own_weights() -> None:
     dear = CateSettings("unweighted", weights=Weights(invalidation=1, miss=2))
     assert life_s(0.1, 0.1, dear) == pytest.approx(life_s(0.2, 0.1, of("unweighted")))
     other = Part("paper", "counters")
-    cate = Cate(CateSettings(longest_s=60), {other: CateSettings(longest_s=5)})
+    cate = Cate(CateSettings(longest_s=60))
+    cate.agree({other: Terms(5, Weights())})
     assert (cate.ttl_s(PART, KEY, 0), cate.ttl_s(other, KEY, 0)) == (60, 5)
 
 
@@ -123,7 +124,9 @@ def test_static_learns_nothing() -> None:
     static.missed(PART, KEY, 0)
     static.wrote(PART, KEY, 1)
     static.filled(PART, 1.0)
-    static.merge([static.share(2)], 2)
+    static.merge([list(static.share(2))], 2)
+    static.agree({})
+    assert not static.regrets
     assert static.ttl_s(PART, KEY, 3) == 7
     assert Static().ttl_s(PART, KEY, 3) == math.inf
 

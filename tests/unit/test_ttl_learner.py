@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from sketch.port import Part
-from sketch.ttl import Constraints, Learner, LearnerSettings, Memory, Weights
+from sketch.ttl import Constraints, Learner, LearnerSettings, Memory, Terms, Weights
 from sketch.ttl.dials import Dial, Dials
 from sketch.ttl.history import Proposal
 from sketch.ttl.optimum import about_best, best_writes_per_life, relative_cost
@@ -98,7 +98,7 @@ def test_the_slope_follows_what_became_of_copies(share: float, turned: int) -> N
     """The target is a third: fewer invalidated copies mean longer lives, more mean shorter ones."""
     dials, random = Dials(600, 0.01), Random(1)
     for _ in range(200):
-        dials.settle(Proposal(10, 1 / 3), invalidated=random.random() < share)
+        dials.settle(Proposal(10, 1 / 3, 1 / 3), invalidated=random.random() < share)
     assert (dials.slope.value - 1) * turned > 0.2
     assert dials.longest_s.value == 600
 
@@ -106,12 +106,42 @@ def test_the_slope_follows_what_became_of_copies(share: float, turned: int) -> N
 def test_the_longest_life_follows_what_it_decided() -> None:
     dials = Dials(600, 0.05)
     for _ in range(20):
-        dials.settle(Proposal(600, 0.2, capped=True), invalidated=True)
+        dials.settle(Proposal(600, 0.2, 0.2, capped=True), invalidated=True)
     assert dials.longest_s.value < 300
     for _ in range(1_000):
-        dials.settle(Proposal(600, 0.2, capped=True), invalidated=False)
+        dials.settle(Proposal(600, 0.2, 0.2, capped=True), invalidated=False)
     assert dials.longest_s.value == 600
     assert dials.slope.value == 1
+
+
+def test_what_classes_ask_for_is_kept_and_what_is_no_more_is_forgotten() -> None:
+    learner = Learner()
+    terms = Terms(5.0, Weights())
+    learner.agree({PART: terms})
+    assert max(drive(learner, 1, 1e-6, 1_000, Random(1))) == 5
+    kept = learner.dials[PART]
+    learner.agree({PART: terms})
+    assert learner.dials[PART] is kept
+    learner.agree({PART: terms._replace(longest_s=50.0)})
+    assert max(drive(learner, 1, 1e-6, 5_000, Random(1))) > 5
+    learner.agree({})
+    assert not learner.dials
+    assert not learner.regrets
+
+
+def test_the_error_tells_how_well_lives_are_foreseen() -> None:
+    """Writes that are independent of reads are foreseen; those that follow every read are not."""
+    learner = Learner(memory=Memory(transit_s=0))
+    drive(learner, 10, 0.1, 20_000, Random(1))
+    regret = learner.regrets[PART]
+    assert regret.judged > 1_000
+    assert abs(regret.error) < 0.1
+    surprised, now = Learner(memory=Memory(transit_s=0)), 0.0
+    for _ in range(500):
+        now += 10
+        surprised.missed(PART, KEY, now, surprised.ttl_s(PART, KEY, now))
+        surprised.wrote(PART, KEY, now + 0.1)
+    assert surprised.regrets[PART].error > 0.3
 
 
 def test_a_dial_has_ends() -> None:

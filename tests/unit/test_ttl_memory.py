@@ -93,7 +93,9 @@ def spread(replicas: list[Cate], seconds: int, *, exchange: bool) -> None:
             replica.missed(PART, KEY, at + offset, 0.0)
         random.choice(replicas).wrote(PART, KEY, at + 0.7)
         if exchange and at % 10 == 0:
-            told = [orjson.loads(orjson.dumps(replica.share(at + 0.8))) for replica in replicas]
+            told = [
+                orjson.loads(orjson.dumps(list(replica.share(at + 0.8)))) for replica in replicas
+            ]
             for number, replica in enumerate(replicas):
                 replica.merge(told[:number] + told[number + 1 :], at + 0.8)
 
@@ -116,7 +118,7 @@ def test_replicas_together_know_the_rates() -> None:
 def test_a_key_that_only_others_know() -> None:
     knows, asks = Cate(UNWEIGHTED), Cate(UNWEIGHTED)
     spread([knows], 500, exchange=False)
-    asks.merge([knows.share(500)], 500)
+    asks.merge([list(knows.share(500))], 500)
     expected = knows.ttl_s(PART, KEY, 500)
     assert asks.ttl_s(PART, KEY, 500) == pytest.approx(expected, rel=0.2)
 
@@ -138,4 +140,24 @@ def test_keys_that_are_not_told_one_by_one_go_with_their_class() -> None:
 def test_what_is_told_is_bounded(estimator: Cate | Learner) -> None:
     for number in range(5_000):
         estimator.missed(PART, (f"articles/{number}#all",), float(number))
-    assert len(orjson.dumps(estimator.share(5_000))) < 50_000
+    assert len(orjson.dumps(list(estimator.share(5_000)))) < 50_000
+
+
+def test_what_is_told_of_many_classes_is_bounded() -> None:
+    estimator = Cate()
+    for number in range(100):
+        keys = [f"c{number}/{id_}#all" for id_ in range(200)]
+        for at in (0.0, 1.0):
+            estimator.missed(Part("paper", f"c{number}"), keys, at)
+    told = list(estimator.share(2))
+    assert len(told) == 100
+    assert sum(len(entry[-1]) for entry in told) == 5_000
+
+
+def test_copies_count_as_alive_for_the_margin() -> None:
+    history = KeyHistory(0)
+    history.granted(0, 10, 0, 5)
+    assert history.wrote(12, 0.9) is Fate.INVALIDATED
+    assert history.stale_until_s == 15
+    history.granted(20, 10, 0, 5)
+    assert history.wrote(36, 0.9) is Fate.SPARED
