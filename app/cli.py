@@ -26,6 +26,7 @@ from benchmarks.runner import UnknownBenchmark, available, lines, measure
 from mediator.errors import MediatorError
 from mediator.stores.embedded.lock import DataDirectoryBusy
 from mediator.stores.embedded.port import EmbeddedStartError
+from sketch.simulate.command import simulate
 
 __all__ = ["main"]
 
@@ -161,6 +162,7 @@ def rebuild_primary(
 
 app.command()(encode)
 app.command("check-trace")(check_trace)
+app.command()(simulate)
 
 
 def _upkeep(url: str | None) -> Upkeep:

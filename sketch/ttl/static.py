@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from sketch.port import Part
+from sketch.ttl.port import Terms
+from sketch.ttl.regret import Regret
 
 __all__ = ["Static"]
 
@@ -20,12 +23,32 @@ class Static:
     def __init__(self, life_s: float = math.inf) -> None:
         self._life_s = life_s
 
+    @property
+    def regrets(self) -> Mapping[Part, Regret]:
+        """Remember nothing."""
+        return {}
+
+    def agree(self, terms: Mapping[Part, Terms]) -> None:
+        """Do nothing: whoever asks takes off what a class allows at most."""
+
     def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
         """Return the life."""
         return self._life_s
 
-    def missed(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+    def missed(
+        self, part: Part, keys: Sequence[str], now_s: float, life_s: float | None = None
+    ) -> None:
         """Learn nothing."""
 
     def wrote(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+        """Learn nothing."""
+
+    def filled(self, part: Part, false_positives: float) -> None:
+        """Learn nothing."""
+
+    def share(self, now_s: float) -> Iterator[Any]:  # noqa: ARG002 - the port
+        """Tell nothing."""
+        return iter(())
+
+    def merge(self, others: Sequence[Any], now_s: float) -> None:
         """Learn nothing."""

@@ -1,0 +1,162 @@
+"""The workloads A to F of the Yahoo! Cloud Serving Benchmark, as schedules of single accesses.
+
+Cooper et al., SoCC 2010; proportions and constants are those of its core workloads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["WORKLOADS", "Mix", "Schedule", "Workload", "schedule"]
+
+_THETA: Final = 0.99
+"""The exponent of YCSB's Zipf distribution."""
+
+_THINK_S: Final = 0.3
+"""Between the read and the write of a read-modify-write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Shares of the kinds of operations; together 1.
+
+    Attributes:
+        read: Of one record.
+        update: Of one record.
+        insert: Of a new record.
+        scan: Of some records in a row.
+        modify: A read, and a write of the same record.
+        latest: Whether the newest records are the most popular ones.
+        about: What it stands for.
+    """
+
+    about: str
+    read: float = 0.0
+    update: float = 0.0
+    insert: float = 0.0
+    scan: float = 0.0
+    modify: float = 0.0
+    latest: bool = False
+
+
+WORKLOADS: Final[dict[str, Mix]] = {
+    "a": Mix("update heavy: sessions", read=0.5, update=0.5),
+    "b": Mix("read mostly: tags of photos", read=0.95, update=0.05),
+    "c": Mix("read only: profiles", read=1.0),
+    "d": Mix("read latest: status messages", read=0.95, insert=0.05, latest=True),
+    "e": Mix("short ranges: threads", scan=0.95, insert=0.05),
+    "f": Mix("read-modify-write: user records", read=0.5, modify=0.5),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What clients do.
+
+    Attributes:
+        mix: Shares of the kinds of operations.
+        operations: How many.
+        records: How many there are at first.
+        ops_per_s: How many begin in a second of virtual time, at random instants.
+        clients: How many clients there are; each operation is of a random one.
+        longest_scan: Records of a scan, at most; all lengths are as likely.
+    """
+
+    mix: Mix = WORKLOADS["b"]
+    operations: int = 100_000
+    records: int = 1_000
+    ops_per_s: float = 200.0
+    clients: int = 10
+    longest_scan: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Accesses in the order in which they begin; arrays of the same length.
+
+    Attributes:
+        begin_s: When each begins.
+        key: The number of its record.
+        client: Who does it.
+        write: Whether it is a write.
+        records: How many records there are in the end.
+        operations: How many operations it was made of.
+    """
+
+    begin_s: NDArray[np.float64]
+    key: NDArray[np.int64]
+    client: NDArray[np.int64]
+    write: NDArray[np.bool_]
+    records: int
+    operations: int
+
+
+_READ, _UPDATE, _INSERT, _SCAN, _MODIFY = range(5)
+
+
+def schedule(workload: Workload, random: np.random.Generator) -> Schedule:
+    """Draw the accesses of a workload."""
+    count, mix = workload.operations, workload.mix
+    begin = np.cumsum(random.exponential(1 / workload.ops_per_s, count))
+    shares = (mix.read, mix.update, mix.insert, mix.scan, mix.modify)
+    kind = random.choice(5, count, p=np.asarray(shares) / sum(shares))
+    newest = workload.records - 1 + np.cumsum(kind == _INSERT)
+    key = _keys(workload, newest, random)
+    key = np.where(kind == _INSERT, newest, key)
+    client = random.integers(0, workload.clients, count)
+    length = np.where(kind == _SCAN, random.integers(1, workload.longest_scan + 1, count), 1)
+    length = np.minimum(length, newest - key + 1)
+    return _expanded(begin, kind, key, client, length, int(newest[-1]) + 1)
+
+
+def _keys(
+    workload: Workload, newest: NDArray[np.int64], random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw records: popular ones lie anywhere, or are the newest."""
+    keys: NDArray[np.int64]
+    rank = zipf(workload.records, len(newest), random)
+    if workload.mix.latest:
+        keys = np.maximum(newest - rank, 0)
+    else:
+        keys = random.permutation(workload.records)[rank]
+    return keys
+
+
+def zipf(things: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Draw ranks, 0 for the most popular thing, with YCSB's exponent."""
+    weights = np.arange(1, things + 1, dtype=np.float64) ** -_THETA
+    bounds = np.cumsum(weights)
+    drawn: NDArray[np.int64] = np.searchsorted(bounds, random.random(count) * bounds[-1], "right")
+    return np.minimum(drawn, things - 1)
+
+
+def _expanded(
+    begin: NDArray[np.float64],
+    kind: NDArray[np.int64],
+    key: NDArray[np.int64],
+    client: NDArray[np.int64],
+    length: NDArray[np.int64],
+    records: int,
+) -> Schedule:
+    """Make single accesses of scans, and of what reads before it writes."""
+    first = np.repeat(np.cumsum(length) - length, length)
+    begins, keys = np.repeat(begin, length), np.repeat(key, length) + np.arange(len(first)) - first
+    clients, writes = (
+        np.repeat(client, length),
+        np.repeat(np.isin(kind, (_UPDATE, _INSERT)), length),
+    )
+    modify = kind == _MODIFY
+    begins = np.concatenate([begins, begin[modify] + _THINK_S])
+    order = np.argsort(begins, kind="stable")
+    return Schedule(
+        begins[order],
+        np.concatenate([keys, key[modify]])[order],
+        np.concatenate([clients, client[modify]])[order],
+        np.concatenate([writes, np.ones(int(modify.sum()), np.bool_)])[order],
+        records,
+        len(begin),
+    )

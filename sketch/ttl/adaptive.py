@@ -1,0 +1,128 @@
+"""What all estimators that learn have in common: they see, remember, tell one another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from sketch.port import Part
+from sketch.ttl.exchange import received, to_tell
+from sketch.ttl.history import KeyHistory, Proposal
+from sketch.ttl.rates import ClassRates, Memory, Told
+from sketch.ttl.regret import Regret
+
+__all__ = ["Adaptive"]
+
+
+class Adaptive(ABC):
+    """See `sketch.ttl.port.TtlEstimator`; how a life follows from what was seen is left open.
+
+    Args:
+        memory: How much is remembered.
+        seed: Decides what is remembered.
+    """
+
+    def __init__(self, memory: Memory, seed: int) -> None:
+        self._memory = memory
+        self._random = Random(seed)  # noqa: S311 - a sample, not a secret
+        self._classes: dict[Part, ClassRates] = {}
+        self._told: dict[Part, Told] = {}
+
+    @property
+    def regrets(self) -> Mapping[Part, Regret]:
+        """What became of copies, by class."""
+        return {part: rates.regret for part, rates in self._classes.items()}
+
+    def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:
+        """Return the shortest life of the keys."""
+        rates = self._class(part, now_s)
+        if len(keys) == 1:
+            return self._of_key(part, rates, keys[0], now_s)
+        return min((self._of_key(part, rates, key, now_s) for key in keys), default=0.0)
+
+    def missed(
+        self, part: Part, keys: Sequence[str], now_s: float, life_s: float | None = None
+    ) -> None:
+        """Count a miss of each key."""
+        rates = self._class(part, now_s)
+        for key in keys:
+            history = rates.missed(key, now_s)
+            if history is not None:
+                self._grant(part, rates, history, now_s, life_s)
+
+    def wrote(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+        """Count a write to each key."""
+        rates = self._class(part, now_s)
+        for key in keys:
+            history = rates.keys.get(key)
+            trial = None if history is None else history.trial
+            rates.wrote(key, history, now_s)
+            if history is not None and trial is not None:
+                self._judge(part, rates, trial, invalidated=now_s < history.trial_end_s)
+                history.trial = None
+
+    def filled(self, part: Part, false_positives: float) -> None:
+        """Note the filter's false positive rate."""
+        if part in self._classes:
+            self._classes[part].false_positives = false_positives
+
+    def share(self, now_s: float) -> Iterator[Any]:
+        """Return rates of each class, and of those of its keys that are asked for most."""
+        return to_tell(list(self._classes.items()), now_s)
+
+    def merge(self, others: Sequence[Any], now_s: float) -> None:
+        """Take in the rates of the other replicas."""
+        self._told = received(others, now_s + self._memory.told_s)
+        for part, rates in self._classes.items():
+            rates.told = self._told.get(part, Told())
+
+    def _retain(self, parts: Mapping[Part, Any]) -> None:
+        """Forget all classes but these."""
+        for part in self._classes.keys() - parts.keys():
+            del self._classes[part]
+
+    @abstractmethod
+    def _propose(
+        self, part: Part, rates: ClassRates, key: str, history: KeyHistory | None, now_s: float
+    ) -> Proposal:
+        """Return the life of a key that is being missed."""
+
+    @abstractmethod
+    def _tried(self, part: Part, trial: Proposal, *, invalidated: bool) -> None:
+        """Note what a proposal led to that was granted as it was."""
+
+    def _of_key(self, part: Part, rates: ClassRates, key: str, now_s: float) -> float:
+        history = rates.keys.get(key)
+        proposal = self._propose(part, rates, key, history, now_s)
+        if history is not None:
+            history.asked = proposal
+        return proposal.life_s
+
+    def _grant(
+        self,
+        part: Part,
+        rates: ClassRates,
+        history: KeyHistory,
+        now_s: float,
+        life_s: float | None,
+    ) -> None:
+        trial = history.tried(now_s)
+        if trial is not None:
+            self._judge(part, rates, trial, invalidated=False)
+        granted = history.asked.life_s if life_s is None else life_s
+        memory = self._memory
+        rates.regret.count(history.granted(now_s, granted, memory.transit_s, memory.margin_s))
+
+    def _judge(self, part: Part, rates: ClassRates, trial: Proposal, *, invalidated: bool) -> None:
+        if trial.life_s > 0:
+            rates.regret.judge(trial, invalidated=invalidated)
+        self._tried(part, trial, invalidated=invalidated)
+
+    def _class(self, part: Part, now_s: float) -> ClassRates:
+        rates = self._classes.get(part)
+        if rates is None:
+            rates = self._classes[part] = ClassRates(self._memory, self._random, now_s)
+            rates.told = self._told.get(part, Told())
+        return rates

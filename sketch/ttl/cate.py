@@ -1,0 +1,125 @@
+"""Constrained Adaptive TTL Estimation; `cache_sketch`, section 2, "TTL estimators"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import exp, expm1, log1p
+from typing import Literal
+
+from sketch.port import Part
+from sketch.ttl.adaptive import Adaptive
+from sketch.ttl.constraints import Constraints
+from sketch.ttl.history import KeyHistory, Proposal
+from sketch.ttl.port import Terms
+from sketch.ttl.rates import ClassRates, Memory
+from sketch.ttl.weights import Weights
+
+__all__ = ["Cate", "CateSettings", "Ratio", "life_s"]
+
+Ratio = Literal["linear", "logistic", "unweighted"]
+
+_STEEPEST = 700.0
+"""Beyond, the exponential function has no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class CateSettings:
+    """How lives of one class are estimated.
+
+    Attributes:
+        ratio: How the quantile follows from the imbalance of misses and writes.
+        slope: How strongly it does; of no effect on "unweighted".
+        longest_s: The longest life (TTL_max).
+        weights: What misses and invalidations cost; equal ones are the paper's estimator.
+        constraints: What lives have to keep.
+    """
+
+    ratio: Ratio = "linear"
+    slope: float = 0.1
+    longest_s: float = 600.0
+    weights: Weights = field(default=Weights(1, 1, 1, 1))
+    constraints: Constraints = field(default=Constraints())
+
+
+def life_s(
+    miss_rate: float, write_rate: float, settings: CateSettings, violation: float = 0.0
+) -> float:
+    """Return the life of a record.
+
+    Args:
+        miss_rate: λm, in a second.
+        write_rate: λw, in a second; 0: it was never written.
+        settings: Of its class.
+        violation: Degree of violation of the constraints, 0 to 1.
+    """
+    if write_rate <= 0:
+        return settings.longest_s
+    most = -expm1(-write_rate * settings.longest_s)
+    weighted = miss_rate * settings.weights.miss_per_invalidation
+    # Capped before the penalty: otherwise what is mostly read would never feel it.
+    p = min(_quantile(weighted, write_rate, settings), most)
+    if violation > 0:
+        p *= settings.constraints.penalty(violation)
+    if p <= 0:
+        return 0.0
+    return settings.longest_s if p >= most else -log1p(-p) / write_rate
+
+
+def _quantile(misses: float, writes: float, settings: CateSettings) -> float:
+    if misses <= 0:
+        return 0.0
+    match settings.ratio:
+        case "unweighted":
+            return misses / (misses + writes)
+        case "linear":
+            return 0.5 + settings.slope * _imbalance(misses, writes)
+        case "logistic":
+            steepness = -settings.slope * _imbalance(misses, writes)
+            return 1 / (1 + exp(min(steepness, _STEEPEST)))
+
+
+def _imbalance(misses: float, writes: float) -> float:
+    if misses >= writes:
+        return misses / writes - 1
+    return 1 - writes / misses
+
+
+class Cate(Adaptive):
+    """Estimates lives by the rates of misses and writes of each record.
+
+    Args:
+        settings: For all classes.
+        memory: How much is remembered.
+        seed: Decides what is remembered.
+    """
+
+    def __init__(
+        self,
+        settings: CateSettings | None = None,
+        memory: Memory | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(memory or Memory(), seed)
+        self._settings = settings or CateSettings()
+        self._of_class: dict[Part, CateSettings] = {}
+
+    def agree(self, terms: Mapping[Part, Terms]) -> None:
+        """Take in what classes ask for."""
+        self._retain(terms)
+        self._of_class = {
+            part: replace(self._settings, **asked._asdict()) for part, asked in terms.items()
+        }
+
+    def _tried(self, part: Part, trial: Proposal, *, invalidated: bool) -> None:
+        """Learn nothing: what CATE is set to stays."""
+
+    def _propose(
+        self, part: Part, rates: ClassRates, key: str, history: KeyHistory | None, now_s: float
+    ) -> Proposal:
+        settings = self._of_class.get(part, self._settings)
+        seen = rates.at_miss(key, history, now_s)
+        violation = settings.constraints.violation(rates, now_s)
+        writes = seen.writes if seen.written else 0.0
+        life = life_s(seen.misses, writes, settings, violation)
+        return Proposal(life, -expm1(-writes * life))

@@ -1,0 +1,84 @@
+"""What replicas tell one another of rates, as JSON.
+
+Rates add up: a write or a miss is seen by exactly one replica. Keys that are asked for most are
+told one by one; for all others a replica takes its own rate times (all of the class / its own of
+the class), which is right if requests are spread evenly. If they are not, rates are too high by the
+same factor for reads and writes, and lives only shorter than they might be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from typing import Any, Final
+
+from sketch.port import Part
+from sketch.ttl.rates import ClassRates, Told
+
+__all__ = ["received", "to_tell"]
+
+_KEYS: Final = 500
+"""So many keys of a class are told one by one."""
+
+_KEYS_OF_ALL: Final = 5_000
+"""So many of all classes."""
+
+
+def to_tell(classes: Sequence[tuple[Part, ClassRates]], now_s: float) -> Iterator[Any]:
+    """Return what other replicas are to know of each class, made as it is asked for."""
+    most = min(_KEYS, _KEYS_OF_ALL // max(len(classes), 1))
+    for part, rates in classes:
+        yield [*part, *_of_class(rates, now_s, most)]
+
+
+def _of_class(
+    rates: ClassRates, now_s: float, most: int
+) -> tuple[float, float, float, dict[str, Any]]:
+    busiest = nlargest(most, rates.keys, key=lambda item: item[1].misses_per_s(now_s))
+    return (
+        rates.misses.per_s(now_s),
+        rates.writes.per_s(now_s),
+        rates.invalidations.per_s(now_s),
+        {key: [of.misses_per_s(now_s), of.writes_per_s(now_s)] for key, of in busiest if of.misses},
+    )
+
+
+def received(others: Sequence[Any], until_s: float) -> dict[Part, Told]:
+    """Add up what all other replicas told; what is not understood is left out.
+
+    Args:
+        others: What each of them told last, a list with an entry for each class.
+        until_s: For how long it holds.
+    """
+    totals: defaultdict[Part, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    keys: defaultdict[Part, dict[str, tuple[float, float]]] = defaultdict(dict)
+    for part, rates, of_keys in _understood(others):
+        totals[part] = [a + b for a, b in zip(totals[part], rates, strict=True)]
+        known = keys[part]
+        for key, (misses, writes) in of_keys:
+            before = known.get(key, (0.0, 0.0))
+            known[key] = before[0] + misses, before[1] + writes
+    return {part: Told(m, w, i, keys[part], until_s) for part, (m, w, i) in totals.items()}
+
+
+def _understood(
+    others: Iterable[Any],
+) -> Iterator[tuple[Part, tuple[float, float, float], list[tuple[str, tuple[float, float]]]]]:
+    for other in others:
+        for entry in other if isinstance(other, list) else ():
+            match entry:
+                case [str(database), str(name), m, w, i, dict(keys)] if _are_rates((m, w, i)):
+                    yield Part(database, name), (m, w, i), list(_of_keys(keys))
+
+
+def _of_keys(keys: Mapping[Any, Any]) -> Iterator[tuple[str, tuple[float, float]]]:
+    for key, rates in keys.items():
+        match rates:
+            case [m, w] if isinstance(key, str) and _are_rates((m, w)):
+                yield key, (m, w)
+
+
+def _are_rates(values: Sequence[Any]) -> bool:
+    return all(isinstance(v, int | float) and math.isfinite(v) and v >= 0 for v in values)

@@ -1,0 +1,188 @@
+"""What is remembered of one key: how often it is asked for and written, what copies became of."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+__all__ = ["Fate", "KeyHistory", "Proposal"]
+
+
+class Fate(Enum):
+    """What became of a copy."""
+
+    OPEN = "open"
+    """It is alive, or nothing has happened to its key since."""
+
+    INVALIDATED = "invalidated"
+    """Its key was written while it was alive: a shorter life would have avoided that."""
+
+    SPARED = "spared"
+    """Its key was written after its end: a longer life would have made it stale."""
+
+    UNCHANGED = "unchanged"
+    """Its key was asked for after its end and had not changed: a longer life would have done."""
+
+
+class Proposal(NamedTuple):
+    """A life that was proposed, and why.
+
+    Attributes:
+        life_s: The life.
+        expected: The share of such copies that will be invalidated, by the rates that are known.
+        target: The share of such copies that should be invalidated.
+        capped: Whether it would be longer, if there were no longest life.
+    """
+
+    life_s: float
+    expected: float = 0.0
+    target: float = 0.0
+    capped: bool = False
+
+
+_NOTHING: Final = Proposal(0.0)
+
+_AS_ASKED: Final = 0.99
+"""Lives are rounded: one that was granted is what was proposed from this share of it on."""
+
+
+class KeyHistory:
+    """Rates of a key, and the copy of it that may lie in caches; times are in seconds.
+
+    Rates are weighted averages of times between arrivals, in which an arrival counts for `keep`
+    times as much with each that follows: counts and spans are kept apart, so that the time since
+    the last arrival can be counted in (a rate ages when nothing arrives), and so that a class's
+    rate can stand in while there are few.
+
+    Attributes:
+        misses: Misses, weighted.
+        miss_span_s: Times between them, weighted.
+        idle_span_s: The same, less the times in which a copy answered: all reads were seen then.
+        missed_s: When the last one was.
+        writes: Writes, weighted; the first sight of a key is where counting begins, not counted.
+        written: Whether there was any write, the first sight included.
+        write_span_s: Times between them, weighted.
+        wrote_s: When the last one was; at first, when the key was first seen.
+        life_end_s: No copy lives longer.
+        held_end_s: Until then the sketch takes copies to be alive: their receipt may be late.
+        stale_until_s: Until then the filter holds the key.
+        asked: What was last proposed.
+        trial: A proposal that was granted, and of which it is not known yet what it leads to.
+        trial_end_s: When that will be known at the latest.
+        open: Whether a copy was handed out of which nothing has become yet.
+    """
+
+    __slots__ = (
+        "_usable_end_s",
+        "_usable_s",
+        "asked",
+        "held_end_s",
+        "idle_span_s",
+        "life_end_s",
+        "miss_span_s",
+        "missed_s",
+        "misses",
+        "open",
+        "stale_until_s",
+        "trial",
+        "trial_end_s",
+        "write_span_s",
+        "writes",
+        "written",
+        "wrote_s",
+    )
+
+    def __init__(self, now_s: float) -> None:
+        self.misses = self.miss_span_s = self.idle_span_s = 0.0
+        self.writes = self.write_span_s = 0.0
+        self.missed_s = self.wrote_s = now_s
+        self.life_end_s = self.held_end_s = self.stale_until_s = now_s
+        self.asked = _NOTHING
+        self.trial: Proposal | None = None
+        self.trial_end_s = now_s
+        self.open = self.written = False
+        self._usable_s = self._usable_end_s = now_s
+
+    def with_miss(self, now_s: float) -> tuple[float, float, float]:
+        """Return misses, times between them, and idle ones, with a miss that is going on."""
+        missed_s = self.missed_s
+        gap = now_s - missed_s
+        if gap <= 0:
+            return self.misses, self.miss_span_s, self.idle_span_s
+        begin, end = self._usable_s, self._usable_end_s
+        cached = min(now_s, end) - max(missed_s, begin)
+        idle = gap - cached if cached > 0 else gap
+        return self.misses + 1, self.miss_span_s + gap, self.idle_span_s + idle
+
+    def missed(self, now_s: float, keep: float) -> None:
+        """Count a miss; earlier ones count for `keep` times as much from now on."""
+        _, span, idle = self.with_miss(now_s)
+        # What is new counts in full.
+        gap, idle_gap = span - self.miss_span_s, idle - self.idle_span_s
+        self.misses = self.misses * keep + 1
+        self.miss_span_s = self.miss_span_s * keep + gap
+        self.idle_span_s = self.idle_span_s * keep + idle_gap
+        self.missed_s = now_s
+
+    def misses_per_s(self, now_s: float) -> float:
+        """Return the misses in a second, by what was seen of this key alone."""
+        span = self.miss_span_s + max(0.0, now_s - self.missed_s)
+        return self.misses / span if span > 0 else 0.0
+
+    def writes_per_s(self, now_s: float) -> float:
+        """Return the writes in a second, by what was seen of this key alone."""
+        span = self.unwritten_s(now_s)
+        return self.writes / span if span > 0 else 0.0
+
+    def unwritten_s(self, now_s: float) -> float:
+        """Return the times between writes, with the one since the last."""
+        gap = now_s - self.wrote_s
+        return self.write_span_s + gap if gap > 0 else self.write_span_s
+
+    def granted(self, now_s: float, life_s: float, transit_s: float, margin_s: float = 0.0) -> Fate:
+        """Note that a copy was handed out; return what became of the one before.
+
+        Args:
+            now_s: The time.
+            life_s: Of the copy; 0: there is none.
+            transit_s: After which time it begins to answer.
+            margin_s: For how long it counts as alive after its end.
+        """
+        fate = Fate.UNCHANGED if self.open and now_s >= self.life_end_s else Fate.OPEN
+        if fate is Fate.UNCHANGED:
+            self.open = False
+        if life_s > 0:
+            self.open = True
+            self.life_end_s = max(self.life_end_s, now_s + life_s)
+            self.held_end_s = max(self.held_end_s, now_s + life_s + margin_s)
+            # Clients do not use copies of what is in the filter: they would be asked for again.
+            self._usable_s = max(now_s + transit_s, self.stale_until_s)
+            self._usable_end_s = self.life_end_s
+            if self.trial is None and life_s >= _AS_ASKED * self.asked.life_s:
+                self.trial, self.trial_end_s = self.asked, now_s + life_s
+        return fate
+
+    def tried(self, now_s: float) -> Proposal | None:
+        """Return a proposal of which it is known what it led to, once."""
+        trial = self.trial
+        if trial is not None and now_s >= self.trial_end_s:
+            self.trial = None
+            return trial
+        return None
+
+    def wrote(self, now_s: float, keep: float) -> Fate:
+        """Count a write; return what became of the copy."""
+        self.writes = self.writes * keep + 1
+        gap = now_s - self.wrote_s
+        self.write_span_s = self.write_span_s * keep + (gap if gap > 0 else 0.0)
+        self.wrote_s = now_s
+        self.written = True
+        fate = Fate.OPEN
+        if now_s < self.held_end_s:
+            fate = Fate.INVALIDATED
+            self.stale_until_s = self.held_end_s
+        elif self.open:
+            fate = Fate.SPARED
+        self.open = False
+        self._usable_end_s = min(self._usable_end_s, now_s)
+        return fate

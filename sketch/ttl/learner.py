@@ -1,0 +1,137 @@
+"""Lives by cost: the best one of a model of reads and writes, corrected by its own regret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import exp, expm1
+
+from sketch.port import Part
+from sketch.ttl.adaptive import Adaptive
+from sketch.ttl.constraints import Constraints
+from sketch.ttl.dials import Dials
+from sketch.ttl.history import KeyHistory, Proposal
+from sketch.ttl.optimum import about_best
+from sketch.ttl.port import Terms
+from sketch.ttl.rates import ClassRates, KeyRates, Memory
+from sketch.ttl.weights import Weights
+
+__all__ = ["Learner", "LearnerSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerSettings:
+    """How lives of one class are learned.
+
+    Attributes:
+        longest_s: The longest life that may be granted.
+        weights: What it costs if a life was wrong.
+        unheard_s: For how long clients have not heard of a write, on average: half of Δ.
+        step: How far one copy turns slope and longest life.
+        constraints: What lives have to keep.
+    """
+
+    longest_s: float = 600.0
+    weights: Weights = field(default=Weights())
+    unheard_s: float = 0.5
+    step: float = 0.01
+    constraints: Constraints = field(default=Constraints())
+
+
+class Learner(Adaptive):
+    """Grants the life that costs least, as far as it can tell.
+
+    It differs from CATE in three things. It counts reads where no copy could answer them, and so
+    knows how often a key is read, not only how often it is missed. It hands out no copies that no
+    client would use, because the filter holds their keys for long. And it turns slope and longest
+    life of each class by what became of the copies (`Dials`).
+
+    Args:
+        settings: For all classes.
+        memory: How much is remembered.
+        seed: Decides what is remembered.
+    """
+
+    def __init__(
+        self,
+        settings: LearnerSettings | None = None,
+        memory: Memory | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(memory or Memory(), seed)
+        self._settings = settings or LearnerSettings()
+        self._of_class: dict[Part, LearnerSettings] = {}
+        self._dials: dict[Part, Dials] = {}
+
+    def agree(self, terms: Mapping[Part, Terms]) -> None:
+        """Take in what classes ask for; what was learned for other terms is forgotten."""
+        self._retain(terms)
+        before = self._of_class
+        self._of_class = {
+            part: replace(self._settings, **asked._asdict()) for part, asked in terms.items()
+        }
+        for part in [*self._dials]:
+            if self._of_class.get(part) != before.get(part):
+                del self._dials[part]
+
+    @property
+    def dials(self) -> Mapping[Part, Dials]:
+        """What was learned, by class."""
+        return self._dials
+
+    def _propose(
+        self, part: Part, rates: ClassRates, key: str, history: KeyHistory | None, now_s: float
+    ) -> Proposal:
+        settings = self._of_class.get(part, self._settings)
+        dials = self._dials_of(part, settings)
+        seen = rates.at_miss(key, history, now_s)
+        if seen.reads <= 0 or seen.writes <= 0:
+            return _REFUSED  # only others know the key, and not enough
+        held_s = max(0.0, history.stale_until_s - now_s) if history is not None else 0.0
+        free_s = held_s - self._memory.margin_s
+        if free_s * seen.reads > 1:
+            # Somebody will ask again before the key leaves the filter. Until then copies answer
+            # only those who have revalidated them, and what ends with it keeps nothing down.
+            return Proposal(free_s, -expm1(-free_s * seen.writes))
+        unused_s = max(held_s, self._memory.transit_s)
+        proposal = _proposal(seen, settings, dials, unused_s)
+        violation = settings.constraints.violation(rates, now_s)
+        if violation > 0:
+            shorter_s = proposal.life_s * settings.constraints.penalty(violation)
+            return Proposal(shorter_s, -expm1(-shorter_s * seen.writes))
+        return proposal
+
+    def _tried(self, part: Part, trial: Proposal, *, invalidated: bool) -> None:
+        if trial.target > 0 and (dials := self._dials.get(part)) is not None:
+            dials.settle(trial, invalidated=invalidated)
+
+    def _dials_of(self, part: Part, settings: LearnerSettings) -> Dials:
+        dials = self._dials.get(part)
+        if dials is None:
+            dials = self._dials[part] = Dials(settings.longest_s, settings.step)
+        return dials
+
+
+_REFUSED = Proposal(0.0)
+
+
+def _proposal(seen: KeyRates, settings: LearnerSettings, dials: Dials, unused_s: float) -> Proposal:
+    """Return the best life of a copy that does not answer for the first `unused_s` seconds."""
+    weights = settings.weights
+    price = 1 / weights.miss_per_invalidation
+    ratio = seen.reads / seen.writes
+    u = about_best(ratio, price)
+    if u > 0 and weights.stale != weights.miss:
+        unheard = min(1.0, settings.unheard_s * seen.writes / u)
+        late = 1 + unheard * (weights.stale / weights.miss - 1)
+        u = about_best(ratio, price, late)
+    target = -expm1(-u - unused_s * seen.writes)
+    life_s = dials.slope.value * u / seen.writes + unused_s
+    capped = life_s > dials.longest_s.value
+    if capped:
+        life_s = dials.longest_s.value
+    writes = life_s * seen.writes
+    answered = ratio * (exp(-unused_s * seen.writes) - exp(-writes))
+    if u <= 0 or answered <= price * writes:
+        return _REFUSED
+    return Proposal(life_s, -expm1(-writes), target, capped)

@@ -1,0 +1,177 @@
+"""The rates of a class and of its keys, in bounded memory, as all replicas see them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final, NamedTuple
+
+from sketch.ttl.history import Fate, KeyHistory
+from sketch.ttl.regret import Regret
+from sketch.ttl.reservoir import Reservoir
+from sketch.ttl.tempo import Tempo
+
+__all__ = ["ClassRates", "KeyRates", "Memory", "Told"]
+
+_PRIOR: Final = 0.25
+"""How many arrivals the class's rate counts for in a key's."""
+
+_LEAST_IDLE: Final = 0.001
+"""The least share of the time between two misses in which no copy answered."""
+
+
+class Memory(NamedTuple):
+    """How much is remembered.
+
+    Attributes:
+        keys: Of each class, at most.
+        arrivals: How many arrivals a key's rate is averaged over.
+        told_s: For how long the rates that other replicas told hold.
+        transit_s: After which time a copy that was handed out begins to answer.
+        margin_s: For how long the sketch takes a copy to be alive after its end: M of
+            COHERENCE.md.
+    """
+
+    keys: int = 10_000
+    arrivals: int = 100
+    told_s: float = 60.0
+    transit_s: float = 0.05
+    margin_s: float = 0.0
+
+
+class KeyRates(NamedTuple):
+    """Arrivals of a key in a second, at all replicas.
+
+    Attributes:
+        misses: Reads that the origin answered.
+        reads: Reads, those that caches answered included; estimated from the times in which no
+            copy was alive.
+        writes: Writes; 0 only if the whole class has had none.
+        written: Whether a write to the key has been seen.
+    """
+
+    misses: float
+    reads: float
+    writes: float
+    written: bool
+
+
+class Told(NamedTuple):
+    """Arrivals in a second that other replicas told of a class.
+
+    Attributes:
+        misses: Of the class.
+        writes: Of the class.
+        invalidations: Of the class.
+        keys: Misses and writes of those keys that they see most often.
+        until_s: When this is too old.
+    """
+
+    misses: float = 0.0
+    writes: float = 0.0
+    invalidations: float = 0.0
+    keys: Mapping[str, tuple[float, float]] = {}
+    until_s: float = 0.0
+
+
+_NOTHING: Final = Told()
+
+
+class ClassRates:
+    """What is known of one class.
+
+    Args:
+        memory: How much is remembered.
+        random: Decides what is remembered.
+        now_s: The time.
+
+    Attributes:
+        keys: The keys that are remembered.
+        told: What other replicas told.
+        regret: What became of copies.
+        false_positives: Of the filter, as last told.
+    """
+
+    def __init__(self, memory: Memory, random: Random, now_s: float) -> None:
+        self._keep = 1 - 1 / memory.arrivals
+        self.keys = Reservoir(memory.keys, random)
+        self.misses, self.writes, self.invalidations = (Tempo(now_s) for _ in range(3))
+        self.told = _NOTHING
+        self.regret = Regret()
+        self.false_positives = 0.0
+
+    def missed(self, key: str, now_s: float) -> KeyHistory | None:
+        """Count a miss; None: the key is not remembered."""
+        history = self.keys.get(key)
+        if history is None:
+            return self.keys.admit(key, now_s)
+        history.missed(now_s, self._keep)
+        self.misses.arrived(now_s)
+        return history
+
+    def wrote(self, key: str, history: KeyHistory | None, now_s: float) -> Fate:
+        """Count a write to a key of which this is remembered; return what became of the copy."""
+        if history is None:
+            history = self.keys.admit(key, now_s)
+            if history is not None:
+                history.written = True
+            return Fate.OPEN
+        fate = history.wrote(now_s, self._keep)
+        self.writes.arrived(now_s)
+        self.regret.count(fate)
+        if fate is Fate.INVALIDATED:
+            self.invalidations.arrived(now_s)
+        return fate
+
+    def at_miss(self, key: str, history: KeyHistory | None, now_s: float) -> KeyRates:
+        """Return the rates of a key that is being missed: that miss is counted."""
+        told = self._told(now_s)
+        if history is None:
+            return self._unknown(key, told, now_s)
+        known = _PRIOR * len(self.keys)
+        class_misses, class_writes = self.misses.per_s(now_s), self.writes.per_s(now_s)
+        count, span, idle = history.with_miss(now_s)
+        # The class's rates count as `_PRIOR` arrivals in the spans that they would have taken.
+        misses = (count + _PRIOR) / (span + known / class_misses)
+        writes = (history.writes + _PRIOR) / (history.unwritten_s(now_s) + known / class_writes)
+        if told is _NOTHING:
+            # While no copy answered, all reads were misses.
+            least = _LEAST_IDLE * span
+            reads = misses * span / (max(least, idle)) if span > 0 else misses
+            return KeyRates(misses, reads, writes, history.written)
+        of_key = told.keys.get(key)
+        misses = _together(misses, of_key and of_key[0], class_misses, told.misses)
+        writes = _together(writes, of_key and of_key[1], class_writes, told.writes)
+        reads = _reads(misses, (span - idle) / count if count else 0.0)
+        return KeyRates(misses, reads, writes, history.written or bool(of_key and of_key[1]))
+
+    def _unknown(self, key: str, told: Told, now_s: float) -> KeyRates:
+        """Return the rates of a key that this replica does not remember."""
+        if (of_key := told.keys.get(key)) is not None:
+            return KeyRates(of_key[0], of_key[0], of_key[1], of_key[1] > 0)
+        known = max(len(self.keys), 1)
+        misses = (self.misses.per_s(now_s) + told.misses) / known
+        writes = (self.writes.per_s(now_s) + told.writes) / known
+        # What is new has not been written; what was forgotten may have been.
+        return KeyRates(misses, misses, writes, self.keys.full and writes > 0)
+
+    def _told(self, now_s: float) -> Told:
+        return self.told if now_s < self.told.until_s else _NOTHING
+
+    def invalidations_per_s(self, now_s: float) -> float:
+        """Return how often copies are invalidated, at all replicas."""
+        return self.invalidations.per_s(now_s) + self._told(now_s).invalidations
+
+
+def _together(own: float, told: float | None, class_own: float, class_told: float) -> float:
+    """Add what others told of a key; if they told nothing, in proportion to the class."""
+    if told is not None:
+        return own + told
+    return own * (1 + class_told / class_own) if class_own > 0 else own
+
+
+def _reads(misses: float, cached_s: float) -> float:
+    """Return the reads in a second if a copy answers for so long after each miss."""
+    if misses <= 0:
+        return 0.0
+    return 1 / max(1 / misses - cached_s, _LEAST_IDLE / misses)

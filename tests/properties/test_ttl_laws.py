@@ -1,0 +1,113 @@
+"""What holds of every estimator, whatever it is told."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sketch.port import Part
+from sketch.ttl import Cate, CateSettings, Constraints, Learner, LearnerSettings, Memory
+from sketch.ttl.cate import Ratio, life_s
+from sketch.ttl.optimum import best_writes_per_life, relative_cost
+
+PART = Part("paper", "articles")
+KEYS = [f"articles/{number}#all" for number in range(6)]
+RATES = st.floats(0, 1e6)
+RATIOS: st.SearchStrategy[Ratio] = st.sampled_from(["linear", "logistic", "unweighted"])
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["miss", "write", "filled", "exchange"]),
+        st.lists(st.sampled_from(KEYS), min_size=1, max_size=3, unique=True),
+        st.floats(-1, 100),
+        st.sampled_from([None, 0.0, 1.0, 50.0]),
+    ),
+    max_size=60,
+)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=10,
+)
+ENTRY = st.tuples(
+    st.text(max_size=3), st.text(max_size=3), *[JSON | st.floats(0, 10)] * 3, JSON
+).map(list)
+LONGEST = 30.0
+BOUNDED = Constraints(false_positives=0.1, invalidations_per_s=0.5)
+
+
+@given(RATES, RATES, RATIOS, st.floats(-2, 2), st.floats(0, 1))
+def test_a_life_of_cate_lies_between_none_and_the_longest(
+    misses: float, writes: float, ratio: Ratio, slope: float, violation: float
+) -> None:
+    set_to = CateSettings(ratio, slope, LONGEST)
+    life = life_s(misses, writes, set_to, violation)
+    assert 0 <= life <= LONGEST * (1 + 1e-9)
+    assert life <= life_s(misses, writes, set_to) * (1 + 1e-9)
+
+
+@given(RATES, RATES, RATES, RATIOS)
+def test_more_misses_never_shorten_a_life(
+    fewer: float, more: float, writes: float, ratio: Ratio
+) -> None:
+    set_to = CateSettings(ratio, 0.1, LONGEST)
+    fewer, more = sorted((fewer, more))
+    assert life_s(fewer, writes, set_to) <= life_s(more, writes, set_to) * (1 + 1e-9)
+
+
+@given(st.floats(1e-3, 1e5), st.floats(1e-3, 10), st.floats(0.05, 3), st.floats(1e-4, 40))
+def test_no_life_costs_less_than_the_best(r: float, a: float, s: float, other: float) -> None:
+    best = best_writes_per_life(r, a, s)
+    if r <= a:
+        assert best == 0
+        return
+    least = relative_cost(min(best, 60), r, a, s)
+    assert least <= relative_cost(other, r, a, s) * (1 + 1e-3)
+
+
+def estimators(seed: int) -> list[Cate | Learner]:
+    memory = Memory(keys=3)
+    return [
+        Cate(CateSettings(longest_s=LONGEST, constraints=BOUNDED), memory=memory, seed=seed),
+        Learner(LearnerSettings(LONGEST, constraints=BOUNDED), memory=memory, seed=seed),
+    ]
+
+
+@given(EVENTS, st.integers(0, 3))
+def test_whatever_happens_lives_are_lives_and_the_same_again(events: list[Any], seed: int) -> None:
+    for first, second in zip(estimators(seed), estimators(seed), strict=True):
+        now = 0.0
+        for what, keys, step, life in events:
+            now += step
+            lives = [estimator.ttl_s(PART, keys, now) for estimator in (first, second)]
+            assert lives[0] == lives[1]
+            assert 0 <= lives[0] <= LONGEST * (1 + 1e-9)
+            for estimator in (first, second):
+                _tell(estimator, what, keys, now, life)
+
+
+def _tell(
+    estimator: Cate | Learner, what: str, keys: list[str], now: float, life: float | None
+) -> None:
+    match what:
+        case "miss":
+            estimator.missed(PART, keys, now, life)
+        case "write":
+            estimator.wrote(PART, keys, now)
+        case "filled":
+            estimator.filled(PART, 0.3)
+        case _:
+            estimator.merge([list(estimator.share(now))], now)
+
+
+@given(st.lists(JSON | ENTRY.map(lambda entry: [entry]), max_size=3))
+def test_what_others_tell_is_taken_or_left(others: list[Any]) -> None:
+    for estimator in estimators(0):
+        estimator.missed(PART, KEYS[:1], 0)
+        estimator.wrote(PART, KEYS[:1], 1)
+        estimator.merge(others, 2)
+        life = estimator.ttl_s(PART, KEYS[:1], 3)
+        assert 0 <= life <= LONGEST
+        assert math.isfinite(life)

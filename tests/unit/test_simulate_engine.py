@@ -1,0 +1,159 @@
+"""The simulator: what is counted adds up, and the bound holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sketch.shape import FilterShape
+from sketch.simulate.engine import Engine
+from sketch.simulate.latency import Constant, Exponential, LogNormal
+from sketch.simulate.oracle import Oracle
+from sketch.simulate.origin import PART
+from sketch.simulate.run import Estimators, Prepared, Run, simulate
+from sketch.simulate.workload import WORKLOADS, Workload
+from sketch.simulate.world import CACHES, World
+from sketch.ttl import Cate, Learner, Memory, Static, TtlEstimator, Weights
+
+SLOW = LogNormal(0.08, 0.8)
+ESTIMATORS: dict[str, Estimators] = {
+    "static": lambda _: Static(20),
+    "cate": lambda _: Cate(),
+    "learner": lambda _: Learner(),
+}
+
+
+def world(letter: str = "a", **given: Any) -> World:
+    work = Workload(WORKLOADS[letter], operations=4_000, records=100, longest_scan=5)
+    return World(work, **given)
+
+
+def ran(of: World, estimator: TtlEstimator) -> Run:
+    return simulate(Prepared.of(of), lambda _: estimator)
+
+
+def check(run: Run) -> None:
+    tally = run.tally
+    answered = tally.client_hits + tally.shared_hits + tally.misses + tally.revalidations
+    assert answered == tally.reads == len(tally.latencies)
+    assert tally.invalidations <= tally.writes
+    assert tally.beyond_bound == 0
+    assert tally.hit_ratio == pytest.approx((tally.client_hits + tally.shared_hits) / tally.reads)
+
+
+@pytest.mark.parametrize("letter", WORKLOADS)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_everything_adds_up_and_the_bound_holds(letter: str, name: str) -> None:
+    run = simulate(Prepared.of(world(letter)), ESTIMATORS[name])
+    check(run)
+    assert run.tally.hit_ratio > 0.03
+
+
+@pytest.mark.parametrize("letter", ["a", "b"])
+def test_a_margin_is_learned_with(letter: str) -> None:
+    """Keys stay in the filter beyond their copies, as in the service: no static life does better."""
+    prepared = Prepared.of(World(Workload(WORKLOADS[letter], operations=15_000), margin_s=5.0))
+    learned = simulate(prepared, lambda _: Learner(memory=Memory(margin_s=5.0)))
+    check(learned)
+    for life in (5.0, 20.0, 60.0):
+        static = simulate(prepared, lambda _: Static(life))  # noqa: B023 - called at once
+        assert learned.tally.cost(Weights()) < static.tally.cost(Weights())
+
+
+@pytest.mark.parametrize("layers", ["", "proxy", "cdn", "proxy,cdn"])
+@pytest.mark.parametrize("client", [False, True])
+def test_the_bound_holds_over_slow_and_uneven_links(layers: str, client: bool) -> None:
+    shared = tuple(
+        replace(layer, one_way=Exponential(0.01))
+        for name, layer in CACHES.items()
+        if name in layers
+    )
+    slow = world(
+        client_caches=client,
+        layers=shared,
+        origin_one_way=SLOW,
+        store=Exponential(0.02),
+        purge=Exponential(0.3),
+        bound_s=2.0,
+    )
+    run = ran(slow, Static(30))
+    check(run)
+    assert bool(run.tally.shared_hits) == bool(layers)
+    assert bool(run.tally.client_hits) == client
+
+
+def test_without_the_filter_the_bound_would_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check can fail: copies that outlive a write by up to 20 s are found."""
+    monkeypatch.setattr(Engine, "_is_suspect", lambda *_: False)
+    tally = ran(world(), Static(20)).tally
+    assert tally.beyond_bound > 0
+    assert tally.stalest_s > 1
+
+
+def test_without_lives_nothing_is_kept() -> None:
+    tally = ran(world(), Static(0)).tally
+    assert tally.hit_ratio == 0
+    assert tally.invalidations == tally.stale == tally.filter_keys == 0
+    assert tally.cost(Weights()) == pytest.approx(tally.reads / (tally.reads + tally.writes))
+
+
+def test_what_is_never_written_is_missed_once() -> None:
+    tally = ran(world("c", layers=(CACHES["cdn"],)), Static(600)).tally
+    assert tally.invalidations == tally.stale == 0
+    assert tally.misses < 400
+    assert tally.hit_ratio > 0.85
+
+
+def test_who_knows_the_next_write_is_never_stale_and_never_invalidated() -> None:
+    prepared = Prepared.of(world("a"))
+    oracle = simulate(prepared, lambda known: Oracle(known.writes_s())).tally
+    assert oracle.invalidations == oracle.stale == oracle.filter_keys == 0
+    for estimator in ESTIMATORS.values():
+        other = simulate(prepared, estimator).tally
+        assert oracle.cost(Weights()) < other.cost(Weights())
+
+
+def test_the_oracle() -> None:
+    oracle = Oracle({"x": [1.0, 5.0], "y": [3.0]})
+    assert oracle.ttl_s(PART, ("x",), 1.0) == pytest.approx(4, abs=1e-3)
+    assert oracle.ttl_s(PART, ("x", "y"), 2.0) == pytest.approx(1, abs=1e-3)
+    assert oracle.ttl_s(PART, ("z",), 2.0) == float("inf")
+
+
+def test_the_same_seed_does_the_same() -> None:
+    runs = [simulate(Prepared.of(world("f")), ESTIMATORS["learner"]).tally for _ in range(2)]
+    assert runs[0] == runs[1]
+    other = simulate(Prepared.of(world("f", seed=2)), ESTIMATORS["learner"]).tally
+    assert other != runs[0]
+
+
+def test_a_small_filter_finds_keys_wrongly() -> None:
+    small = ran(world(shape=FilterShape(64, 1)), Static(60)).tally
+    large = ran(world(), Static(60)).tally
+    assert small.filter_rate > 0.1
+    assert large.filter_rate < 0.001
+    assert small.false_positives > 10 * max(1, large.false_positives)
+    assert small.beyond_bound == 0
+
+
+def test_purges_may_answer_revalidations() -> None:
+    """Then only purges that are on their way make answers stale; the origin has less to do."""
+    own = ran(world(), Static(30)).tally
+    shared = ran(world(shared_answers=True, purge=Constant(0.05)), Static(30)).tally
+    assert shared.shared_hits > own.shared_hits
+    assert shared.revalidations < own.revalidations
+
+
+def test_progress_is_told() -> None:
+    told: list[int] = []
+    of = replace(world(), workload=Workload(operations=25_000))
+    simulate(Prepared.of(of), lambda _: Static(1), told.append)
+    assert told == [10_000, 10_000]
+
+
+def test_latencies_are_those_of_the_way() -> None:
+    near = world("c", layers=(), client_caches=False, origin_one_way=Constant(0.1))
+    latency = ran(near, Static(1)).tally.to_json()["latency_ms"]
+    assert [latency["p50"], latency["p99"]] == pytest.approx([201, 201])

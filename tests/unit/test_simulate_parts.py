@@ -1,0 +1,160 @@
+"""The simulator's parts: latencies, workloads, purges in time, hill climbing."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from sketch.simulate.atomicity import measured, probability
+from sketch.simulate.climb import Climb, climb
+from sketch.simulate.latency import (
+    Constant,
+    Empirical,
+    Exponential,
+    Latency,
+    LogNormal,
+    Normal,
+    parse,
+    stream,
+)
+from sketch.simulate.workload import WORKLOADS, Schedule, Workload, schedule, zipf
+from sketch.simulate.world import layers_of
+
+
+@pytest.mark.parametrize(
+    ("bound_ms", "expected"), [(0, 0.854), (5, 0.940), (10, 0.980), (20, 0.9989)]
+)
+def test_purges_in_time(bound_ms: float, expected: float) -> None:
+    """papers/cache_sketch, section 4."""
+    purge, server, client = Normal(0.080, 0.010), Normal(0.08654, 0), Normal(0.002, 0)
+    assert probability(bound_ms / 1e3, purge, server, client) == pytest.approx(expected, abs=6e-4)
+    random = np.random.default_rng(1)
+    drawn = measured(bound_ms / 1e3, purge, server, client, random)
+    assert drawn == pytest.approx(expected, abs=6e-3)
+
+
+def test_purges_without_deviation() -> None:
+    still = Normal(0.010, 0)
+    assert probability(0.0, still, Normal(0, 0), Normal(0, 0)) == 0
+    assert probability(0.010, still, Normal(0, 0), Normal(0, 0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "latency", "mean_s"),
+    [
+        ("constant(2)", Constant(0.002), 0.002),
+        ("normal(86.5, 5)", Normal(0.0865, 0.005), 0.0865),
+        (" lognormal(20, 0.5) ", LogNormal(0.020, 0.5), 0.020 * np.exp(0.125)),
+        ("exponential(3,1)", Exponential(0.003, 0.001), 0.004),
+    ],
+)
+def test_latencies(text: str, latency: Latency, mean_s: float) -> None:
+    assert parse(text) == latency
+    times = latency.sample(np.random.default_rng(1), 20_000)
+    assert times.min() >= 0
+    assert times.mean() == pytest.approx(mean_s, rel=0.03)
+
+
+def test_measured_latencies_and_streams() -> None:
+    draw = stream(Empirical((1.0, 3.0)), np.random.default_rng(1))
+    drawn = [draw() for _ in range(10_000)]
+    assert set(drawn) == {1.0, 3.0}
+    assert fmean(drawn) == pytest.approx(2, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2",
+        "constant",
+        "constant()",
+        "constant(-1)",
+        "normal(1)",
+        "uniform(1,2)",
+        "constant(inf)",
+    ],
+)
+def test_latencies_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse(text)
+
+
+def drawn(letter: str) -> Schedule:
+    work = Workload(WORKLOADS[letter], operations=20_000, records=500, longest_scan=10)
+    return schedule(work, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("letter", "accesses", "writes"),
+    [
+        ("a", 20_000, 0.5),
+        ("b", 20_000, 0.05),
+        ("c", 20_000, 0.0),
+        ("d", 20_000, 0.05),
+        ("f", 30_000, 1 / 3),
+    ],
+)
+def test_workloads(letter: str, accesses: int, writes: float) -> None:
+    found = drawn(letter)
+    assert len(found.key) == pytest.approx(accesses, rel=0.02)
+    assert found.write.mean() == pytest.approx(writes, abs=0.01)
+    assert (np.diff(found.begin_s) >= 0).all()
+    assert found.key.min() >= 0
+    assert found.key.max() < found.records
+    assert set(found.client) == set(range(10))
+
+
+def test_scans_read_records_in_a_row() -> None:
+    found = drawn("e")
+    assert found.operations == 20_000
+    reads = ~found.write
+    assert reads.sum() == pytest.approx(5.5 * 19_000, rel=0.03)
+    same = found.begin_s[1:] == found.begin_s[:-1]
+    assert (np.diff(found.key)[same] == 1).all()
+
+
+def test_inserts_make_records_that_are_then_read() -> None:
+    found = drawn("d")
+    made = found.key[found.write]
+    assert made.tolist() == list(range(500, 500 + len(made)))
+    assert found.records == 500 + len(made)
+    first = dict(zip(made, found.begin_s[found.write], strict=True))
+    reads = zip(found.key[~found.write], found.begin_s[~found.write], strict=True)
+    assert all(key < 500 or at >= first[key] for key, at in reads)
+
+
+def test_popularity() -> None:
+    counts = np.bincount(zipf(100, 200_000, np.random.default_rng(1)), minlength=100)
+    assert counts[0] / counts[9] == pytest.approx(10**0.99, rel=0.1)
+
+
+def test_layers() -> None:
+    has_client, layers = layers_of("cdn, client,proxy")
+    assert has_client
+    assert [layer.name for layer in layers] == ["proxy", "cdn"]
+    assert layers_of("") == (False, ())
+    with pytest.raises(ValueError, match="squid"):
+        layers_of("client,squid")
+
+
+def test_the_hill_is_climbed() -> None:
+    seen: list[tuple[float, float]] = []
+
+    def cost(slope: float, longest_s: float) -> float:
+        seen.append((slope, longest_s))
+        return abs(slope + 0.1) + abs(math.log(longest_s / 37.5))
+
+    summit = climb(cost, Climb(starts=3, climbs=1, most_s=600), seed=1)
+    assert (summit.slope, summit.longest_s) == pytest.approx((-0.1, 37.5))
+    assert summit.cost == pytest.approx(0, abs=1e-9)
+    assert len(seen) == len(set(seen)) == summit.evaluations
+
+
+def test_a_climb_ends() -> None:
+    """Downhill for ever, but for the number of steps."""
+    summit = climb(lambda slope, _: slope, Climb(starts=1, climbs=1, super_steps=5), seed=1)
+    assert summit.evaluations < 25

@@ -1,0 +1,163 @@
+"""What estimators remember: bounded, biased to what is asked for, shared by replicas."""
+
+from __future__ import annotations
+
+from random import Random
+
+import orjson
+import pytest
+
+from sketch.port import Part
+from sketch.ttl import Cate, CateSettings, Learner, Memory
+from sketch.ttl.history import Fate, KeyHistory
+from sketch.ttl.rates import ClassRates
+from sketch.ttl.reservoir import Reservoir
+
+PART = Part("paper", "articles")
+KEY = ("articles/1#all",)
+UNWEIGHTED = CateSettings("unweighted")
+
+
+def test_the_sample_is_bounded() -> None:
+    sample = Reservoir(100, Random(1))
+    for number in range(10_000):
+        sample.admit(str(number), float(number))
+    assert len(sample) == len(list(sample)) == 100
+
+
+def test_the_sample_prefers_what_is_asked_for_often() -> None:
+    rates, random = ClassRates(Memory(keys=100), Random(1), 0), Random(2)
+    for at in range(20_000):
+        number = random.randrange(50) if random.random() < 0.8 else random.randrange(50, 5_000)
+        rates.missed(str(number), float(at))
+    kept = {int(key) for key, _ in rates.keys}
+    assert len(kept) == 100
+    assert len([number for number in kept if number < 50]) >= 45
+
+
+def test_what_became_of_copies() -> None:
+    history = KeyHistory(0)
+    assert history.granted(0, 10, 0) is Fate.OPEN
+    assert history.wrote(5, 0.9) is Fate.INVALIDATED
+    assert history.stale_until_s == 10
+    assert history.wrote(6, 0.9) is Fate.INVALIDATED, "purged again: copies may have come back"
+    assert history.granted(12, 3, 0) is Fate.OPEN
+    assert history.granted(20, 3, 0) is Fate.UNCHANGED
+    assert history.wrote(30, 0.9) is Fate.SPARED
+    assert history.wrote(31, 0.9) is Fate.OPEN, "there was no copy since"
+
+
+def test_reads_are_counted_where_no_copy_answers() -> None:
+    """A key that is read ten times a second, and cached for nine seconds of ten."""
+    rates = ClassRates(Memory(transit_s=0), Random(1), 0)
+    now = 0.0
+    for _ in range(300):
+        history = rates.missed("x", now)
+        assert history is not None
+        history.granted(now, 9.0, 0.0)
+        now += 9.1
+    seen = rates.at_miss("x", rates.keys.get("x"), now)
+    assert seen.misses == pytest.approx(1 / 9.1, rel=0.05)
+    assert seen.reads == pytest.approx(10, rel=0.05)
+    assert not seen.written
+
+
+def test_a_new_key_begins_with_the_rates_of_its_class() -> None:
+    rates = ClassRates(Memory(), Random(1), 0)
+    for at in range(1_000):
+        rates.missed(f"x{at % 10}", float(at))
+        if at % 2:
+            key = f"x{at % 10}"
+            rates.wrote(key, rates.keys.get(key), float(at))
+    seen = rates.at_miss("new", None, 1_000)
+    assert (seen.misses, seen.writes) == pytest.approx((0.1, 0.05), rel=0.1)
+    assert not seen.written, "what was never seen was never written"
+
+
+def test_what_was_forgotten_may_have_been_written() -> None:
+    rates = ClassRates(Memory(keys=5), Random(1), 0)
+    for at in range(100):
+        key = f"x{at % 5}"
+        rates.missed(key, float(at))
+        rates.wrote(key, rates.keys.get(key), float(at))
+    assert rates.at_miss("new", None, 100).written
+
+
+def spread(replicas: list[Cate], seconds: int, *, exchange: bool) -> None:
+    """Two misses and a write in each second, each seen by any of the replicas."""
+    random = Random(3)
+    for at in range(seconds):
+        for offset in (0.0, 0.5):
+            replica = random.choice(replicas)
+            replica.ttl_s(PART, KEY, at + offset)
+            replica.missed(PART, KEY, at + offset, 0.0)
+        random.choice(replicas).wrote(PART, KEY, at + 0.7)
+        if exchange and at % 10 == 0:
+            told = [
+                orjson.loads(orjson.dumps(list(replica.share(at + 0.8)))) for replica in replicas
+            ]
+            for number, replica in enumerate(replicas):
+                replica.merge(told[:number] + told[number + 1 :], at + 0.8)
+
+
+def test_replicas_together_know_the_rates() -> None:
+    (alone,) = one = [Cate(UNWEIGHTED)]
+    spread(one, 1_000, exchange=False)
+    life = alone.ttl_s(PART, KEY, 1_000)
+    together, apart = ([Cate(UNWEIGHTED) for _ in range(4)] for _ in range(2))
+    spread(together, 1_000, exchange=True)
+    spread(apart, 1_000, exchange=False)
+    for replica in together:
+        assert replica.ttl_s(PART, KEY, 1_000) == pytest.approx(life, rel=0.35)
+    for replica in apart:
+        assert replica.ttl_s(PART, KEY, 1_000) > 2 * life
+    silent = together[0].ttl_s(PART, KEY, 1_200)
+    assert silent > 2 * life, "what the others told is too old"
+
+
+def test_a_key_that_only_others_know() -> None:
+    knows, asks = Cate(UNWEIGHTED), Cate(UNWEIGHTED)
+    spread([knows], 500, exchange=False)
+    asks.merge([list(knows.share(500))], 500)
+    expected = knows.ttl_s(PART, KEY, 500)
+    assert asks.ttl_s(PART, KEY, 500) == pytest.approx(expected, rel=0.2)
+
+
+def test_keys_that_are_not_told_one_by_one_go_with_their_class() -> None:
+    """The class has four times the writes and misses that this replica sees."""
+    rates = ClassRates(Memory(), Random(1), 0)
+    for at in range(1_000):
+        rates.missed("x", float(at))
+        rates.wrote("x", rates.keys.get("x"), at + 0.5)
+    own = rates.at_miss("x", rates.keys.get("x"), 1_000)
+    rates.told = rates.told._replace(misses=3.0, writes=3.0, until_s=2_000)
+    all_ = rates.at_miss("x", rates.keys.get("x"), 1_000)
+    assert all_.misses == pytest.approx(4 * own.misses, rel=0.01)
+    assert all_.writes == pytest.approx(4 * own.writes, rel=0.01)
+
+
+@pytest.mark.parametrize("estimator", [Cate(), Learner()], ids=["cate", "learner"])
+def test_what_is_told_is_bounded(estimator: Cate | Learner) -> None:
+    for number in range(5_000):
+        estimator.missed(PART, (f"articles/{number}#all",), float(number))
+    assert len(orjson.dumps(list(estimator.share(5_000)))) < 50_000
+
+
+def test_what_is_told_of_many_classes_is_bounded() -> None:
+    estimator = Cate()
+    for number in range(100):
+        keys = [f"c{number}/{id_}#all" for id_ in range(200)]
+        for at in (0.0, 1.0):
+            estimator.missed(Part("paper", f"c{number}"), keys, at)
+    told = list(estimator.share(2))
+    assert len(told) == 100
+    assert sum(len(entry[-1]) for entry in told) == 5_000
+
+
+def test_copies_count_as_alive_for_the_margin() -> None:
+    history = KeyHistory(0)
+    history.granted(0, 10, 0, 5)
+    assert history.wrote(12, 0.9) is Fate.INVALIDATED
+    assert history.stale_until_s == 15
+    history.granted(20, 10, 0, 5)
+    assert history.wrote(36, 0.9) is Fate.SPARED
