@@ -14,6 +14,7 @@ import uvloop
 from rich.console import Console
 
 from app.commands.encode import encode
+from app.commands.job import job
 from app.demo.story import DemoOptions, tell
 from app.doctor import examine
 from app.interruption import Interrupted
@@ -159,6 +160,7 @@ def rebuild_primary(
 
 
 app.command()(encode)
+app.add_typer(job, name="job")
 
 
 def _upkeep(url: str | None) -> Upkeep:

@@ -11,10 +11,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability
 from mediator.stores.port import SystemConfig
+from spark_jobs.session import SparkOptions
 
 __all__ = [
     "CacheSettings",
     "HttpSettings",
+    "JobSettings",
     "MediatorSettings",
     "MissingSetting",
     "PurgeTarget",
@@ -188,3 +190,23 @@ class CacheSettings(BaseSettings):
         if self.cache_margin_s < least:
             raise ValueError(f"cache_margin_s must be {least} at least for these cache_layers")
         return self
+
+
+class JobSettings(BaseSettings):
+    """Where analytic jobs run, and what is kept of them."""
+
+    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+
+    spark: str = Field(
+        "local[*,4]",
+        min_length=1,
+        description="Where Spark runs: `local[cores,tries]`, the master of a cluster, or"
+        " `sc://host:port` for Spark Connect.",
+    )
+    spark_conf: dict[str, str] = Field(
+        default_factory=dict, description="Settings of Spark, as a JSON object."
+    )
+
+    def spark_options(self) -> SparkOptions:
+        """Return what a session is opened with."""
+        return SparkOptions(self.spark, self.spark_conf)
