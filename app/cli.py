@@ -15,6 +15,7 @@ from rich.console import Console
 
 from app.commands.encode import encode
 from app.commands.job import job
+from app.commands.worker import worker
 from app.demo.story import DemoOptions, tell
 from app.doctor import examine
 from app.interruption import Interrupted
@@ -160,6 +161,7 @@ def rebuild_primary(
 
 
 app.command()(encode)
+app.command()(worker)
 app.add_typer(job, name="job")
 
 

@@ -1,4 +1,4 @@
-"""Inputs that cannot be worked on, limits, and dry runs: told in a sentence, and nothing is left."""
+"""Inputs that cannot be worked on, limits, and dry runs: told in a sentence."""
 
 from __future__ import annotations
 
