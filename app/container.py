@@ -12,7 +12,9 @@ from pydantic import SecretStr
 
 from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
+from app.api.jobs import JobDesk
 from app.api.options import DataOptions
+from app.api.run_progress import RunStreams
 from app.coherence.caches import Caches, make_caches
 from app.coherence.purges import log_purging
 from app.main import DataApp
@@ -21,6 +23,7 @@ from app.relaying import RelayProcess
 from app.settings import (
     CacheSettings,
     HttpSettings,
+    JobSettings,
     MediatorSettings,
     MissingSetting,
     SystemSettings,
@@ -49,10 +52,12 @@ class Container:
     admin: FastAPI
     caches: Caches | None
     relays: RelayProcess | None
+    desk: JobDesk
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
         self.mediator.changes.end_streams()
+        self.desk.streams.end()
 
     async def stop(self) -> None:
         """Release every connection."""
@@ -95,10 +100,16 @@ async def build(
     )
     subscriptions = mediator.changes.subscriptions
     instruments.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
-    data = DataApi(mediator.data, options, broadcast(*observers), subscriptions, caches)
+    desk = JobDesk(
+        mediator.runs,
+        mediator.workers,
+        JobSettings().directory(settings.data_dir),
+        RunStreams(mediator.runs),
+    )
+    data = DataApi(mediator.data, options, broadcast(*observers), subscriptions, caches, desk)
     beginnings = caches.beginnings(mediator.secret) if caches else None
     admin = create_admin_app(mediator.control, instruments.registry, mediator.primaries, beginnings)
-    return Container(mediator, DataApp(data), admin, caches, relays)
+    return Container(mediator, DataApp(data), admin, caches, relays, desk)
 
 
 def _tell_of_purging(instruments: Instruments, told: PurgeEvent) -> None:

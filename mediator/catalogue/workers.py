@@ -47,11 +47,6 @@ class CatalogueWorkers:
                 delete(workers).where(workers.c.seen < func.now() - _REMEMBERED)
             )
 
-    async def leave(self, worker: str) -> None:
-        """Say that a worker is no longer there."""
-        async with self._catalogue.begin() as connection:
-            await connection.execute(delete(workers).where(workers.c.name == worker))
-
     async def seen(self, within_s: float) -> WorkersSeen:
         """Return who was seen within so many seconds; a trouble is told for a day."""
         async with self._catalogue.begin() as connection:

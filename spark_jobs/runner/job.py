@@ -87,7 +87,7 @@ def read_job(document: Any, database: str | None = None) -> Job:
     Raises:
         SpecInvalid: It is not one; names the place in it.
     """
-    _bound_depth(document, _DEEPEST)
+    _check_shape(document, _DEEPEST)
     members = Members(document)
     kind = find_kind(members.text("kind"))
     spec_document = members.any("spec")
@@ -126,12 +126,15 @@ def _placed(wanted: Input, database: str | None, spec: Mapping[str, Any]) -> Inp
     return replace(wanted, source=ClassSource(database, source.class_name, source.filter))
 
 
-def _bound_depth(document: Any, left: int, pointer: str = "") -> None:
+def _check_shape(document: Any, left: int) -> None:
+    """Refuse what is nested too deeply, and NUL, which the catalogue cannot hold."""
     if not left:
-        raise SpecInvalid(pointer, f"it is nested deeper than {_DEEPEST} levels")
+        raise SpecInvalid("", f"it is nested deeper than {_DEEPEST} levels")
+    if isinstance(document, str) and "\0" in document:
+        raise SpecInvalid("", "it holds the character NUL")
     if isinstance(document, Mapping):
-        children = list(document.values())
+        children = [*document, *document.values()]
     else:
         children = document if isinstance(document, list) else []
     for child in children:
-        _bound_depth(child, left - 1, pointer)
+        _check_shape(child, left - 1)

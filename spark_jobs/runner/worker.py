@@ -100,8 +100,6 @@ class Worker:
         finally:
             company.cancel()
             self._thread.shutdown(wait=False)
-            with suppress(Unavailable):
-                await self._workers.leave(self._options.name)
 
     async def _turn(self, ending: asyncio.Event) -> None:
         try:

@@ -193,7 +193,6 @@ async def test_who_works(desk: Desk) -> None:
     seen = await desk.workers.seen(60)
     assert (seen.working, seen.trouble) == (1, "no Java")
     assert (await desk.workers.seen(-60)).working == 0
-    await desk.workers.leave("a")
-    await desk.workers.leave("b")
+    await desk.workers.greet("b", None)
     seen = await desk.workers.seen(60)
-    assert (seen.working, seen.trouble) == (0, None)
+    assert (seen.working, seen.trouble) == (2, None)

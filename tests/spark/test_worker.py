@@ -115,7 +115,7 @@ async def test_runs_are_done(office: Office) -> None:
         assert stopped.state == "stopped"
         assert "2 are allowed" in stopped.ending["reasons"][0]
         assert (await office.ended(unknown)).state == "failed"
-    assert (await CatalogueWorkers(office.catalogue).seen(60)).working == 0
+        assert (await CatalogueWorkers(office.catalogue).seen(60)).working == 1
 
 
 def endless(spark: SparkSession, wanted: Input) -> DataFrame:
