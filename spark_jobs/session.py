@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -92,8 +93,10 @@ def open_session(options: SparkOptions) -> SparkSession:
     from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - as above
 
     builder = Session.builder.appName(_NAME)
-    if options.master.startswith("local"):  # else Spark looks for an address, and warns of it
+    if options.master.startswith("local"):
+        # Else Spark looks for an address and warns of it, and runs whatever `python3` is on PATH.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     connecting = builder.remote if options.remote else builder.master
     builder = connecting(options.master)
     own = {} if options.remote else _OWN_CONF

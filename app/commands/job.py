@@ -97,13 +97,14 @@ def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int
     from spark_jobs.runner.control import Control  # noqa: PLC0415 - as above
     from spark_jobs.runner.execution import Run  # noqa: PLC0415 - as above
     from spark_jobs.runner.run_directory import RunDirectory  # noqa: PLC0415 - as above
+    from spark_jobs.sources.reading import read_input  # noqa: PLC0415 - as above
 
     control, directory = Control(), RunDirectory(path)
     with _progress() as bars:
         starting = bars.add_task("Starting Spark", total=None)
         spark = open_session(JobSettings().spark_options())
         bars.remove_task(starting)
-        attempt = Run(todo, directory, spark, local.read_input, control, dry_run=dry_run)
+        attempt = Run(todo, directory, spark, read_input, control, dry_run=dry_run)
         ending = local.conduct(attempt, control, lambda: _show(bars, control.snapshot()))
         _show(bars, control.snapshot())
     if ending.forecast is not None and dry_run:

@@ -66,8 +66,8 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
         await mediator.workers.greet(name, str(error))
         raise
     # Kinds and readers need Spark, which is known to be there only now.
-    from spark_jobs.runner.local import read_input  # noqa: PLC0415
     from spark_jobs.runner.worker import Worker, WorkerOptions  # noqa: PLC0415
+    from spark_jobs.sources.reading import read_input  # noqa: PLC0415
 
     worker_options = WorkerOptions(
         name,

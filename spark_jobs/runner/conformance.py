@@ -24,10 +24,11 @@ from pyspark.sql import SparkSession
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.execution import FORECAST, Ending, InputReader, Run
 from spark_jobs.runner.job import Job, read_job
-from spark_jobs.runner.local import conduct, read_input
+from spark_jobs.runner.local import conduct
 from spark_jobs.runner.port import SpecInvalid
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import KeptStage, RunDirectory
+from spark_jobs.sources.reading import read_input
 
 __all__ = [
     "Trial",

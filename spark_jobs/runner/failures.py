@@ -18,6 +18,7 @@ _FULL: Final = re.compile(
 _MALFORMED: Final = re.compile(r"MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD")
 _FORMAT: Final = re.compile(r"FAILED_READ_FILE")
 _UNFIT: Final = re.compile(r"(?:^|\n)(?:[\w.]+\.)?InputUnfit: ([^\n]{1,1000})")
+_AWAY: Final = re.compile(r"mediator\.errors\.Unavailable|mediator\.errors\.OutcomeUnknown")
 _KILLED: Final = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
 _MEMORY: Final = re.compile(r"OutOfMemoryError|Java heap space")
 
@@ -40,6 +41,7 @@ _SENTENCES: Final = (
     (_FULL, "The disk is full: make room, or point PORTOLAN_JOBS_DIR elsewhere, and resume."),
     (_MALFORMED, "An input has a record that is malformed; nothing was left out silently."),
     (_FORMAT, "An input file is not of the format that it is said to be."),
+    (_AWAY, "A system that holds the data did not answer. Resume the run when it does."),
     (_MEMORY, "Memory ran out: give Spark more (spark.driver.memory in PORTOLAN_SPARK_CONF)."),
     (_KILLED, "Processes of Spark died again and again, perhaps for lack of memory. Resume it."),
 )

@@ -7,20 +7,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.execution import Ending, Run
-from spark_jobs.runner.port import FileSource, Input
 from spark_jobs.runner.results import Form, ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
-from spark_jobs.sources.files import read_file
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["FORMS", "conduct", "read_input", "write_result"]
+__all__ = ["FORMS", "conduct", "write_result"]
 
 FORMS: Final[dict[str, Form]] = {
     ".csv": "csv",
@@ -34,12 +29,6 @@ FORMS: Final[dict[str, Form]] = {
 
 _LOOK_S: Final = 0.2
 _INTERRUPT_S: Final = 0.5
-
-
-def read_input(spark: SparkSession, wanted: Input) -> DataFrame:
-    """Read an input that is a file; see `read_file`."""
-    assert isinstance(wanted.source, FileSource)
-    return read_file(spark, wanted, wanted.source)
 
 
 def conduct(run: Run, control: Control, look: Callable[[], None]) -> Ending:

@@ -230,7 +230,9 @@ async def test_what_is_not_there(office: Office) -> None:
             assert (await send_raw(office.app, method, path)).status == 404, (id_, tail)
     lost = await send_raw(office.app, "GET", f"/v1/{office.database}/jobs/{'0' * 32}/x".encode())
     assert lost.json()["type"] == "/problems/route-not-found"
-    assert_problem(await office.client.post("http://test/v1/nowhere/jobs", json={}), 404, "not-found")
+    assert_problem(
+        await office.client.post("http://test/v1/nowhere/jobs", json={}), 404, "not-found"
+    )
     assert_problem(await office.client.get("http://test/v1/nowhere/jobs"), 404, "not-found")
     assert_problem(await office.client.put("jobs", json={}), 405, "method-not-allowed")
 

@@ -8,20 +8,34 @@ a process is either classic or Connect.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
+from mediator.stores.port import SystemConfig
 from spark_jobs.session import SparkOptions, open_session
+from spark_jobs.sources.classes import CATALOGUE
+from tests.process.service import scratch_catalogue
 
+# Processes of Spark inherit the environment of their first session: it names one catalogue, which
+# is made before and is used by all tests that read classes.
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+async def job_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    """URL of the catalogue that tasks find in their environment."""
+    async with scratch_catalogue(postgresql_config) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def spark(job_catalogue: str) -> Iterator[SparkSession]:
     """The session, on two cores; a task is tried four times."""
+    os.environ[CATALOGUE] = job_catalogue
     master = os.environ.get("PORTOLAN_TEST_SPARK", "local[2,4]")
     session = open_session(SparkOptions(master, SMALL))
     yield session
     session.stop()
+    del os.environ[CATALOGUE]

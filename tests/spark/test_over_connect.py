@@ -36,6 +36,7 @@ def server() -> Iterator[str]:
             *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
             "spark-internal",
         ],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.execution import Ending, Run
 from spark_jobs.runner.job import read_job
-from spark_jobs.runner.local import read_input
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.sources.reading import read_input
 
 
 def carry_out(
