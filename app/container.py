@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,7 +38,7 @@ from mediator.stores.embedded.port import Endpoint, Kind
 from mediator.stores.kinds import make_store
 from sketch.purging.events import PurgeEvent
 
-__all__ = ["Container", "build", "on_embedded"]
+__all__ = ["Container", "build", "on_embedded", "writing"]
 
 EMBEDDED_NAMES: dict[Kind, str] = {"redis": "redis", "postgresql": "postgres", "mongodb": "mongo"}
 """Names under which the embedded stores are registered, by kind."""
@@ -110,6 +111,30 @@ async def build(
     beginnings = caches.beginnings(mediator.secret) if caches else None
     admin = create_admin_app(mediator.control, instruments.registry, mediator.primaries, beginnings)
     return Container(mediator, DataApp(data), admin, caches, relays, desk)
+
+
+@asynccontextmanager
+async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIterator[Mediator]:
+    """Run a mediator that keeps caches coherent as the service does, and serves no requests.
+
+    Raises:
+        MissingSetting: There is no catalogue, or the sketch is not shared.
+        Unavailable: The catalogue does not answer.
+    """
+    if caching.sketch == "memory":
+        raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
+    caches = make_caches(caching, _revealed(settings.coordination_url), log_purging)
+    guard = caches.guard if caches else NullGuard()
+    mediator = Mediator(_options(settings, guard), make_store, [log_observation])
+    async with AsyncExitStack() as rest:
+        if caches is not None:
+            rest.push_async_callback(caches.close)
+        rest.push_async_callback(mediator.stop)
+        await mediator.start()
+        if caches is not None:
+            rest.push_async_callback(caches.stop)
+            caches.start(mediator.settlement, lambda: mediator.data.model)
+        yield mediator
 
 
 def _tell_of_purging(instruments: Instruments, told: PurgeEvent) -> None:

@@ -17,7 +17,7 @@ from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
 from app.api.cursors import Cursors
 from app.api.options import DataOptions
-from app.api.resources import Directory
+from app.api.resources import ClassResource, Directory
 from app.api.run_documents import run_document
 from app.api.run_progress import RunStreams
 from app.http.idempotency import OperationIds
@@ -154,21 +154,26 @@ class Jobs:
             raise _refuse(error.pointer, error.reason) from None
         for wanted in job.inputs:
             await self._check_input(wanted, document["spec"])
+        if job.into is not None:
+            await self._class(database, job.into.class_name, "/into/class")
 
     async def _check_input(self, wanted: Input, spec: Mapping[str, Any]) -> None:
         source = wanted.source
         assert isinstance(source, ClassSource)  # read_job saw to it
         pointer = f"/spec/{wanted.name}" if wanted.name in spec else "/spec"
-        try:
-            resource = await self._directory.find(source.database, source.class_name)
-        except NotFound:
-            raise _refuse(pointer, f"there is no class {source.class_name}") from None
+        resource = await self._class(source.database, source.class_name, pointer)
         unknown = [name for name in wanted.fields or () if name not in resource.schema.fields]
         if unknown:
             reason = f"{source.class_name} has no field {', '.join(unknown)}"
             raise _refuse(pointer, reason)
         if source.filter is not None:
             await self._check_filter(source, pointer)
+
+    async def _class(self, database: str, class_name: str, pointer: str) -> ClassResource:
+        try:
+            return await self._directory.find(database, class_name)
+        except NotFound:
+            raise _refuse(pointer, f"there is no class {class_name}") from None
 
     async def _check_filter(self, source: ClassSource, pointer: str) -> None:
         schema = (await self._directory.database(source.database)).schema

@@ -54,6 +54,15 @@ JOB_SCHEMAS: Final[dict[str, Any]] = {
                 },
                 "additionalProperties": False,
             },
+            "into": {
+                "type": "object",
+                "properties": {
+                    "class": {"type": "string", "minLength": 1},
+                    "id": {**_TEXTS, "minItems": 1, "maxItems": 8, "uniqueItems": True},
+                },
+                "required": ["class"],
+                "additionalProperties": False,
+            },
         },
         "required": ["kind", "spec"],
         "additionalProperties": False,
@@ -76,6 +85,7 @@ JOB_SCHEMAS: Final[dict[str, Any]] = {
                 ]
             },
             "dry_run": {"type": "boolean"},
+            "attempt": _COUNT,
             "cancelling": {"type": "boolean"},
             "created": _TIME,
             "ended": {"type": ["string", "null"], "format": "date-time"},
@@ -90,7 +100,7 @@ JOB_SCHEMAS: Final[dict[str, Any]] = {
             "reports": {"type": "object"},
             "job": {"$ref": "#/components/schemas/Job"},
         },
-        *("id", "kind", "state", "dry_run", "cancelling", "created", "ended"),
+        *("id", "kind", "state", "dry_run", "attempt", "cancelling", "created", "ended"),
     ),
     "RunStage": _open(
         {

@@ -19,6 +19,7 @@ def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
         "kind": run.document["kind"],
         "state": run.state,
         "dry_run": run.dry_run,
+        "attempt": run.attempt,
         "cancelling": run.cancelling and run.ended is None,
         "created": run.created.isoformat(),
         "ended": run.ended and run.ended.isoformat(),

@@ -14,10 +14,10 @@ import typer
 import uvloop
 from rich.console import Console
 
-from app.settings import HttpSettings, JobSettings, MediatorSettings, MissingSetting
+from app.container import writing
+from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings, MissingSetting
 from mediator.errors import MediatorError
-from mediator.service import Mediator, MediatorOptions
-from mediator.stores.kinds import make_store
+from mediator.service import Mediator
 from spark_jobs.session import SparkUnavailable, open_session
 
 __all__ = ["worker"]
@@ -34,25 +34,18 @@ def worker() -> None:
     """
     logging.getLogger("portolan").setLevel(HttpSettings().log_level.upper())
     try:
-        uvloop.run(_work(MediatorSettings(), JobSettings()))
+        uvloop.run(_work(MediatorSettings()))
     except (MissingSetting, MediatorError, SparkUnavailable, OSError) as error:
         _errors.print(f"The worker cannot run: {error}")
         raise typer.Exit(1) from None
 
 
-async def _work(settings: MediatorSettings, jobs: JobSettings) -> None:
-    if settings.catalogue_url is None:
-        raise MissingSetting("There is no catalogue: set PORTOLAN_CATALOGUE_URL.")
-    options = MediatorOptions(
-        catalogue_url=settings.catalogue_url.get_secret_value(),
-        systems=[system.registration() for system in settings.systems],
-    )
-    mediator = Mediator(options, make_store, [])
-    try:
-        await mediator.open()
-        await _carry_out(mediator, settings, jobs)
-    finally:
-        await mediator.stop()
+async def _work(settings: MediatorSettings) -> None:
+    async with writing(settings, CacheSettings()) as mediator:
+        assert settings.catalogue_url is not None  # without it there is no mediator
+        # Where the tasks of Spark look for it: they inherit what this process has.
+        os.environ["PORTOLAN_CATALOGUE_URL"] = settings.catalogue_url.get_secret_value()
+        await _carry_out(mediator, settings, JobSettings())
 
 
 async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSettings) -> None:
@@ -67,6 +60,7 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
         raise
     # Kinds and readers need Spark, which is known to be there only now.
     from spark_jobs.runner.worker import Worker, WorkerOptions  # noqa: PLC0415
+    from spark_jobs.sinks.classes import ClassSink  # noqa: PLC0415
     from spark_jobs.sources.reading import read_input  # noqa: PLC0415
 
     worker_options = WorkerOptions(
@@ -77,10 +71,10 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
         jobs.jobs_keep_hours * 3600,
     )
     _console.print(f"Worker {name}: waiting for runs; Spark is {jobs.spark}")
+    sink = ClassSink(mediator.data, asyncio.get_running_loop())
+    hands = Worker(mediator.queue, mediator.workers, spark, read_input, sink, worker_options)
     try:
-        await Worker(mediator.queue, mediator.workers, spark, read_input, worker_options).work(
-            ending
-        )
+        await hands.work(ending)
     finally:
         with suppress(Exception):  # of a session that has died already, whatever Py4J says
             await asyncio.to_thread(spark.stop)

@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of
-from spark_jobs.runner.job import Job
+from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
     Block,
     Desk,
@@ -34,14 +34,18 @@ from spark_jobs.runner.port import (
     RunCancelled,
     Stage,
 )
+from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import KeptStage, RunDirectory
 
-__all__ = ["FORECAST", "Ending", "InputReader", "Run", "RunState"]
+__all__ = ["FORECAST", "Ending", "InputReader", "ResultWriter", "Run", "RunState"]
 
 _log = logging.getLogger("portolan.jobs")
 
 InputReader: TypeAlias = Callable[[SparkSession, Input], DataFrame]
 """Gives an input: `id` and the fields asked for; raises `InputUnfit`."""
+
+ResultWriter: TypeAlias = Callable[[Desk, str, Into, ResultFiles], None]
+"""Writes the result of a run, by its id, into a class; may be called again after a crash."""
 
 RunState: TypeAlias = Literal["done", "stopped", "failed", "cancelled"]
 
@@ -82,6 +86,7 @@ class Run:
         read: Gives the inputs.
         control: Told of progress, and looked at for cancellation.
         dry_run: Whether it ends with the forecast.
+        write: Writes the result into a class, for jobs that ask for it.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class Run:
         control: Control,
         *,
         dry_run: bool = False,
+        write: ResultWriter | None = None,
     ) -> None:
         self._job = job
         self._directory = directory
@@ -100,6 +106,7 @@ class Run:
         self._read = read
         self._control = control
         self._dry_run = dry_run
+        self._write = write
         self._tag = f"portolan-{directory.path.name}-{directory.attempt}"
 
     def carry_out(self) -> Ending:
@@ -135,10 +142,11 @@ class Run:
         if self._dry_run:
             return Ending("done", forecast=forecast)
         stages = self._job.stages
-        self._control.plan(stage.name for stage in stages)
-        for stage in stages:
-            self._do(stage)
         result = stages[-1].name
+        writing = [] if self._job.into is None else [self._writing(self._job.into, result)]
+        self._control.plan(stage.name for stage in (*stages, *writing))
+        for stage in (*stages, *writing):
+            self._do(stage)
         return Ending("done", (), forecast, self._directory.stages[result].rows, result)
 
     def _foretell(self) -> Forecast:
@@ -195,6 +203,14 @@ class Run:
             return self._read(desk.spark, wanted)
 
         return Stage(_stage_of(wanted.name), read)
+
+    def _writing(self, into: Into, result: str) -> Stage:
+        def write(desk: Desk) -> None:
+            assert self._write is not None  # only a service takes such jobs
+            files = ResultFiles(self._directory.frame(result))
+            self._write(desk, self._directory.path.name, into, files)
+
+        return Stage(f"write {into.class_name}", write)
 
 
 class _Desk:

@@ -18,7 +18,7 @@ from spark_jobs.runner.port import (
     Stage,
 )
 
-__all__ = ["Job", "Limits", "read_job"]
+__all__ = ["Into", "Job", "Limits", "read_job"]
 
 _DEEPEST: Final = 32
 _MOST: Final = 2**63 - 1
@@ -56,6 +56,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Into:
+    """A class that a result is written into.
+
+    Attributes:
+        database: Of which database.
+        class_name: Which class.
+        id: The columns whose values, joined by commas, are the ids.
+    """
+
+    database: str
+    class_name: str
+    id: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What is to be done.
 
@@ -64,12 +79,14 @@ class Job:
         spec: The specification, as its kind read it.
         inputs: The tables that it reads; classes have their database.
         limits: What it may cost.
+        into: Where its result is written besides; None: nowhere.
     """
 
     kind: Kind[Any]
     spec: Any
     inputs: tuple[Input, ...]
     limits: Limits = Limits()
+    into: Into | None = None
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -78,7 +95,7 @@ class Job:
 
 
 def read_job(document: Any, database: str | None = None) -> Job:
-    """Read a job: ``{"kind": …, "spec": {…}, "limits": {…}}``.
+    """Read a job: ``{"kind": …, "spec": {…}, "limits": {…}, "into": {…}}``.
 
     Args:
         document: The JSON.
@@ -92,13 +109,14 @@ def read_job(document: Any, database: str | None = None) -> Job:
     kind = find_kind(members.text("kind"))
     spec_document = members.any("spec")
     limits = _limits(members.members("limits", {}))
+    into = _into(members.members("into"), database) if "into" in members.rest() else None
     members.end()
     try:
         spec = kind.parse(Members(spec_document).rest())
     except SpecInvalid as error:
         raise SpecInvalid(f"/spec{error.pointer}", error.reason) from error
     inputs = [_placed(i, database, spec_document) for i in kind.inputs(spec)]
-    return Job(kind, spec, tuple(inputs), limits)
+    return Job(kind, spec, tuple(inputs), limits, into)
 
 
 def _limits(members: Members) -> Limits:
@@ -109,6 +127,14 @@ def _limits(members: Members) -> Limits:
     limits = Limits(**whole, time_s=members.number("time_s", above=0, most=1e9, default=None))
     members.end()
     return limits
+
+
+def _into(members: Members, database: str | None) -> Into:
+    if database is None:
+        raise SpecInvalid("/into", "no service runs here: the result goes to a file")
+    into = Into(database, members.text("class"), members.texts("id", most=8, default=("id",)))
+    members.end()
+    return into
 
 
 def _placed(wanted: Input, database: str | None, spec: Mapping[str, Any]) -> Input:

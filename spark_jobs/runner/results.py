@@ -46,6 +46,11 @@ class ResultFiles:
         """The columns."""
         return pq.read_schema(self._parts[0]).remove_metadata()
 
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(pq.read_metadata(part).num_rows for part in self._parts)
+
     def page(self, after: Position, limit: int) -> tuple[list[dict[str, Any]], Position | None]:
         """Return rows from a position on, `limit` at most, and the position behind them.
 

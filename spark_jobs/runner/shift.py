@@ -17,7 +17,7 @@ from mediator.catalogue.run_queue import Heard, RunQueue, TakenRun
 from mediator.catalogue.runs import RunState
 from mediator.errors import Unavailable
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.execution import FORECAST, Ending, InputReader, Run
+from spark_jobs.runner.execution import FORECAST, Ending, InputReader, ResultWriter, Run
 from spark_jobs.runner.failures import reason_of
 from spark_jobs.runner.job import read_job
 from spark_jobs.runner.port import SpecInvalid
@@ -39,6 +39,7 @@ class Bench:
         queue: Where the run came from.
         spark: The session.
         read: Gives the inputs.
+        write: Writes results into classes.
         thread: Where runs are carried out: one thread, and always the same.
         directory: Where runs keep what they finished.
         lease_s: Seconds that the run is the worker's after each report.
@@ -48,6 +49,7 @@ class Bench:
     queue: RunQueue
     spark: SparkSession
     read: InputReader
+    write: ResultWriter
     thread: ThreadPoolExecutor
     directory: Path
     lease_s: float
@@ -117,6 +119,7 @@ class Shift:
             self._bench.read,
             self._control,
             dry_run=self._taken.dry_run,
+            write=self._bench.write,
         )
         return self._run.carry_out()
 

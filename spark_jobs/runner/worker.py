@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.workers import CatalogueWorkers
 from mediator.errors import Unavailable
-from spark_jobs.runner.execution import InputReader
+from spark_jobs.runner.execution import InputReader, ResultWriter
 from spark_jobs.runner.shift import Bench, Shift
 
 __all__ = ["Worker", "WorkerOptions"]
@@ -62,6 +62,7 @@ class Worker:
         workers: Where it says that it is there.
         spark: Its session.
         read: Gives the inputs of runs.
+        write: Writes results into classes.
         options: How it works.
     """
 
@@ -71,6 +72,7 @@ class Worker:
         workers: CatalogueWorkers,
         spark: SparkSession,
         read: InputReader,
+        write: ResultWriter,
         options: WorkerOptions,
     ) -> None:
         self._queue = queue
@@ -81,6 +83,7 @@ class Worker:
             queue,
             spark,
             read,
+            write,
             self._thread,
             options.directory,
             options.lease_s,

@@ -27,6 +27,11 @@ from tests.process.service import scratch_catalogue
 JOB = {"kind": "example.count", "spec": {"records": {"class": "people"}, "field": "city"}}
 
 
+def unwritten(*_: Any) -> None:
+    """Jobs here are written nowhere."""
+    raise AssertionError
+
+
 def people(spark: SparkSession, wanted: Input) -> DataFrame:
     """Stands for a class: what it holds is of no matter here."""
     return spark.createDataFrame(
@@ -74,7 +79,7 @@ class Office:
         ending = asyncio.Event()
         chosen = WorkerOptions(uuid4().hex, self.directory, **options)
         company = CatalogueWorkers(self.catalogue)
-        worker = Worker(RunQueue(self.catalogue), company, self.spark, read, chosen)
+        worker = Worker(RunQueue(self.catalogue), company, self.spark, read, unwritten, chosen)
         work = asyncio.create_task(worker.work(ending))
         try:
             yield ending
