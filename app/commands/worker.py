@@ -70,6 +70,7 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
         jobs.worker_drain_s,
         jobs.jobs_keep_hours * 3600,
     )
+    await mediator.workers.greet(name, None)
     _console.print(f"Worker {name}: waiting for runs; Spark is {jobs.spark}")
     sink = ClassSink(mediator.data, asyncio.get_running_loop())
     hands = Worker(mediator.queue, mediator.workers, spark, read_input, sink, worker_options)

@@ -27,7 +27,7 @@ def run(directory: Path, *, limited: bool) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=limit,  # noqa: PLW1509 - nothing else runs in this process yet
+        preexec_fn=limit,
     )
 
 
