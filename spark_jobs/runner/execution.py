@@ -18,7 +18,6 @@ from time import monotonic
 from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow.parquet as pq
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -111,9 +110,12 @@ class Run:
 
     def carry_out(self) -> Ending:
         """Do it; whatever goes wrong is told in the ending."""
-        self._spark.addTag(self._tag)
         try:
-            return self._carry_out()
+            self._spark.addTag(self._tag)
+            try:
+                return self._carry_out()
+            finally:
+                self._spark.removeTag(self._tag)
         except RunCancelled:
             return Ending("cancelled", forecast=self._control.forecast)
         except Exception as error:  # noqa: BLE001 - kinds are plug-ins: none may take the worker along
@@ -121,14 +123,12 @@ class Run:
                 return Ending("cancelled", forecast=self._control.forecast)
             _log.warning("run %s failed", self._directory.path.name, exc_info=error)
             return Ending("failed", (reason_of(error),), self._control.forecast)
-        finally:
-            self._spark.removeTag(self._tag)
 
     def interrupt(self) -> None:
         """Interrupt what runs now; to be called again until `carry_out` has returned."""
         try:
             self._spark.interruptTag(self._tag)
-        except (PySparkException, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - Py4J's own errors, when the JVM is gone
             _log.warning("run %s was not interrupted: %s", self._directory.path.name, error)
 
     def _carry_out(self) -> Ending:
