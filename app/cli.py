@@ -15,6 +15,8 @@ from rich.console import Console
 
 from app.commands.check_trace import check_trace
 from app.commands.encode import encode
+from app.commands.job import job
+from app.commands.worker import worker
 from app.demo.story import DemoOptions, tell
 from app.doctor import examine
 from app.interruption import Interrupted
@@ -163,6 +165,8 @@ def rebuild_primary(
 app.command()(encode)
 app.command("check-trace")(check_trace)
 app.command()(simulate)
+app.command()(worker)
+app.add_typer(job, name="job")
 
 
 def _upkeep(url: str | None) -> Upkeep:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +13,9 @@ from pydantic import SecretStr
 
 from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
+from app.api.jobs import JobDesk
 from app.api.options import DataOptions
+from app.api.run_progress import RunStreams
 from app.coherence.caches import Caches, make_caches
 from app.coherence.probing import cache_readers
 from app.coherence.purges import log_purging
@@ -22,6 +25,7 @@ from app.relaying import RelayProcess
 from app.settings import (
     CacheSettings,
     HttpSettings,
+    JobSettings,
     MediatorSettings,
     MissingSetting,
     SystemSettings,
@@ -37,7 +41,7 @@ from mediator.stores.embedded.port import Endpoint, Kind
 from mediator.stores.kinds import make_store
 from sketch.purging.events import PurgeEvent
 
-__all__ = ["Container", "build", "on_embedded"]
+__all__ = ["Container", "build", "on_embedded", "writing"]
 
 EMBEDDED_NAMES: dict[Kind, str] = {"redis": "redis", "postgresql": "postgres", "mongodb": "mongo"}
 """Names under which the embedded stores are registered, by kind."""
@@ -53,10 +57,12 @@ class Container:
     caches: Caches | None
     relays: RelayProcess | None
     probes: StalenessProbes
+    desk: JobDesk
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
         self.mediator.changes.end_streams()
+        self.desk.streams.end()
 
     async def stop(self) -> None:
         """Release every connection."""
@@ -100,6 +106,12 @@ async def build(
     )
     subscriptions = mediator.changes.subscriptions
     instruments.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
+    desk = JobDesk(
+        mediator.runs,
+        mediator.workers,
+        JobSettings().directory(settings.data_dir),
+        RunStreams(mediator.runs),
+    )
     data = DataApi(
         mediator.data,
         options,
@@ -107,6 +119,7 @@ async def build(
         subscriptions,
         caches,
         mediator.transactions.run,
+        desk,
     )
     beginnings = caches.beginnings(mediator.secret) if caches else None
     readers = cache_readers(caching.probe_caches) if caching else None
@@ -114,7 +127,31 @@ async def build(
     admin = create_admin_app(
         mediator.control, instruments.registry, mediator.primaries, beginnings, probes
     )
-    return Container(mediator, DataApp(data), admin, caches, relays, probes)
+    return Container(mediator, DataApp(data), admin, caches, relays, probes, desk)
+
+
+@asynccontextmanager
+async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIterator[Mediator]:
+    """Run a mediator that keeps caches coherent as the service does, and serves no requests.
+
+    Raises:
+        MissingSetting: There is no catalogue, or the sketch is not shared.
+        Unavailable: The catalogue does not answer.
+    """
+    if caching.sketch == "memory":
+        raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
+    caches = make_caches(caching, _revealed(settings.coordination_url), log_purging)
+    guard = caches.guard if caches else NullGuard()
+    mediator = Mediator(_options(settings, guard), make_store, [log_observation])
+    async with AsyncExitStack() as rest:
+        if caches is not None:
+            rest.push_async_callback(caches.close)
+        rest.push_async_callback(mediator.stop)
+        await mediator.start()
+        if caches is not None:
+            rest.push_async_callback(caches.stop)
+            caches.start(mediator.settlement, lambda: mediator.data.model)
+        yield mediator
 
 
 def _tell_of_purging(instruments: Instruments, told: PurgeEvent) -> None:

@@ -8,13 +8,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.settings import MediatorSettings, SystemSettings
+from app.settings import JobSettings, MediatorSettings, SystemSettings
 from mediator.catalogue.connection import Catalogue
 from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
 from mediator.stores.kinds import make_store
 from mediator.stores.port import StoreError
+from spark_jobs.session import SparkUnavailable, look_for_spark
 
 __all__ = ["Finding", "examine"]
 
@@ -42,7 +43,7 @@ class Finding:
 
 def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
     """Look at the interpreter, the embedded servers, and the databases that the settings name."""
-    findings = [_python(), *_embedded()]
+    findings = [_python(), *_embedded(), _spark()]
     if not embedded:
         findings += asyncio.run(_external(settings))
     return findings
@@ -72,6 +73,14 @@ def _embedded() -> list[Finding]:
 def _missing(trouble: ServerUnavailable) -> Finding:
     fatal = trouble.kind != "mongodb"  # the service runs without it, and says so
     return Finding(f"embedded {trouble.kind}", False, trouble.reason, trouble.remedy, fatal)
+
+
+def _spark() -> Finding:
+    try:
+        return Finding("Spark", True, look_for_spark(JobSettings().spark_options()))
+    except SparkUnavailable as error:
+        remedy = f"{error.remedy.capitalize()}. Only jobs need it."
+        return Finding("Spark", False, error.reason, remedy)
 
 
 async def _external(settings: MediatorSettings) -> list[Finding]:

@@ -11,10 +11,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability
 from mediator.stores.port import SystemConfig
+from spark_jobs.session import SparkOptions
 
 __all__ = [
     "CacheSettings",
     "HttpSettings",
+    "JobSettings",
     "MediatorSettings",
     "MissingSetting",
     "PurgeTarget",
@@ -196,3 +198,50 @@ class CacheSettings(BaseSettings):
         if self.cache_margin_s < least:
             raise ValueError(f"cache_margin_s must be {least} at least for these cache_layers")
         return self
+
+
+class JobSettings(BaseSettings):
+    """Where analytic jobs run, and what is kept of them."""
+
+    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+
+    spark: str = Field(
+        "local[*,4]",
+        min_length=1,
+        description="Where Spark runs: `local[cores,tries]`, the master of a cluster, or"
+        " `sc://host:port` for Spark Connect.",
+    )
+    spark_conf: dict[str, str] = Field(
+        default_factory=dict, description="Settings of Spark, as a JSON object."
+    )
+
+    jobs_dir: Path | None = Field(
+        None,
+        description="Where runs keep what they finished, and their results; the same directory for"
+        " every replica and worker. `jobs` in the data directory unless set.",
+    )
+    jobs_keep_hours: float = Field(
+        168.0, gt=0, description="For how many hours a run is kept after its end."
+    )
+    worker_lease_s: float = Field(
+        15.0,
+        ge=3,
+        le=3600,
+        description="Seconds after which the run of a worker that says nothing is given to"
+        " another.",
+    )
+    worker_drain_s: float = Field(
+        20.0,
+        ge=0,
+        le=86_400,
+        description="Seconds that the run under way is given when a worker is to end; then it is"
+        " given back, for another worker to go on with.",
+    )
+
+    def directory(self, data_dir: Path) -> Path:
+        """Return where runs are kept."""
+        return (self.jobs_dir or data_dir / "jobs").resolve()
+
+    def spark_options(self) -> SparkOptions:
+        """Return what a session is opened with."""
+        return SparkOptions(self.spark, self.spark_conf)

@@ -13,6 +13,7 @@ MediatorError
 │   ├── TransactionAborted    what a transaction has read is no longer so; nothing was done
 │   ├── DataWouldMove     a schema change that would move existing data
 │   └── AdvisoryOnly      data routes of a database in advisory mode
+├── ResultGone        the result of a run is no longer kept
 ├── PreconditionFailed    a version differs from what the client expected
 ├── PreconditionRequired  the class asks for If-Match
 ├── IdempotencyReused     same key, other request
@@ -45,6 +46,7 @@ __all__ = [
     "Place",
     "PreconditionFailed",
     "PreconditionRequired",
+    "ResultGone",
     "SchemaInvalid",
     "TooCostly",
     "TransactionAborted",
@@ -119,6 +121,10 @@ class TooCostly(MediatorError):
 
 class AdvisoryOnly(Conflict):
     """The database is in advisory mode: it answers advice and holds no data."""
+
+
+class ResultGone(MediatorError):
+    """The result of a run was there, and is no longer kept."""
 
 
 class PreconditionFailed(MediatorError):

@@ -13,8 +13,11 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.events import CatalogueEvents
 from mediator.catalogue.redo_log import CatalogueRedoLog
 from mediator.catalogue.registrations import CatalogueSystems
+from mediator.catalogue.run_queue import RunQueue
+from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.transaction_log import CatalogueTransactions
+from mediator.catalogue.workers import CatalogueWorkers
 from mediator.changes.service import ChangeService
 from mediator.clock import Clock, SystemClock
 from mediator.control.judgement import Judgement, Patience
@@ -101,6 +104,9 @@ class Mediator:
         self._exchange = _exchange(options.coordination_url)
         self._coordination = _coordination(options)
         self._catalogue = Catalogue(options.catalogue_url)
+        self.runs = CatalogueRuns(self._catalogue)
+        self.queue = RunQueue(self._catalogue)
+        self.workers = CatalogueWorkers(self._catalogue)
         self._registrations = CatalogueSystems(self._catalogue)
         self._systems = Systems()
         self._registry = Registry(
@@ -195,8 +201,8 @@ class Mediator:
             *self.primaries.duties(),
         ]
 
-    async def start(self) -> None:
-        """Open the catalogue and the systems, load the routing model, begin the duties.
+    async def open(self) -> None:
+        """Open the catalogue and the systems, and load the routing model: enough to use data.
 
         Raises:
             Unavailable: The catalogue does not answer.
@@ -204,6 +210,14 @@ class Mediator:
         await self._catalogue.open()
         await self._registry.restore(self._options.systems)
         await self._schemas.refresh()
+
+    async def start(self) -> None:
+        """Open everything, and begin the duties.
+
+        Raises:
+            Unavailable: The catalogue does not answer.
+        """
+        await self.open()
         if self._options.relaying != "only":
             await self.data.recover()
         self._watch.start()

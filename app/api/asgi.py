@@ -17,11 +17,13 @@ from app.api.changes import Changes
 from app.api.creation import Creation
 from app.api.exports import Exports
 from app.api.imports import Imports
+from app.api.jobs import JobDesk, Jobs
 from app.api.objects import PATCH_TYPES, Objects
 from app.api.options import DataOptions
 from app.api.queries import Queries
 from app.api.resources import Directory
 from app.api.routes import Address, Route, Table
+from app.api.run_results import FILES, RunResults
 from app.api.sketch import Sketches
 from app.api.transactions import Transact, TransactionRoute
 from app.coherence.caches import Caches
@@ -66,8 +68,10 @@ def _table(
     subscriptions: Subscriptions | None,
     caches: Caches | None,
     transact: Transact | None,
+    desk: JobDesk | None,
 ) -> Table:
     ids = OperationIds()
+    jobs = Jobs(directory, desk, options, ids)
     objects = Objects(plane, options, ids, caches.reads if caches else None)
     sketches = Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
     queries = Queries(plane, options)
@@ -122,6 +126,20 @@ def _table(
             offers=SKETCH,
             streams=(JSON,),
         ),
+        jobs=Route("/v1/{database}/jobs", {"POST": jobs.post, "GET": jobs.list}, of_class=False),
+        run=Route(
+            "/v1/{database}/jobs/{run}",
+            {"GET": jobs.get, "DELETE": jobs.delete},
+            of_class=False,
+            streams=(EVENT_STREAM,),
+        ),
+        resume=Route("/v1/{database}/jobs/{run}/resume", {"POST": jobs.resume}, of_class=False),
+        results=Route(
+            "/v1/{database}/jobs/{run}/results",
+            {"GET": RunResults(desk, options).get},
+            of_class=False,
+            streams=tuple(FILES),
+        ),
     )
 
 
@@ -135,6 +153,7 @@ class DataApi:
         subscriptions: Lets clients follow the change feed; None: there is no feed.
         caches: What keeps caches coherent; None: nothing may be cached.
         transact: Carries out transactions; None: there are none.
+        desk: What jobs need; None: there are none.
     """
 
     def __init__(
@@ -145,9 +164,10 @@ class DataApi:
         subscriptions: Subscriptions | None = None,
         caches: Caches | None = None,
         transact: Transact | None = None,
+        desk: JobDesk | None = None,
     ) -> None:
         self._directory = Directory(plane)
-        self._table = _table(plane, self._directory, options, subscriptions, caches, transact)
+        self._table = _table(plane, self._directory, options, subscriptions, caches, transact, desk)
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
 

@@ -6,9 +6,11 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from app.api.openapi_feed import FEED_PARAMETERS, FEED_SCHEMAS
+from app.api.openapi_jobs import JOB_PARAMETERS, JOB_SCHEMAS
 from app.api.openapi_schemas import COMPONENTS, ref
 from app.api.openapi_sketch import SKETCH_PARAMETERS, SKETCH_SCHEMAS
 from app.api.openapi_transactions import TRANSACTION_SCHEMAS
+from app.api.run_results import FILES
 from app.http.negotiation import EVENT_STREAM, JSON, JSON_PATCH, MERGE_PATCH, NDJSON, SKETCH, UPDATE
 from app.http.problems import PROBLEM_JSON
 
@@ -20,6 +22,7 @@ _WITH_BODY: Final = (413, 415)
 _CONDITIONAL: Final = (412, 428)
 _CLASS: Final = ("database", "class")
 _OBJECT: Final = ("database", "class", "id")
+_RUN: Final = ("database", "run")
 
 
 def data_paths() -> dict[str, Any]:
@@ -34,6 +37,10 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/sketch": _path(("database",), _sketch()),
         "/v1/{database}/batch": _path(("database",), {"post": _batch()}),
         "/v1/{database}/transactions": _path(("database",), {"post": _transaction()}),
+        "/v1/{database}/jobs": _path(("database",), _jobs()),
+        "/v1/{database}/jobs/{run}": _path(_RUN, _run()),
+        "/v1/{database}/jobs/{run}/resume": _path(_RUN, {"post": _resume()}),
+        "/v1/{database}/jobs/{run}/results": _path(_RUN, {"get": _results()}),
     }
 
 
@@ -41,8 +48,15 @@ def data_components() -> dict[str, Any]:
     """Return the components that the paths refer to."""
     return {
         **COMPONENTS,
-        "parameters": COMPONENTS["parameters"] | FEED_PARAMETERS | SKETCH_PARAMETERS,
-        "schemas": COMPONENTS["schemas"] | FEED_SCHEMAS | SKETCH_SCHEMAS | TRANSACTION_SCHEMAS,
+        "parameters": COMPONENTS["parameters"]
+        | FEED_PARAMETERS
+        | SKETCH_PARAMETERS
+        | JOB_PARAMETERS,
+        "schemas": COMPONENTS["schemas"]
+        | FEED_SCHEMAS
+        | SKETCH_SCHEMAS
+        | TRANSACTION_SCHEMAS
+        | JOB_SCHEMAS,
     }
 
 
@@ -162,6 +176,51 @@ def _sketch() -> dict[str, Any]:
         "get": _operation("getSketch", summary, asked, shown, problems),
         "head": _operation("headSketch", summary, asked, _headless(shown), problems),
     }
+
+
+def _jobs() -> dict[str, Any]:
+    accepted = {**_json("Run", "Location", "Idempotency-Replayed"), "description": "Written down"}
+    failing = (*_ALWAYS, *_WITH_BODY, 422)
+    submit = _operation(
+        "submitJob",
+        "Submit an analytic job",
+        ("dryRun", "idempotencyKey"),
+        {202: accepted},
+        failing,
+    )
+    submit["requestBody"] = _body({JSON: "Job"})
+    listed = {200: _json("Runs")}
+    return {
+        "post": submit,
+        "get": _operation(
+            "listRuns", "List runs, newest first", ("runs", "cursor"), listed, _ALWAYS
+        ),
+    }
+
+
+def _run() -> dict[str, Any]:
+    shown = _json("Run")
+    followed = {EVENT_STREAM: {"schema": {"type": "string"}}}
+    shown["content"] = shown["content"] | followed
+    cancelled = {200: _json("Run"), 202: _json("Run")}
+    summary = "Show a run, or follow it by server-sent events until it has ended"
+    return {
+        "get": _operation("getRun", summary, (), {200: shown}, _ALWAYS),
+        "delete": _operation("cancelRun", "Cancel a run", (), cancelled, _ALWAYS),
+    }
+
+
+def _resume() -> dict[str, Any]:
+    summary = "Go on with a run that failed or was cancelled"
+    return _operation("resumeRun", summary, (), {202: _json("Run")}, _ALWAYS)
+
+
+def _results() -> dict[str, Any]:
+    page = _json("RunRows")
+    files = {type_: {"schema": {"type": "string"}} for type_ in FILES}
+    page["content"] = page["content"] | files
+    summary = "Read the result of a run: pages of JSON, or the whole as a file, by Accept"
+    return _operation("getResults", summary, ("cursor", "limit"), {200: page}, (*_ALWAYS, 410))
 
 
 _READ: Final = (

@@ -1,7 +1,8 @@
-"""From a raw path to a route and an address; no regular expressions, no normalisation."""
+"""From a raw path to a route and an address; nothing is normalised."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from app.http.message import Response
 from app.http.negotiation import JSON
 from app.http.paths import decode_segment
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
+from mediator.errors import NotFound
 from mediator.schema.ids import check_id
 
 __all__ = ["Address", "Handler", "Route", "Table"]
@@ -21,6 +23,8 @@ Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
 _VERSION: Final = b"v1"
 _CLASS_SEGMENTS: Final = 4
 _OBJECT_SEGMENTS: Final = 5
+_RUN_SEGMENTS: Final = 6
+_RUN: Final = re.compile(rb"[0-9a-f]{32}")
 
 # Few names of databases and classes are asked for again and again.
 _decode_name = lru_cache(maxsize=1024)(decode_segment)
@@ -75,6 +79,10 @@ class Table:
     exports: Route
     changes: Route
     sketch: Route
+    jobs: Route
+    run: Route
+    resume: Route
+    results: Route
 
     def find(self, path: bytes) -> Address:
         """Find the route of a raw path.
@@ -88,11 +96,13 @@ class Table:
         """
         parts = path.split(b"/")
         count = len(parts)
-        if count not in (_CLASS_SEGMENTS, _OBJECT_SEGMENTS) or parts[1] != _VERSION:
+        if not _CLASS_SEGMENTS <= count <= _RUN_SEGMENTS or parts[1] != _VERSION:
             raise _not_found()
         if not all(parts[2:]):
             raise _not_found()
         database = _decode_name(parts[2], "database")
+        if parts[3] == b"jobs" or count == _RUN_SEGMENTS:
+            return self._job(database, parts[3:])
         if count == _CLASS_SEGMENTS:
             return self._below_database(database, parts[3])
         return self._below_class(database, _decode_name(parts[3], "class"), parts[4])
@@ -108,6 +118,19 @@ class Table:
             return Address(self.sketch, database)
         return Address(self.collection, database, _decode_name(segment, "class"))
 
+    def _job(self, database: str, parts: list[bytes]) -> Address:
+        """Find a route of jobs; it has its run where others have their object."""
+        match parts:
+            case [b"jobs"]:
+                return Address(self.jobs, database)
+            case [b"jobs", run]:
+                return Address(self.run, database, id=_run_id(run))
+            case [b"jobs", run, b"resume"]:
+                return Address(self.resume, database, id=_run_id(run))
+            case [b"jobs", run, b"results"]:
+                return Address(self.results, database, id=_run_id(run))
+        raise _not_found()
+
     def _below_class(self, database: str, class_name: str, segment: bytes) -> Address:
         if segment == b"query":
             return Address(self.queries, database, class_name)
@@ -117,6 +140,12 @@ class Table:
             return Address(self.exports, database, class_name)
         id_ = check_id(decode_segment(segment, "id"), "id")
         return Address(self.object, database, class_name, id_)
+
+
+def _run_id(segment: bytes) -> str:
+    if not _RUN.fullmatch(segment):
+        raise NotFound("There is no such run.")
+    return segment.decode()
 
 
 def _not_found() -> HttpError:

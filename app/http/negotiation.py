@@ -9,11 +9,14 @@ from typing import Final
 from app.http.problems import NOT_ACCEPTABLE, HttpError
 
 __all__ = [
+    "ARROW",
+    "CSV",
     "EVENT_STREAM",
     "JSON",
     "JSON_PATCH",
     "MERGE_PATCH",
     "NDJSON",
+    "PARQUET",
     "SKETCH",
     "UPDATE",
     "accepts_gzip",
@@ -29,6 +32,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 UPDATE: Final = "application/vnd.portolan.update+json"
 SKETCH: Final = "application/vnd.portolan.sketch"
+CSV: Final = "text/csv"
+PARQUET: Final = "application/vnd.apache.parquet"
+ARROW: Final = "application/vnd.apache.arrow.stream"
 
 _RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+)\s*(?:;(.*))?", re.ASCII)
 _GZIP = re.compile(r"\s*gzip\s*(?:;\s*q\s*=\s*([0-9.]+)\s*)?", re.ASCII | re.IGNORECASE)

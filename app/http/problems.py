@@ -62,6 +62,8 @@ UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
 )
 INTERNAL: Final = ProblemType("internal", 500, "Something went wrong")
 
+_GONE: Final = ProblemType("gone", 410, "It is no longer kept")
+
 _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.Invalid: INVALID,
     errors.SchemaInvalid: ProblemType("schema-invalid", 400, "The schema is invalid"),
@@ -75,7 +77,8 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     ),
     errors.DataWouldMove: ProblemType("data-would-move", 409, "Existing data would move"),
     errors.AdvisoryOnly: ProblemType("advisory-only", 409, "The database only gives advice"),
-    PositionGone: ProblemType("gone", 410, "The changes are no longer kept"),
+    PositionGone: _GONE,
+    errors.ResultGone: _GONE,
     errors.PreconditionFailed: ProblemType("precondition-failed", 412, "A precondition failed"),
     errors.PreconditionRequired: ProblemType(
         "precondition-required", 428, "A precondition is required"

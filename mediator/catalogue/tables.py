@@ -6,9 +6,12 @@ from typing import Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     DateTime,
     Float,
+    Identity,
+    Index,
     Integer,
     MetaData,
     Table,
@@ -24,10 +27,12 @@ __all__ = [
     "epoch",
     "metadata",
     "redo",
+    "runs",
     "secrets",
     "systems",
     "transactions",
     "violations",
+    "workers",
 ]
 
 SCHEMA: Final = "portolan_catalogue"
@@ -116,3 +121,39 @@ secrets = Table(
     Column("value", Text, nullable=False),
 )
 """Keys that all replicas share, such as the one that authenticates cursors."""
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("position", BigInteger, Identity(), nullable=False, unique=True),
+    Column("database", Text, nullable=False),
+    Column("document", JSONB, nullable=False),
+    Column("dry_run", Boolean, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("version", BigInteger, nullable=False, default=1),
+    Column("attempt", Integer, nullable=False, default=0),
+    Column("deaths", Integer, nullable=False, default=0),
+    Column("cancelling", Boolean, nullable=False, default=False),
+    Column("leased_until", DateTime(timezone=True)),
+    Column("progress", JSONB, nullable=False),
+    Column("ending", JSONB, nullable=False),
+    Column("created", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("ended", DateTime(timezone=True)),
+    Column("key", Text),
+    Column("fingerprint", Text),
+    UniqueConstraint("database", "key"),
+)
+"""Runs of analytic jobs, which are the queue of the workers as well."""
+
+Index("runs_of_database", runs.c.database, runs.c.position)
+Index("runs_to_do", runs.c.position, postgresql_where=runs.c.ended.is_(None))
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("seen", DateTime(timezone=True), nullable=False),
+    Column("trouble", Text),
+)
+"""Workers that were seen, and why one of them cannot work."""

@@ -27,6 +27,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.workers import CatalogueWorkers
 from mediator.stores.port import SystemConfig
 from tests.faults.service import Service
 from tests.faults.wire import Connection
@@ -107,8 +109,9 @@ async def service(
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-async def test_data_api(service: Service, mode: GenerationMode) -> None:
+async def test_data_api(service: Service, mode: GenerationMode, catalogue_url: str) -> None:
     await furnish(service)
+    await hire(catalogue_url)
     await asyncio.to_thread(examine, service.data, mode)
 
 
@@ -125,6 +128,13 @@ async def furnish(service: Service) -> None:
         for class_name in CLASSES:
             answer = await http.request("PUT", f"/v1/shop/{class_name}/there", {})
             assert answer.status in (200, 201), answer
+
+
+async def hire(catalogue_url: str) -> None:
+    """Let a worker be seen, so that jobs are taken; what it does is of no matter here."""
+    catalogue = Catalogue(catalogue_url)
+    await CatalogueWorkers(catalogue).greet("schemathesis", None)
+    await catalogue.close()
 
 
 def examine(address: str, mode: GenerationMode) -> None:

@@ -1,34 +1,41 @@
-"""One Spark session for the whole run."""
+"""One Spark session for the whole run.
+
+``PORTOLAN_TEST_SPARK`` names a Spark Connect server to run on instead: `test_over_connect` starts
+one, and runs the tests that are marked ``connect`` a second time in a process of their own, because
+a process is either classic or Connect.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
-import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-CONF = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.memory": "1g",
-}
+from mediator.stores.port import SystemConfig
+from spark_jobs.session import SparkOptions, open_session
+from spark_jobs.sources.classes import CATALOGUE
+from tests.process.service import scratch_catalogue
+
+# Processes of Spark inherit the environment of their first session: it names one catalogue, which
+# is made before and is used by all tests that read classes.
+SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The session, on two cores of this machine."""
-    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
-        pytest.fail("Spark needs Java 17 or newer: install it, or set JAVA_HOME.")
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in CONF.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+async def job_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    """URL of the catalogue that tasks find in their environment."""
+    async with scratch_catalogue(postgresql_config) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def spark(job_catalogue: str) -> Iterator[SparkSession]:
+    """The session, on two cores; a task is tried four times."""
+    os.environ[CATALOGUE] = job_catalogue
+    master = os.environ.get("PORTOLAN_TEST_SPARK", "local[2,4]")
+    session = open_session(SparkOptions(master, SMALL))
     yield session
     session.stop()
+    del os.environ[CATALOGUE]

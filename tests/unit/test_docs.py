@@ -20,7 +20,13 @@ from app.cli import app as command_line
 from app.http.prefer import _KNOWN
 from app.http.problems import PROBLEM_TYPES
 from app.observers import Instruments
-from app.settings import CacheSettings, HttpSettings, MediatorSettings, SystemSettings
+from app.settings import (
+    CacheSettings,
+    HttpSettings,
+    JobSettings,
+    MediatorSettings,
+    SystemSettings,
+)
 from benchmarks.readme import README
 from mediator.operations.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
@@ -75,7 +81,7 @@ def blocks(text: str, language: str) -> list[str]:
 def setting_names() -> list[tuple[str, Any]]:
     return [
         (f"PORTOLAN_{name.upper()}", field.get_default(call_default_factory=True))
-        for model in (HttpSettings, MediatorSettings, CacheSettings)
+        for model in (HttpSettings, MediatorSettings, CacheSettings, JobSettings)
         for name, field in model.model_fields.items()
     ]
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import ClassVar
 
 from mediator.stores.embedded.address import LOOPBACK
 from mediator.stores.embedded.jars import LAUNCHER, REMEDY, VERSION, class_path, fetch_jars
+from mediator.stores.embedded.java import NoJava, find_java
 from mediator.stores.embedded.lifecycle import OwnedServer
 from mediator.stores.embedded.mongo_facts import ask_mongo
 from mediator.stores.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
@@ -74,19 +71,8 @@ def _written_port(file: Path) -> int:
 
 
 def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin" if home else None)
-    if java is None:
-        raise ServerUnavailable("mongodb", "neither mongod nor java is on PATH", REMEDY)
-    version = _version(java)
-    if version < _OLDEST_JAVA:
-        reason = f"{java} is Java {version}, and {_OLDEST_JAVA} or newer is needed"
-        raise ServerUnavailable("mongodb", reason, REMEDY)
-    return java
-
-
-def _version(java: str) -> int:
-    """The feature release; 0 for what says nothing, 1 for the old `1.8` scheme."""
-    done = subprocess.run([java, "-version"], check=False, capture_output=True, text=True)
-    found = re.search(r'version "(\d+)', done.stderr)
-    return int(found[1]) if found else 0
+    try:
+        return find_java(_OLDEST_JAVA)
+    except NoJava as error:
+        reason = f"mongod is not on PATH, and {error}"
+        raise ServerUnavailable("mongodb", reason, REMEDY) from error

@@ -1,0 +1,31 @@
+"""A run as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mediator.catalogue.runs import StoredRun
+
+__all__ = ["run_document"]
+
+_TOLD: Final = ("stages", "counters", "elapsed_s", "eta_s", "log")
+_ENDING: Final = ("forecast", "reasons", "rows", "reports")
+
+
+def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
+    """Return a run; in a listing without its job, its log and its reports."""
+    document: dict[str, Any] = {
+        "id": run.id,
+        "kind": run.document["kind"],
+        "state": run.state,
+        "dry_run": run.dry_run,
+        "attempt": run.attempt,
+        "cancelling": run.cancelling and run.ended is None,
+        "created": run.created.isoformat(),
+        "ended": run.ended and run.ended.isoformat(),
+    }
+    if not whole:
+        return document
+    progress: dict[str, Any] = {name: run.progress[name] for name in _TOLD if name in run.progress}
+    ending: dict[str, Any] = {name: run.ending[name] for name in _ENDING if name in run.ending}
+    return {**document, **progress, **ending, "job": run.document}

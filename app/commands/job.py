@@ -1,0 +1,153 @@
+"""``portolan job``: analytic work on files, here and now."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from app.settings import JobSettings
+from spark_jobs.kinds import find_kind, kind_names
+from spark_jobs.runner.job import Job, read_job
+from spark_jobs.runner.port import SpecInvalid
+from spark_jobs.session import SparkUnavailable, open_session
+
+__all__ = ["job"]
+
+job = typer.Typer(no_args_is_help=True, help="Analytic jobs: docs/jobs.md.")
+_console = Console(highlight=False)
+_errors = Console(stderr=True, highlight=False)
+
+_LONGEST_JOB = 2**20
+_EXIT = {"done": 0, "stopped": 3, "failed": 1, "cancelled": 130}
+
+
+@job.command("kinds")
+def kinds() -> None:
+    """List the kinds of job there are."""
+    for name in kind_names():
+        typer.echo(f"{name:20} {find_kind(name).summary}")
+
+
+@job.command("run")
+def run(
+    spec: Annotated[Path, typer.Argument(help="The job as JSON: kind, spec, limits.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the result goes: .csv, .json, .parquet, .arrow.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option(help="End with the forecast, and print it.")] = False,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(help="Keep what is finished here, and go on from there next time."),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option(help="Stay until it has ended; a run on files is never left alone.")
+    ] = True,
+    verbose: Annotated[bool, typer.Option(help="Show where a run failed.")] = False,
+) -> None:
+    """Do a job on files, without a service.
+
+    Ends with 0 if it is done, 3 if its limits stopped it, 130 if it was interrupted, else 1.
+    """
+    logging.getLogger("portolan.jobs").setLevel("DEBUG" if verbose else "ERROR")
+    del wait  # so that a line of a script is the same with a service and without
+    with _told():
+        todo = _read(spec)
+        _check(out, dry_run=dry_run)
+    keeping = tempfile.TemporaryDirectory(prefix="portolan-run-") if run_dir is None else None
+    with keeping or nullcontext(str(run_dir)) as directory, _told():
+        raise typer.Exit(_carry_out(todo, Path(directory), out, dry_run=dry_run))
+
+
+def _read(path: Path) -> Job:
+    if path.stat().st_size > _LONGEST_JOB:
+        raise SpecInvalid("", f"a job has {_LONGEST_JOB:,} bytes at most")
+    try:
+        document = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise SpecInvalid("", f"it is not JSON: {where}") from None
+    return read_job(document)
+
+
+def _check(out: Path | None, *, dry_run: bool) -> None:
+    from spark_jobs.runner.local import FORMS  # noqa: PLC0415 - the extra may not be installed
+
+    if out is None:
+        if not dry_run:
+            raise typer.BadParameter("--out says where the result goes; or ask for a --dry-run.")
+    elif out.suffix.lower() not in FORMS:
+        raise typer.BadParameter(f"--out must end with one of {', '.join(FORMS)}.")
+    elif not out.parent.is_dir():
+        raise typer.BadParameter(f"There is no directory {out.parent}.")
+
+
+def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
+    from spark_jobs.runner import local  # noqa: PLC0415 - as above
+    from spark_jobs.runner.control import Control  # noqa: PLC0415 - as above
+    from spark_jobs.runner.execution import Run  # noqa: PLC0415 - as above
+    from spark_jobs.runner.run_directory import RunDirectory  # noqa: PLC0415 - as above
+    from spark_jobs.sources.reading import read_input  # noqa: PLC0415 - as above
+
+    control, directory = Control(), RunDirectory(path)
+    with _progress() as bars:
+        starting = bars.add_task("Starting Spark", total=None)
+        spark = open_session(JobSettings().spark_options())
+        bars.remove_task(starting)
+        attempt = Run(todo, directory, spark, read_input, control, dry_run=dry_run)
+        ending = local.conduct(attempt, control, lambda: _show(bars, control.snapshot()))
+        _show(bars, control.snapshot())
+    if ending.forecast is not None and dry_run:
+        typer.echo(orjson.dumps(asdict(ending.forecast), option=orjson.OPT_INDENT_2).decode())
+    for reason in ending.reasons:
+        _errors.print(
+            f"The run {'was stopped' if ending.state == 'stopped' else 'failed'}: {reason}"
+        )
+    if ending.result is not None and out is not None:
+        local.write_result(directory, ending, out)
+        _errors.print(f"{ending.rows:,} rows: {out}")
+    return _EXIT[ending.state]
+
+
+def _show(bars: Progress, snapshot: dict[str, Any]) -> None:
+    """Bring the bars up to date: one for each stage that has begun."""
+    known = {task.description: task.id for task in bars.tasks}
+    for stage in snapshot["stages"]:
+        if stage["state"] == "waiting":
+            continue
+        name = stage["name"]
+        total = stage["total"] or None
+        if name not in known:
+            known[name] = bars.add_task(name, total=total)
+        bars.update(known[name], completed=stage["done"], total=total)
+        if stage["state"] == "done":
+            bars.stop_task(known[name])
+
+
+def _progress() -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=_errors)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """End with a sentence instead of a traceback."""
+    try:
+        yield
+    except SpecInvalid as error:
+        _errors.print(f"The job is not one: {error}")
+    except (SparkUnavailable, OSError) as error:
+        _errors.print(f"Nothing was done: {error}")
+    else:
+        return
+    raise typer.Exit(1)

@@ -1,0 +1,81 @@
+"""``portolan worker``: takes analytic runs from the queue, and carries them out on Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from contextlib import suppress
+from uuid import uuid4
+
+import typer
+import uvloop
+from rich.console import Console
+
+from app.container import writing
+from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings, MissingSetting
+from mediator.errors import MediatorError
+from mediator.service import Mediator
+from spark_jobs.session import SparkUnavailable, open_session
+
+__all__ = ["worker"]
+
+_console = Console(highlight=False)
+_errors = Console(stderr=True, highlight=False)
+
+
+def worker() -> None:
+    """Carry out runs until SIGTERM or SIGINT.
+
+    The run under way is given some time then, and is given back to the queue; another worker goes
+    on behind the stages that were finished. Settings are those of the service: docs/settings.md.
+    """
+    logging.getLogger("portolan").setLevel(HttpSettings().log_level.upper())
+    try:
+        uvloop.run(_work(MediatorSettings()))
+    except (MissingSetting, MediatorError, SparkUnavailable, OSError) as error:
+        _errors.print(f"The worker cannot run: {error}")
+        raise typer.Exit(1) from None
+
+
+async def _work(settings: MediatorSettings) -> None:
+    async with writing(settings, CacheSettings()) as mediator:
+        assert settings.catalogue_url is not None  # without it there is no mediator
+        # Where the tasks of Spark look for it: they inherit what this process has.
+        os.environ["PORTOLAN_CATALOGUE_URL"] = settings.catalogue_url.get_secret_value()
+        await _carry_out(mediator, settings, JobSettings())
+
+
+async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSettings) -> None:
+    name = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    try:
+        spark = await asyncio.to_thread(open_session, jobs.spark_options())
+    except SparkUnavailable as error:
+        await mediator.workers.greet(name, str(error))
+        raise
+    # Kinds and readers need Spark, which is known to be there only now.
+    from spark_jobs.runner.worker import Worker, WorkerOptions  # noqa: PLC0415
+    from spark_jobs.sinks.classes import ClassSink  # noqa: PLC0415
+    from spark_jobs.sources.reading import read_input  # noqa: PLC0415
+
+    worker_options = WorkerOptions(
+        name,
+        jobs.directory(settings.data_dir),
+        jobs.worker_lease_s,
+        jobs.worker_drain_s,
+        jobs.jobs_keep_hours * 3600,
+    )
+    await mediator.workers.greet(name, None)
+    _console.print(f"Worker {name}: waiting for runs; Spark is {jobs.spark}")
+    sink = ClassSink(mediator.data, asyncio.get_running_loop())
+    hands = Worker(mediator.queue, mediator.workers, spark, read_input, sink, worker_options)
+    try:
+        await hands.work(ending)
+    finally:
+        with suppress(Exception):  # of a session that has died already, whatever Py4J says
+            await asyncio.to_thread(spark.stop)

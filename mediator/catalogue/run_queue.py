@@ -1,0 +1,126 @@
+"""Runs, as the workers see them: a queue, of which nobody gets what another one has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeAlias
+
+from sqlalchemy import ColumnElement, delete, func, or_, select
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.runs import UNDER_WAY, RunState, change
+from mediator.catalogue.tables import runs
+
+__all__ = ["Heard", "RunQueue", "TakenRun"]
+
+MOST_DEATHS: Final = 3
+_DIED: Final = "The worker died {} times while it carried out this run; it may lack memory."
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRun:
+    """What a worker needs of a run that it was given."""
+
+    id: str
+    attempt: int
+    database: str
+    document: dict[str, Any]
+    dry_run: bool
+    cancelling: bool
+
+
+Heard: TypeAlias = Literal["go on", "cancel", "lost"]
+"""What a heartbeat is answered; `lost`: somebody else has the run, or it has ended."""
+
+
+class RunQueue:
+    """Takes, keeps and ends runs; `mediator.catalogue.runs` tells what can happen."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def take(self, lease_s: float) -> TakenRun | None:
+        """Take the oldest run that waits, or whose worker is gone; no two workers get the same."""
+        gone = runs.c.state.in_(UNDER_WAY) & (runs.c.leased_until < func.now())
+        due = (
+            select(runs.c.id, runs.c.state, runs.c.deaths)
+            .where(runs.c.ended.is_(None), or_(runs.c.state == "queued", gone))
+            .order_by(runs.c.position)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        async with self._catalogue.begin() as connection:
+            row = (await connection.execute(due)).first()
+            if row is None:
+                return None
+            deaths = row.deaths + (row.state != "queued")
+            if deaths >= MOST_DEATHS:
+                ending = {"reasons": [_DIED.format(deaths)]}
+                failed = change(state="failed", ending=ending, ended=func.now(), deaths=deaths)
+                await connection.execute(failed.where(runs.c.id == row.id))
+                return None
+            taken = change(
+                state="forecasting",
+                attempt=runs.c.attempt + 1,
+                deaths=deaths,
+                leased_until=_in(lease_s),
+            )
+            wanted = [runs.c[name] for name in TakenRun.__slots__]
+            given = await connection.execute(taken.where(runs.c.id == row.id).returning(*wanted))
+            return TakenRun(*given.one())
+
+    async def beat(
+        self, run: TakenRun, state: RunState, progress: Mapping[str, Any], lease_s: float
+    ) -> Heard:
+        """Say how far a run is, and hear what is to become of it."""
+        told = change(state=state, progress=progress, leased_until=_in(lease_s))
+        async with self._catalogue.begin() as connection:
+            row = await connection.execute(told.where(_held(run)).returning(runs.c.cancelling))
+            cancelling = row.scalar_one_or_none()
+        if cancelling is None:
+            return "lost"
+        return "cancel" if cancelling else "go on"
+
+    async def end(
+        self,
+        run: TakenRun,
+        state: RunState,
+        progress: Mapping[str, Any],
+        ending: Mapping[str, Any],
+    ) -> bool:
+        """End a run; False if somebody else has it."""
+        ended = change(
+            state=state, progress=progress, ending=ending, ended=func.now(), leased_until=None
+        )
+        async with self._catalogue.begin() as connection:
+            row = await connection.execute(ended.where(_held(run)).returning(runs.c.id))
+            return row.first() is not None
+
+    async def release(self, run: TakenRun) -> None:
+        """Give a run back, for another worker to go on with."""
+        queued = change(state="queued", leased_until=None)
+        async with self._catalogue.begin() as connection:
+            await connection.execute(queued.where(_held(run)))
+
+    async def old(self, older_than_s: float, limit: int) -> list[str]:
+        """Return runs that ended so long ago."""
+        ended = select(runs.c.id).where(runs.c.ended < _in(-older_than_s)).limit(limit)
+        async with self._catalogue.begin() as connection:
+            return list((await connection.execute(ended)).scalars())
+
+    async def forget(self, ids: Sequence[str]) -> None:
+        """Remove runs that have ended."""
+        ended = runs.c.ended.is_not(None)
+        async with self._catalogue.begin() as connection:
+            await connection.execute(delete(runs).where(runs.c.id.in_(ids), ended))
+
+
+def _held(run: TakenRun) -> ColumnElement[bool]:
+    under_way = runs.c.state.in_(UNDER_WAY)
+    return (runs.c.id == run.id) & (runs.c.attempt == run.attempt) & under_way
+
+
+def _in(seconds: float) -> ColumnElement[Any]:
+    return func.now() + timedelta(seconds=seconds)

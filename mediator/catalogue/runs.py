@@ -1,0 +1,239 @@
+"""Runs of analytic jobs: durable, and the queue of the workers.
+
+States: queued → forecasting → running → done | failed | stopped | cancelled. A run that a worker
+has is leased; times are PostgreSQL's, which everybody shares. Each taking of a run raises its
+`attempt`, and whatever a worker says of a run counts only under the attempt that it was given
+(`mediator.catalogue.run_queue`).
+
+What can happen:
+
+1. A worker dies. Its lease passes, and another one takes the run, under the next attempt.
+2. A worker is slow, loses its lease, and goes on: its heartbeat and its ending change no row, and
+   tell it so. What it writes meanwhile is kept apart by the attempt (`run_directory`).
+3. A worker ends a run and dies before it hears so: the run has ended.
+4. A run is cancelled while a worker has it: the heartbeat tells; if the worker dies first, the one
+   that takes the run over is told when it does. If nobody has it, it ends at once.
+5. A run kills every worker that takes it: after three of them it has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    RowMapping,
+    Text,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.tables import runs
+from mediator.errors import Conflict, IdempotencyReused, NotFound, Unavailable
+
+__all__ = [
+    "ENDED",
+    "MOST_QUEUED",
+    "UNDER_WAY",
+    "CatalogueRuns",
+    "RunState",
+    "StoredRun",
+    "change",
+]
+
+RunState: TypeAlias = Literal[
+    "queued", "forecasting", "running", "done", "failed", "stopped", "cancelled"
+]
+
+ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
+UNDER_WAY: Final = ("forecasting", "running")
+RESUMABLE: Final = frozenset({"failed", "cancelled"})
+
+MOST_QUEUED: Final = 1_000
+"""Runs of a database that may wait at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run as the catalogue has it.
+
+    Attributes:
+        id: Its id.
+        position: Its place in the order of submission.
+        database: The database it belongs to.
+        document: The job, as JSON.
+        dry_run: Whether it ends with its forecast.
+        state: Where it is.
+        version: How often the row was changed.
+        attempt: How often a worker took it.
+        cancelling: Whether it is to end.
+        progress: What its worker last said.
+        ending: How it ended; empty while it has not.
+        created: When it was submitted.
+        ended: When it ended; None: it has not.
+    """
+
+    id: str
+    position: int
+    database: str
+    document: dict[str, Any]
+    dry_run: bool
+    state: RunState
+    version: int
+    attempt: int
+    cancelling: bool
+    progress: dict[str, Any]
+    ending: dict[str, Any]
+    created: datetime
+    ended: datetime | None
+
+
+_STORED: Final = [runs.c[name] for name in StoredRun.__slots__]
+
+
+class CatalogueRuns:
+    """Runs, as those see them who want them: submits, shows, cancels and resumes."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def submit(
+        self,
+        run: str,
+        database: str,
+        document: Mapping[str, Any],
+        *,
+        dry_run: bool,
+        key: str | None,
+        fingerprint: str | None,
+    ) -> tuple[StoredRun, bool]:
+        """Add a run to the queue; return it, and whether its key had come before.
+
+        Raises:
+            IdempotencyReused: The key was used for another job.
+            Unavailable: Too many wait.
+        """
+        row = insert(runs).values(
+            id=run,
+            database=database,
+            document=document,
+            dry_run=dry_run,
+            state="queued",
+            progress={},
+            ending={},
+            key=key,
+            fingerprint=fingerprint,
+        )
+        async with self._catalogue.begin() as connection:
+            waiting = select(func.count()).where(
+                runs.c.database == database, runs.c.state == "queued"
+            )
+            if (await connection.execute(waiting)).scalar_one() < MOST_QUEUED:
+                added = await connection.execute(row.on_conflict_do_nothing().returning(*_STORED))
+                if found := added.first():
+                    return _run(found), False
+            earlier = await connection.execute(
+                select(*_STORED, runs.c.fingerprint).where(
+                    # Without a key nothing came before: `= null` finds nothing, `is null` would.
+                    runs.c.database == database,
+                    runs.c.key == literal(key, Text),
+                )
+            )
+            same = earlier.mappings().first()
+        return _the_same(same, fingerprint), True
+
+    async def find(self, database: str, run: str) -> StoredRun:
+        """Return a run.
+
+        Raises:
+            NotFound: There is none of this id.
+        """
+        found = select(*_STORED).where(_is(database, run))
+        async with self._catalogue.begin() as connection:
+            row = (await connection.execute(found)).first()
+        return _stored(row)
+
+    async def newest(self, database: str, before: int | None, limit: int) -> list[StoredRun]:
+        """List runs, newest first, from before a position on."""
+        beyond = true() if before is None else runs.c.position < before
+        listed = select(*_STORED).where(runs.c.database == database, beyond)
+        listed = listed.order_by(runs.c.position.desc()).limit(limit)
+        async with self._catalogue.begin() as connection:
+            return [_run(row) for row in await connection.execute(listed)]
+
+    async def cancel(self, database: str, run: str) -> StoredRun:
+        """Ask for the end of a run; one that nobody has ends at once.
+
+        Raises:
+            NotFound: There is none of this id.
+            Conflict: It has ended in another way.
+        """
+        idle = or_(runs.c.state == "queued", runs.c.leased_until < func.now())
+        async with self._catalogue.begin() as connection:
+            ended = change(state="cancelled", ended=func.now(), leased_until=None)
+            await connection.execute(ended.where(_is(database, run), runs.c.ended.is_(None), idle))
+            asked = change(cancelling=True).where(_is(database, run), runs.c.ended.is_(None))
+            await connection.execute(asked.where(runs.c.cancelling.is_(False)))
+            found = await connection.execute(select(*_STORED).where(_is(database, run)))
+            stored = _stored(found.first())
+        if stored.state in ENDED - {"cancelled"}:
+            raise Conflict(f"The run is {stored.state}.", extra={"state": stored.state})
+        return stored
+
+    async def resume(self, database: str, run: str) -> StoredRun:
+        """Queue a run again that failed or was cancelled; what it finished is not done again.
+
+        Raises:
+            NotFound: There is none of this id.
+            Conflict: It is done, was stopped by its limits, or has not ended.
+        """
+        queued = change(
+            state="queued", cancelling=False, deaths=0, ended=None, ending={}, leased_until=None
+        )
+        async with self._catalogue.begin() as connection:
+            again = queued.where(_is(database, run), runs.c.state.in_(RESUMABLE))
+            row = (await connection.execute(again.returning(*_STORED))).first()
+            if row is not None:
+                return _run(row)
+            found = await connection.execute(select(*_STORED).where(_is(database, run)))
+            stored = _stored(found.first())
+        detail = f"The run is {stored.state}: only what failed or was cancelled is resumed."
+        raise Conflict(detail, extra={"state": stored.state})
+
+
+def _the_same(row: RowMapping | None, fingerprint: str | None) -> StoredRun:
+    if row is None:
+        raise Unavailable("Too many runs wait already.", system="spark", retry_after_s=60)
+    members = dict(row)
+    if members.pop("fingerprint") != fingerprint:
+        raise IdempotencyReused("The key was used for another job.")
+    return StoredRun(**members)
+
+
+def change(**values: Any) -> Any:
+    """Return an update of runs, under a new version."""
+    return update(runs).values(version=runs.c.version + 1, **values)
+
+
+def _is(database: str, run: str) -> ColumnElement[bool]:
+    return (runs.c.database == database) & (runs.c.id == run)
+
+
+def _stored(row: Row[Any] | None) -> StoredRun:
+    if row is None:
+        raise NotFound("There is no such run.")
+    return _run(row)
+
+
+def _run(row: Row[Any]) -> StoredRun:
+    return StoredRun(**row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it

@@ -1,0 +1,40 @@
+"""The Java of this machine: JAVA_HOME's, or the one on PATH."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+__all__ = ["NoJava", "find_java"]
+
+
+class NoJava(Exception):
+    """There is no Java, or it is too old; the message says which."""
+
+
+def find_java(oldest: int) -> str:
+    """Return the path of ``java``.
+
+    Args:
+        oldest: The feature release that will do.
+
+    Raises:
+        NoJava: There is none, or an older one.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        raise NoJava("java is not on PATH" if home is None else "JAVA_HOME has no bin/java")
+    version = _version(java)
+    if version < oldest:
+        raise NoJava(f"{java} is Java {version}, and {oldest} or newer is needed")
+    return java
+
+
+def _version(java: str) -> int:
+    """The feature release; 0 for what says nothing, 1 for the old `1.8` scheme."""
+    done = subprocess.run([java, "-version"], check=False, capture_output=True, text=True)
+    found = re.search(r'version "(\d+)', done.stderr)
+    return int(found[1]) if found else 0

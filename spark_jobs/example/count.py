@@ -1,0 +1,103 @@
+"""The worked example of a kind: how many rows have each value of a field.
+
+    {"kind": "example.count", "spec": {"records": {"file": "people.csv"}, "field": "city"}}
+
+gives rows ``value``, ``rows`` and ``share``, the most frequent value first. Everything that a kind
+has to do is here once: read its specification strictly, name what it reads, foretell, and divide
+its work into stages each of which follows from its inputs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_jobs.runner.members import Members
+from spark_jobs.runner.port import (
+    Block,
+    ClassSource,
+    Desk,
+    FileSource,
+    Forecast,
+    Input,
+    Stage,
+)
+
+if TYPE_CHECKING:  # reading a specification needs no Spark
+    from pyspark.sql import DataFrame
+
+__all__ = ["Count", "CountSpec"]
+
+_ROWS_PER_S: Final = 500_000
+_HEAVIEST: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CountSpec:
+    """What is counted.
+
+    Attributes:
+        records: The table.
+        field: Whose values.
+    """
+
+    records: FileSource | ClassSource
+    field: str
+
+
+class Count:
+    """Counts the rows of each value of a field."""
+
+    name = "example.count"
+    summary = "Counts how many rows have each value of a field."
+
+    def parse(self, document: Mapping[str, Any]) -> CountSpec:
+        """Read a specification: ``records``, a source, and ``field``."""
+        members = Members(document)
+        spec = CountSpec(members.source("records"), members.text("field"))
+        members.end()
+        return spec
+
+    def inputs(self, spec: CountSpec) -> tuple[Input, ...]:
+        """Return the table, of which one field is needed."""
+        return (Input("records", spec.records, (spec.field,)),)
+
+    def forecast(self, spec: CountSpec, desk: Desk) -> Forecast:
+        """Count the rows; the heaviest blocks are the most frequent values."""
+        rows = desk.input("records").count()
+        heaviest = _counted(desk.input("records"), spec.field).orderBy("rows", ascending=False)
+        blocks = tuple(Block(str(row["value"]), row["rows"], 0) for row in heaviest.take(_HEAVIEST))
+        notes = () if rows else ("There are no rows: the result will have none.",)
+        seconds = rows / _ROWS_PER_S
+        return Forecast({"records": rows}, heaviest=blocks, time_s=seconds, notes=notes)
+
+    def stages(self, spec: CountSpec) -> tuple[Stage, ...]:
+        """Count, then put the counts into an order."""
+
+        def count(desk: Desk) -> DataFrame:
+            return _counted(desk.input("records"), spec.field)
+
+        def rank(desk: Desk) -> DataFrame:
+            return _ranked(desk)
+
+        return Stage("count", count), Stage("rank", rank)
+
+
+def _counted(records: DataFrame, field: str) -> DataFrame:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - specifications are read without Spark
+
+    value = f.col("`" + field.replace("`", "``") + "`").cast("string")
+    return records.groupBy(value.alias("value")).agg(f.count("*").alias("rows"))
+
+
+def _ranked(desk: Desk) -> DataFrame:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - as above
+
+    counted = desk.output("count")
+    values, total = counted.agg(f.count("*"), f.coalesce(f.sum("rows"), f.lit(0))).first() or (0, 0)
+    desk.count("values", values)
+    desk.progress(1, 2)
+    shares = counted.withColumn("share", f.col("rows") / f.lit(total))
+    # Equal counts follow by value: the result is the same every time.
+    return shares.orderBy(f.desc("rows"), f.asc_nulls_first("value"))

@@ -1,0 +1,42 @@
+"""The kinds of job there are: ours, and those that installed packages bring along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from spark_jobs.runner.port import Kind, SpecInvalid
+
+__all__ = ["ENTRY_POINTS", "find_kind", "kind_names"]
+
+ENTRY_POINTS: Final = "portolan.kinds"
+"""The group of entry points under which a package offers a kind: a class without arguments."""
+
+_OURS: Final[Mapping[str, str]] = {
+    "example.count": "spark_jobs.example.count:Count",
+}
+
+
+def kind_names() -> tuple[str, ...]:
+    """Return the names of all kinds, sorted."""
+    return tuple(sorted({*_OURS, *(point.name for point in entry_points(group=ENTRY_POINTS))}))
+
+
+@lru_cache(maxsize=64)
+def find_kind(name: str) -> Kind[Any]:
+    """Find a kind by its name.
+
+    Raises:
+        SpecInvalid: There is none; the pointer counts from the job.
+    """
+    if name in _OURS:
+        module, _, member = _OURS[name].partition(":")
+        kind: Kind[Any] = getattr(import_module(module), member)()
+        return kind
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        offered: Kind[Any] = point.load()()
+        return offered
+    raise SpecInvalid("/kind", f"one of {', '.join(kind_names())} is expected")

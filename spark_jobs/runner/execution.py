@@ -1,0 +1,251 @@
+"""Carrying out a run: its inputs are kept, it is forecast, and its stages are done one by one.
+
+Stages that an earlier attempt finished are not done again; `run_directory` tells the crash windows.
+What a run reads is read once and kept, so that all of its stages, and all attempts, see the same:
+each object as it was at some moment while the input was read.
+
+**Cancelling.** `Control.cancel` and `interrupt` may be called at any moment by another thread. The
+tag is interrupted again and again until the run has ended, because an interruption between two of
+its actions hits neither; `Desk.progress` and every boundary of a stage look at the flag as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from time import monotonic
+from typing import Any, Final, Literal, TypeAlias
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.failures import reason_of
+from spark_jobs.runner.job import Into, Job
+from spark_jobs.runner.port import (
+    Block,
+    Desk,
+    Forecast,
+    Input,
+    InputUnfit,
+    RunCancelled,
+    Stage,
+)
+from spark_jobs.runner.results import ResultFiles
+from spark_jobs.runner.run_directory import KeptStage, RunDirectory
+
+__all__ = ["FORECAST", "Ending", "InputReader", "ResultWriter", "Run", "RunState"]
+
+_log = logging.getLogger("portolan.jobs")
+
+InputReader: TypeAlias = Callable[[SparkSession, Input], DataFrame]
+"""Gives an input: `id` and the fields asked for; raises `InputUnfit`."""
+
+ResultWriter: TypeAlias = Callable[[Desk, str, Into, ResultFiles], None]
+"""Writes the result of a run, by its id, into a class; may be called again after a crash."""
+
+RunState: TypeAlias = Literal["done", "stopped", "failed", "cancelled"]
+
+FORECAST: Final = "forecast"
+"""The stage between reading and the kind's own."""
+
+_READ: Final = "read "
+_ROW_GROUP: Final = 8 * 2**20
+"""Bytes: a page of a result is found without decoding much before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended.
+
+    Attributes:
+        state: done; stopped, by its limits; failed; or cancelled.
+        reasons: Why it was stopped or failed, in sentences.
+        forecast: What it was to cost, if it came to that.
+        rows: Rows of the result; None: there is none.
+        result: The stage whose frame is the result.
+    """
+
+    state: RunState
+    reasons: tuple[str, ...] = ()
+    forecast: Forecast | None = None
+    rows: int | None = None
+    result: str | None = None
+
+
+class Run:
+    """One attempt at a job.
+
+    Args:
+        job: What is to be done.
+        directory: What earlier attempts kept, and this one will.
+        spark: The session, which others may use at the same time.
+        read: Gives the inputs.
+        control: Told of progress, and looked at for cancellation.
+        dry_run: Whether it ends with the forecast.
+        write: Writes the result into a class, for jobs that ask for it.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        directory: RunDirectory,
+        spark: SparkSession,
+        read: InputReader,
+        control: Control,
+        *,
+        dry_run: bool = False,
+        write: ResultWriter | None = None,
+    ) -> None:
+        self._job = job
+        self._directory = directory
+        self._spark = spark
+        self._read = read
+        self._control = control
+        self._dry_run = dry_run
+        self._write = write
+        self._tag = f"portolan-{directory.path.name}-{directory.attempt}"
+
+    def carry_out(self) -> Ending:
+        """Do it; whatever goes wrong is told in the ending."""
+        try:
+            self._spark.addTag(self._tag)
+            try:
+                return self._carry_out()
+            finally:
+                self._spark.removeTag(self._tag)
+        except RunCancelled:
+            return Ending("cancelled", forecast=self._control.forecast)
+        except Exception as error:  # noqa: BLE001 - kinds are plug-ins: none may take the worker along
+            if self._control.cancelled:  # an interrupted action fails in many ways
+                return Ending("cancelled", forecast=self._control.forecast)
+            _log.warning("run %s failed", self._directory.path.name, exc_info=error)
+            return Ending("failed", (reason_of(error),), self._control.forecast)
+
+    def interrupt(self) -> None:
+        """Interrupt what runs now; to be called again until `carry_out` has returned."""
+        try:
+            self._spark.interruptTag(self._tag)
+        except Exception as error:  # noqa: BLE001 - Py4J's own errors, when the JVM is gone
+            _log.warning("run %s was not interrupted: %s", self._directory.path.name, error)
+
+    def _carry_out(self) -> Ending:
+        reading = [self._reading(wanted) for wanted in self._job.inputs]
+        self._control.plan([*(stage.name for stage in reading), FORECAST])
+        for stage in reading:
+            self._do(stage, self._check_ids)
+        forecast = self._foretell()
+        if exceeded := self._job.limits.exceeded(forecast):
+            return Ending("stopped", exceeded, forecast)
+        if self._dry_run:
+            return Ending("done", forecast=forecast)
+        stages = self._job.stages
+        result = stages[-1].name
+        writing = [] if self._job.into is None else [self._writing(self._job.into, result)]
+        self._control.plan(stage.name for stage in (*stages, *writing))
+        for stage in (*stages, *writing):
+            self._do(stage)
+        return Ending("done", (), forecast, self._directory.stages[result].rows, result)
+
+    def _foretell(self) -> Forecast:
+        """Forecast, or take up what an earlier attempt foretold."""
+
+        def foretell(desk: Desk) -> None:
+            forecast = self._job.kind.forecast(self._job.spec, desk)
+            desk.report(FORECAST, asdict(forecast))
+
+        self._do(Stage(FORECAST, foretell))
+        told = dict(self._directory.stages[FORECAST].reports[FORECAST])
+        heaviest = tuple(Block(**block) for block in told.pop("heaviest"))
+        forecast = Forecast(heaviest=heaviest, notes=tuple(told.pop("notes")), **told)
+        self._control.foretell(forecast)
+        return forecast
+
+    def _do(self, stage: Stage, verify: Callable[[str, KeptStage], None] | None = None) -> None:
+        self._control.check()
+        kept = self._directory.stages.get(stage.name)
+        if kept is None:
+            self._control.begin(stage.name)
+            kept = self._keep(stage)
+            if verify is not None:
+                verify(stage.name, kept)
+            self._control.check()
+            self._directory.commit(stage.name, kept)
+        self._control.end(stage.name, rows=kept.rows, seconds=kept.seconds, counters=kept.counters)
+
+    def _keep(self, stage: Stage) -> KeptStage:
+        began = monotonic()
+        desk = _Desk(self._spark, self._directory, self._control, stage.name)
+        frame = stage.run(desk)
+        if frame is None:
+            return KeptStage(None, 0, monotonic() - began, desk.counters, desk.reports)
+        target = self._directory.fresh()
+        frame.write.option("parquet.block.size", _ROW_GROUP).parquet(str(target))
+        rows = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
+        return KeptStage(target.name, rows, monotonic() - began, desk.counters, desk.reports)
+
+    def _check_ids(self, stage: str, kept: KeptStage) -> None:
+        """Refuse ids that are missing or come twice, before anything counts on them."""
+        assert kept.directory is not None
+        ids = self._spark.read.parquet(str(self._directory.path_of(kept.directory))).select("id")
+        wrong = ids.groupBy("id").count().where(f.col("id").isNull() | (f.col("count") > 1))
+        if found := wrong.first():
+            table = stage.removeprefix(_READ)
+            told = (
+                "a row has no id" if found["id"] is None else f"the id {found['id']!r} is doubled"
+            )
+            raise InputUnfit(f"{table}: {told}.")
+
+    def _reading(self, wanted: Input) -> Stage:
+        def read(desk: Desk) -> DataFrame:
+            return self._read(desk.spark, wanted)
+
+        return Stage(_stage_of(wanted.name), read)
+
+    def _writing(self, into: Into, result: str) -> Stage:
+        def write(desk: Desk) -> None:
+            assert self._write is not None  # only a service takes such jobs
+            files = ResultFiles(self._directory.frame(result))
+            self._write(desk, self._directory.path.name, into, files)
+
+        return Stage(f"write {into.class_name}", write)
+
+
+class _Desk:
+    """What a stage works with; see `Desk`."""
+
+    def __init__(
+        self, spark: SparkSession, directory: RunDirectory, control: Control, stage: str
+    ) -> None:
+        self.control = control
+        self.counters: dict[str, int] = {}
+        self.reports: dict[str, Any] = {}
+        self._spark = spark
+        self._directory = directory
+        self._stage = stage
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._spark
+
+    def input(self, name: str) -> DataFrame:
+        return self.output(_stage_of(name))
+
+    def output(self, stage: str) -> DataFrame:
+        return self._spark.read.parquet(str(self._directory.frame(stage)))
+
+    def progress(self, done: int, total: int) -> None:
+        self.control.check()
+        self.control.advance(self._stage, done, total)
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counters[name] = self.counters.get(name, 0) + by
+
+    def report(self, name: str, document: Mapping[str, Any]) -> None:
+        self.reports[name] = dict(document)
+
+
+def _stage_of(name: str) -> str:
+    return _READ + name

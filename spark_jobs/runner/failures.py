@@ -1,0 +1,57 @@
+"""What a person is told of a run that failed: a sentence, and nothing of the inside."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyspark.errors import PySparkException
+
+from spark_jobs.runner.port import InputUnfit
+
+__all__ = ["reason_of"]
+
+_DEEPEST: Final = 10
+_FULL: Final = re.compile(
+    r"No space left on device|File too large|Disk quota exceeded|ENOSPC|EDQUOT|EFBIG"
+)
+_MALFORMED: Final = re.compile(r"MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD")
+_FORMAT: Final = re.compile(r"FAILED_READ_FILE")
+_UNFIT: Final = re.compile(r"(?:^|\n)(?:[\w.]+\.)?InputUnfit: ([^\n]{1,1000})")
+_AWAY: Final = re.compile(r"mediator\.errors\.Unavailable|mediator\.errors\.OutcomeUnknown")
+_KILLED: Final = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
+_MEMORY: Final = re.compile(r"OutOfMemoryError|Java heap space")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return a sentence that says why a run failed, and what to do if that is known."""
+    if isinstance(error, InputUnfit):
+        return str(error)
+    text = _told(error)
+    if unfit := _UNFIT.findall(text):  # raised where the rows are, and carried home as text
+        return str(unfit[-1])
+    for pattern, sentence in _SENTENCES:
+        if pattern.search(text):
+            return sentence
+    name = type(error).__name__
+    return f"It failed with {name}; the log of the worker has the rest. It can be resumed."
+
+
+_SENTENCES: Final = (
+    (_FULL, "The disk is full: make room, or point PORTOLAN_JOBS_DIR elsewhere, and resume."),
+    (_MALFORMED, "An input has a record that is malformed; nothing was left out silently."),
+    (_FORMAT, "An input file is not of the format that it is said to be."),
+    (_AWAY, "A system that holds the data did not answer. Resume the run when it does."),
+    (_MEMORY, "Memory ran out: give Spark more (spark.driver.memory in PORTOLAN_SPARK_CONF)."),
+    (_KILLED, "Processes of Spark died again and again, perhaps for lack of memory. Resume it."),
+)
+
+
+def _told(error: BaseException) -> str:
+    texts: list[str] = []
+    step: BaseException | None = error
+    while step is not None and len(texts) < _DEEPEST:
+        condition = step.getCondition() if isinstance(step, PySparkException) else None
+        texts.append(f"{condition or ''} {step}")
+        step = step.__cause__ or step.__context__
+    return "\n".join(texts)

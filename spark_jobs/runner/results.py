@@ -1,0 +1,212 @@
+"""Results: immutable Parquet files, read in pages or as a stream in any of four forms; no Spark."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias
+
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+__all__ = ["Form", "Position", "ResultFiles"]
+
+Form: TypeAlias = Literal["csv", "json", "parquet", "arrow"]
+"""json is one object on each line, arrow the streaming form of Arrow's IPC."""
+
+Position: TypeAlias = tuple[int, int]
+"""The number of a file, and of a row in it; ``(0, 0)`` is the beginning."""
+
+_ROWS: Final = 8_192
+
+
+class ResultFiles:
+    """The result of a run.
+
+    Args:
+        directory: Its Parquet files; they never change.
+
+    Raises:
+        FileNotFoundError: They are no longer there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._parts = sorted(directory.glob("*.parquet"))
+        if not self._parts:
+            raise FileNotFoundError(directory)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return pq.read_schema(self._parts[0]).remove_metadata()
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(pq.read_metadata(part).num_rows for part in self._parts)
+
+    def page(self, after: Position, limit: int) -> tuple[list[dict[str, Any]], Position | None]:
+        """Return rows from a position on, `limit` at most, and the position behind them.
+
+        The latter is None if there is nothing behind them.
+        """
+        part, row = after
+        rows: list[dict[str, Any]] = []
+        while part < len(self._parts) and len(rows) < limit:
+            with pq.ParquetFile(self._parts[part]) as file:
+                taken = _rows(file, row, limit - len(rows))
+                rows += taken
+                row += len(taken)
+                if row >= file.metadata.num_rows:
+                    part, row = part + 1, 0
+        return rows, (part, row) if part < len(self._parts) else None
+
+    def stream(self, form: Form) -> Iterator[bytes]:
+        """Yield the whole result in a form; never more than a batch of it is in memory."""
+        sink = _Sink()
+        with _WRITERS[form](sink, self.schema) as writer:
+            for batch in self._batches():
+                writer.write_batch(batch)
+                yield from sink.take()
+        yield from sink.take()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for part in self._parts:
+            with pq.ParquetFile(part) as file:
+                yield from file.iter_batches(_ROWS)
+
+
+class _Sink:
+    """A file that hands on what is written to it."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        piece = bytes(data)
+        self._pieces.append(piece)
+        return len(piece)
+
+    def flush(self) -> None:
+        """Do nothing: there is no buffer."""
+
+    def close(self) -> None:
+        """Do nothing: what was written is still to be taken."""
+
+    def take(self) -> Iterator[bytes]:
+        pieces, self._pieces = self._pieces, []
+        return (piece for piece in pieces if piece)
+
+
+class _Writer(Protocol):
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def write_batch(self, batch: pa.RecordBatch) -> None: ...
+
+
+class _JsonLines:
+    def __init__(self, sink: _Sink, _: pa.Schema) -> None:
+        self._sink = sink
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing: lines have no end of their own."""
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        lines = (orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in _plain(batch))
+        self._sink.write(b"".join(lines))
+
+
+class _Csv:
+    """CSV holds scalars: what has a structure is written as JSON, binary as base64."""
+
+    def __init__(self, sink: _Sink, schema: pa.Schema) -> None:
+        self._odd = [i for i, field in enumerate(schema) if not _fits_csv(field.type)]
+        for i in self._odd:
+            schema = schema.set(i, pa.field(schema[i].name, pa.string()))
+        self._schema = schema
+        self._writer = pa_csv.CSVWriter(sink, schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        columns = list(batch.columns)
+        for i in self._odd:
+            columns[i] = pa.array([_text(value) for value in columns[i].to_pylist()], pa.string())
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+
+_WRITERS: Final[dict[Form, Callable[[_Sink, pa.Schema], _Writer]]] = {
+    "csv": _Csv,
+    "json": _JsonLines,
+    "parquet": pq.ParquetWriter,
+    "arrow": pa.ipc.new_stream,
+}
+
+
+def _rows(file: pq.ParquetFile, start: int, count: int) -> list[dict[str, Any]]:
+    """Read rows of a file; row groups before the first one are not touched."""
+    sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    first = 0
+    while first < len(sizes) and sizes[first] <= start:
+        start -= sizes[first]
+        first += 1
+    groups = list(range(first, len(sizes)))
+    if not groups:
+        return []
+    batches = file.iter_batches(min(_ROWS, start + count), row_groups=groups)
+    return list(islice((row for batch in batches for row in _plain(batch)), start, start + count))
+
+
+def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows as JSON values: decimals and times as text, binary as base64."""
+    columns = [_column(column) for column in batch.columns]
+    names = batch.schema.names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _column(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    simple = pa.types.is_integer(column.type) or pa.types.is_string(column.type)
+    return values if simple else [_json(value) for value in values]
+
+
+def _json(value: Any) -> Any:
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Decimal():
+            return str(value)
+        case datetime():
+            known = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return known.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case dict():
+            return {str(name): _json(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_json(inner) for inner in value]
+    return value
+
+
+def _text(value: Any) -> str | None:
+    plain = _json(value)
+    return plain if plain is None or isinstance(plain, str) else orjson.dumps(plain).decode()
+
+
+def _fits_csv(type_: pa.DataType) -> bool:
+    return not (pa.types.is_nested(type_) or pa.types.is_binary(type_))

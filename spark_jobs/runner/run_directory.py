@@ -1,0 +1,162 @@
+"""Where a run keeps what its finished stages gave: Parquet, and a manifest that says what counts.
+
+A directory belongs to one run. Each time that somebody sets about the run is an *attempt*, with a
+number of its own, higher than all before it, and a manifest of its own.
+
+What can happen, and what is left behind:
+
+1. Killed while a stage's Parquet is written: files that no manifest names; the next attempt removes
+   them and does the stage again.
+2. Killed between the last file and the manifest: the same.
+3. Killed after the manifest was renamed into place: the stage is finished; the next attempt begins
+   with a copy of that manifest, and goes on behind it.
+4. Someone who has lost the run, and does not know it yet, goes on: it writes only its own manifest,
+   and files of its own attempt. Whoever has the run now has read the manifest already, and looks at
+   no later version of it. At worst the older one finds its files removed, and fails.
+
+A manifest is renamed into place after its files and itself are on the disk, so a crash of the
+machine leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+
+__all__ = ["KeptStage", "RunDirectory"]
+
+_MANIFEST: Final = "manifest-"
+_STAGES: Final = "stages"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStage:
+    """A finished stage.
+
+    Attributes:
+        directory: Its Parquet, below the run's stages; None: it gave no frame.
+        rows: How many rows it gave.
+        seconds: How long it took.
+        counters: What it counted.
+        reports: What it reported, by name.
+    """
+
+    directory: str | None
+    rows: int = 0
+    seconds: float = 0.0
+    counters: Mapping[str, int] = field(default_factory=dict)
+    reports: Mapping[str, Any] = field(default_factory=dict)
+
+
+class RunDirectory:
+    """One attempt on the directory of a run.
+
+    Args:
+        path: The directory; made if it is not there.
+        attempt: The attempt's number; None: the one after the last.
+    """
+
+    def __init__(self, path: Path, attempt: int | None = None) -> None:
+        self.path = path.resolve()
+        (self.path / _STAGES).mkdir(parents=True, exist_ok=True)
+        before = self._attempts()
+        self._attempt = attempt or max(before, default=0) + 1
+        # One's own manifest is there if a worker that died had this attempt: it goes on.
+        earlier = [number for number in before if number <= self._attempt]
+        self._stages = self._read(max(earlier)) if earlier else {}
+        self._sweep()
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt."""
+        return self._attempt
+
+    @property
+    def stages(self) -> Mapping[str, KeptStage]:
+        """The finished stages, in the order in which they were finished."""
+        return self._stages
+
+    def fresh(self) -> Path:
+        """Return the path of a directory that is not there yet, for a stage's Parquet."""
+        return self.path / _STAGES / f"{self._attempt:06d}-{uuid4().hex}"
+
+    def path_of(self, directory: str) -> Path:
+        """Return the path of a stage's Parquet by its name."""
+        return self.path / _STAGES / directory
+
+    def frame(self, stage: str) -> Path:
+        """Return the Parquet of a finished stage.
+
+        Raises:
+            LookupError: It is not finished, or gave no frame.
+        """
+        directory = self._stages[stage].directory
+        if directory is None:
+            raise LookupError(f"the stage {stage} gave no frame")
+        return self.path_of(directory)
+
+    def commit(self, name: str, stage: KeptStage) -> None:
+        """Keep a stage: what the directory named in it holds counts from now on."""
+        if stage.directory is not None:
+            _flush(self.path_of(stage.directory))
+        stages = {**self._stages, name: stage}
+        self._write(stages)
+        self._stages = stages
+
+    def remove(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _attempts(self) -> list[int]:
+        names = [path.stem.removeprefix(_MANIFEST) for path in self.path.glob(f"{_MANIFEST}*.json")]
+        return [int(name) for name in names if name.isdigit()]
+
+    def _manifest(self, attempt: int) -> Path:
+        return self.path / f"{_MANIFEST}{attempt:06d}.json"
+
+    def _read(self, attempt: int) -> dict[str, KeptStage]:
+        document = orjson.loads(self._manifest(attempt).read_bytes())
+        return {name: KeptStage(**members) for name, members in document["stages"].items()}
+
+    def _write(self, stages: Mapping[str, KeptStage]) -> None:
+        target = self._manifest(self._attempt)
+        written = target.with_suffix(f".{uuid4().hex}")
+        try:
+            with written.open("wb") as file:
+                file.write(orjson.dumps({"stages": stages}))
+                file.flush()
+                os.fsync(file.fileno())
+            written.replace(target)
+        finally:
+            written.unlink(missing_ok=True)
+        _sync_directory(self.path)
+
+    def _sweep(self) -> None:
+        """Remove what earlier attempts left unfinished."""
+        kept = {stage.directory for stage in self._stages.values()}
+        for path in (self.path / _STAGES).iterdir():
+            if path.name not in kept and int(path.name.partition("-")[0]) <= self._attempt:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _flush(directory: Path) -> None:
+    """Bring files to the disk; Spark leaves them to the system."""
+    for path in directory.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    _sync_directory(directory)
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,109 @@
+"""The one Spark session of a process: on this machine, on a cluster, or over Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from mediator.stores.embedded.java import NoJava, find_java
+
+if TYPE_CHECKING:  # looking for Java needs no Spark
+    from pyspark.sql import SparkSession
+
+__all__ = ["OLDEST_JAVA", "SparkOptions", "SparkUnavailable", "look_for_spark", "open_session"]
+
+OLDEST_JAVA: Final = 17
+_CONNECT: Final = "sc://"
+_NAME: Final = "portolan"
+_REMEDY: Final = "install a JDK (17 or newer), or set PORTOLAN_SPARK to a Spark Connect server"
+
+_CONF: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+}
+_OWN_CONF: Final[Mapping[str, str]] = {
+    "spark.driver.memory": "2g",
+    # Arrow is how batches travel; a frame that cannot is a defect, not a slower path.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+"""Of a session whose JVM is ours; a Connect server has settings of its own."""
+
+
+class SparkUnavailable(Exception):
+    """There is no Spark to run on; says what is missing, and what to do about it."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(f"Spark cannot run: {reason}; {remedy}.")
+        self.reason = reason
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Where Spark runs.
+
+    Attributes:
+        master: ``local[*,4]`` (all cores of this machine; a task is tried four times), the master
+            of a cluster, or ``sc://host:port`` for Spark Connect.
+        conf: Settings of Spark that win over ours.
+    """
+
+    master: str = "local[*,4]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the driver is a Spark Connect server."""
+        return self.master.startswith(_CONNECT)
+
+
+def look_for_spark(options: SparkOptions) -> str:
+    """Say what a session would run on, without starting it.
+
+    Raises:
+        SparkUnavailable: PySpark or Java is not there.
+    """
+    try:
+        from pyspark import __version__  # noqa: PLC0415 - the extra may not be installed
+    except ImportError as error:
+        remedy = 'install it: pip install "portolan[spark]"'
+        raise SparkUnavailable("PySpark is not installed", remedy) from error
+    if options.remote:
+        return f"PySpark {__version__} on a Spark Connect server"
+    try:
+        return f"PySpark {__version__} on {find_java(OLDEST_JAVA)}"
+    except NoJava as error:
+        raise SparkUnavailable(str(error), _REMEDY) from error
+
+
+def open_session(options: SparkOptions) -> SparkSession:
+    """Open the session of this process; it takes some seconds.
+
+    Raises:
+        SparkUnavailable: There is no Java, or what the options name does not answer.
+    """
+    look_for_spark(options)
+    from pyspark.errors import PySparkException, PySparkRuntimeError  # noqa: PLC0415 - as above
+    from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - as above
+
+    builder = Session.builder.appName(_NAME)
+    if options.master.startswith("local"):
+        # Else Spark looks for an address and warns of it, and runs whatever `python3` is on PATH.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    connecting = builder.remote if options.remote else builder.master
+    builder = connecting(options.master)
+    own = {} if options.remote else _OWN_CONF
+    for name, value in {**_CONF, **own, **options.conf}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, PySparkRuntimeError, OSError) as error:
+        remedy = "look at PORTOLAN_SPARK, and at the log of Spark"
+        raise SparkUnavailable("it does not start, or does not answer", remedy) from error

@@ -1,0 +1,1 @@
+"""Where results of runs go, besides their files."""

@@ -1,0 +1,99 @@
+"""Writing a result into a class through the mediator: guard, outbox and placement included.
+
+The rows of a result never change once they are kept, and the operation of each is named by the run
+and the object. So a run that is killed here and resumed writes the same again, and a store that
+remembers the operation answers without applying it: what somebody else wrote to the object in
+between stays. A reader may see some of the objects before all are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+from mediator.errors import Invalid, MediatorError
+from mediator.operations.model import Operation, Put
+from mediator.placement.routing import ClassRoute
+from mediator.planes import DataPlane
+from mediator.schema.ids import check_id
+from spark_jobs.runner.job import Into
+from spark_jobs.runner.port import Desk, InputUnfit
+from spark_jobs.runner.results import Position, ResultFiles
+
+__all__ = ["ClassSink"]
+
+_AT_ONCE: Final = 500
+
+
+class ClassSink:
+    """Writes results into classes.
+
+    Args:
+        plane: Does the writes.
+        loop: Where the plane lives; runs are carried out in another thread.
+    """
+
+    def __init__(self, plane: DataPlane, loop: asyncio.AbstractEventLoop) -> None:
+        self._plane = plane
+        self._loop = loop
+
+    def __call__(self, desk: Desk, run: str, into: Into, files: ResultFiles) -> None:
+        """Write a result.
+
+        Raises:
+            InputUnfit: A row is no object of the class.
+            MediatorError: A system does not answer.
+            RunCancelled: The run is to end.
+        """
+        route = self._await(self._plane.route(into.database, into.class_name))
+        writer = _Rows(run, into, route, files.schema.names)
+        done = 0
+        for rows in _pages(files):
+            answers = self._await(self._plane.batch([writer.operation(row) for row in rows]))
+            for answer in answers:
+                if isinstance(answer, MediatorError):
+                    raise answer
+            done += len(rows)
+            desk.count("written", len(rows))
+            desk.progress(done, files.rows)
+
+    def _await(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+class _Rows:
+    """Makes operations of rows."""
+
+    def __init__(self, run: str, into: Into, route: ClassRoute, columns: Sequence[str]) -> None:
+        self._run = run
+        self._into = into
+        self._codec = route.codec
+        missing = [name for name in into.id if name not in columns]
+        if missing:
+            raise InputUnfit(f"The result has no column {', '.join(missing)} to make ids of.")
+        self._fields = [name for name in columns if name in route.schema.fields]
+        odd = [name for name in columns if name not in (*self._fields, *into.id)]
+        if odd:
+            raise InputUnfit(f"{into.class_name} has no field for {', '.join(odd)}.")
+
+    def operation(self, row: dict[str, Any]) -> Operation:
+        id_ = ",".join("" if row[name] is None else str(row[name]) for name in self._into.id)
+        body = {name: row[name] for name in self._fields if row[name] is not None}
+        try:
+            check_id(id_, "id")
+            values = self._codec.decode_object(body)
+        except Invalid as error:
+            raise InputUnfit(f"A row of the result is no object: {error.detail}") from None
+        name = blake2b(f"{self._run}\n{id_}".encode(), digest_size=16).hexdigest()
+        database, class_name = self._into.database, self._into.class_name
+        return Put(database, class_name, id_, name, fingerprint=self._run, values=values)
+
+
+def _pages(files: ResultFiles) -> Iterator[list[dict[str, Any]]]:
+    after: Position | None = (0, 0)
+    while after is not None:
+        rows, after = files.page(after, _AT_ONCE)
+        if rows:
+            yield rows

@@ -1,0 +1,1 @@
+"""Where the inputs of runs come from."""

@@ -1,0 +1,261 @@
+"""Classes as inputs: a Python Data Source that reads through the mediator, in partitions.
+
+**Partitions.** The ids that meet the filter are walked once, without their fields, and cut into
+ranges of about equal size; each range is read by a task of its own, in pages, with the fields that
+were asked for. Groups that live on two systems are put together by the mediator, as for any query.
+
+**Consistency.** Every page is a strong read: each object is as it was at some moment between the
+beginning and the end of the reading, its groups as of one version vector. There is no snapshot over
+objects: one that is created or deleted meanwhile is read, or is not. Ranges cover all ids, also
+those that did not exist when they were cut.
+
+**Secrets.** A plan holds names only. Whoever runs a task finds the catalogue in its own environment
+(``PORTOLAN_CATALOGUE_URL``), and the systems in the catalogue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from mediator.errors import MediatorError, NotFound
+from mediator.materialise.freshness import STRONG
+from mediator.operations.model import Outcome
+from mediator.placement.routing import ClassRoute
+from mediator.query.budget import Limits
+from mediator.query.execution import Answer
+from mediator.query.model import Position, Query
+from mediator.query.reading import read_query
+from mediator.schema.types import FieldType
+from mediator.service import Mediator, MediatorOptions
+from mediator.stores.kinds import make_store
+from spark_jobs.runner.port import ClassSource, Input, InputUnfit
+
+__all__ = ["CATALOGUE", "ClassData", "read_class"]
+
+CATALOGUE: Final = "PORTOLAN_CATALOGUE_URL"
+"""The variable that tells a task where the catalogue is."""
+
+_WALKED: Final = 10_000
+_PAGE: Final = 2_000
+_LEAST: Final = 1_000
+"""Objects for which a further partition is worth its while."""
+
+_LIMITS: Final = Limits(rows=2**62, seconds=600.0)
+"""Of one page: a filter that finds little may have to look at much."""
+
+_TYPES: Final[Mapping[FieldType, pa.DataType]] = {
+    FieldType.INTEGER: pa.int64(),
+    FieldType.FLOAT: pa.float64(),
+    FieldType.BOOLEAN: pa.bool_(),
+    FieldType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    FieldType.BINARY: pa.binary(),
+}
+"""Types that Arrow has; decimals are texts as in JSON, and so is what has a structure."""
+
+_TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
+
+
+def read_class(spark: SparkSession, wanted: Input, source: ClassSource) -> DataFrame:
+    """Read a class: `id` and the fields asked for; null and missing are both null.
+
+    Raises:
+        InputUnfit: There is no such class or field.
+    """
+    spark.dataSource.register(ClassData)
+    options = {
+        "input": wanted.name,
+        "database": source.database,
+        "class": source.class_name,
+        "filter": orjson.dumps(source.filter).decode(),
+        "fields": orjson.dumps(wanted.fields).decode(),
+        "partitions": spark.conf.get("spark.sql.leafNodeDefaultParallelism", None) or "8",
+    }
+    return spark.read.format(ClassData.name()).options(**options).load()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is read, by names."""
+
+    input: str
+    database: str
+    class_name: str
+    filter: Mapping[str, Any] | None
+    fields: tuple[str, ...] | None
+    partitions: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> _Wanted:
+        fields = orjson.loads(options["fields"])
+        return cls(
+            options["input"],
+            options["database"],
+            options["class"],
+            orjson.loads(options["filter"]),
+            None if fields is None else tuple(fields),
+            int(options["partitions"]),
+        )
+
+
+@dataclass
+class _Range(InputPartition):
+    """Ids beyond one and up to another; None: no end on that side."""
+
+    after: str | None
+    last: str | None
+
+
+class ClassData(DataSource):
+    """The data source; its options are names, and never say how a system is reached."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what ``format`` calls it."""
+        return "portolan"
+
+    def schema(self) -> StructType:
+        """Return `id` and the fields, as their types are in Arrow."""
+        with _opened(_Wanted.of(self.options)) as opened:
+            return from_arrow_schema(opened.schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads."""
+        return _Reader(_Wanted.of(self.options), schema)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, wanted: _Wanted, schema: StructType) -> None:
+        self._wanted = wanted
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with _opened(self._wanted) as opened:
+            ids = opened.ids()
+        size = max(_LEAST, -(-len(ids) // self._wanted.partitions))
+        cuts: list[str | None] = [*ids[size - 1 : len(ids) - 1 : size]]
+        return [_Range(*ends) for ends in zip([None, *cuts], [*cuts, None], strict=True)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Range)
+        schema = to_arrow_schema(self._schema)
+        with _opened(self._wanted) as opened:
+            for outcomes in opened.pages(partition):
+                yield opened.batch(outcomes).cast(schema)
+
+
+@contextmanager
+def _opened(wanted: _Wanted) -> Iterator[_Opened]:
+    """Open a mediator for the time of a task; it has no duties, and nobody else uses it."""
+    options = MediatorOptions(os.environ[CATALOGUE], query_limits=_LIMITS)
+    with asyncio.Runner() as runner:
+        mediator = Mediator(options, make_store, [])
+        try:
+            runner.run(mediator.open())
+            route = runner.run(mediator.data.route(wanted.database, wanted.class_name))
+            yield _Opened(wanted, runner, mediator, route)
+        except NotFound as error:
+            raise InputUnfit(f"{wanted.input}: {error.detail}") from error
+        finally:
+            runner.run(mediator.stop())
+
+
+class _Opened:
+    """A class, opened."""
+
+    def __init__(
+        self, wanted: _Wanted, runner: asyncio.Runner, mediator: Mediator, route: ClassRoute
+    ) -> None:
+        self._runner = runner
+        self._mediator = mediator
+        self._route = route
+        fields = route.schema.fields
+        self._names = wanted.fields if wanted.fields is not None else tuple(sorted(fields))
+        if unknown := [name for name in self._names if name not in fields]:
+            reason = f"{wanted.class_name} has no field {', '.join(unknown)}"
+            raise InputUnfit(f"{wanted.input}: {reason}.")
+        self._query = self._read(wanted)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """`id` and the fields."""
+        fields = self._route.schema.fields
+        typed = [(name, _TYPES.get(fields[name].type, pa.string())) for name in self._names]
+        return pa.schema([("id", pa.string()), *typed])
+
+    def ids(self) -> list[str]:
+        """Walk the ids, in their order."""
+        ids: list[str] = []
+        after: Position | None = None
+        while True:
+            page = self._page(after, (), _WALKED)
+            ids += [item.outcome.id for item in page.items]
+            after = page.next
+            if after is None:
+                return ids
+
+    def pages(self, partition: _Range) -> Iterator[list[Outcome]]:
+        """Read the objects of a range."""
+        after = None if partition.after is None else Position((), partition.after)
+        last = None if partition.last is None else partition.last.encode()
+        while True:
+            page = self._page(after, tuple(sorted(self._names)), _PAGE)
+            outcomes = [item.outcome for item in page.items]
+            within = [o for o in outcomes if last is None or o.id.encode() <= last]
+            if within:
+                yield within
+            after = page.next
+            if after is None or len(within) < len(outcomes):
+                return
+
+    def batch(self, outcomes: Sequence[Outcome]) -> pa.RecordBatch:
+        """Make a batch of objects."""
+        columns: list[list[Any]] = [[outcome.id for outcome in outcomes]]
+        columns += [self._column(name, outcomes) for name in self._names]
+        arrays = [
+            pa.array(column, field.type) for column, field in zip(columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _column(self, name: str, outcomes: Sequence[Outcome]) -> list[Any]:
+        values = [(outcome.values or {}).get(name) for outcome in outcomes]
+        type_ = self._route.schema.fields[name].type
+        if type_ in _TYPES or type_ in _TEXTS:
+            return values
+        encode = self._route.codec.encode
+        return [None if v is None else _text(encode({name: v})[name]) for v in values]
+
+    def _page(self, after: Position | None, fields: tuple[str, ...], limit: int) -> Answer:
+        query = Query(
+            self._query.database,
+            self._query.class_name,
+            filter=self._query.filter,
+            limit=limit,
+            after=after,
+            fields=fields,
+            allow_scan=True,
+        )
+        return self._runner.run(self._mediator.data.query(query, STRONG))
+
+    def _read(self, wanted: _Wanted) -> Query:
+        schema = self._mediator.data.model.databases[wanted.database].schema
+        document = {} if wanted.filter is None else {"filter": wanted.filter}
+        try:
+            return read_query(document, schema, wanted.class_name).query
+        except MediatorError as error:
+            raise InputUnfit(f"{wanted.input}: {error.detail}") from error
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,0 +1,51 @@
+"""Files as inputs: CSV with a header, JSON with one object on each line, Parquet."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_jobs.runner.port import FileSource, Input, InputUnfit
+
+__all__ = ["read_file"]
+
+_OPTIONS: Final[dict[str, dict[str, str]]] = {
+    # RFC 4180: quotes are doubled, and a quoted value may hold line ends. What is no record fails.
+    "csv": {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST"},
+    "json": {"mode": "FAILFAST"},
+    "parquet": {},
+}
+
+
+def read_file(spark: SparkSession, wanted: Input, source: FileSource) -> DataFrame:
+    """Read a file: `id` (string) and the fields asked for; those of CSV are strings.
+
+    Raises:
+        InputUnfit: It is not there, cannot be read, or has not got the columns.
+    """
+    reader = spark.read.options(**_OPTIONS[source.format])
+    try:
+        frame = reader.format(source.format).load(source.path)
+        columns = frame.columns
+    except AnalysisException as error:
+        raise InputUnfit(f"{wanted.name}: {source.path} cannot be read.") from error
+    except PySparkException as error:
+        raise InputUnfit(f"{wanted.name}: {source.path} is not {source.format}.") from error
+    return frame.select(*_chosen(wanted, columns))
+
+
+def _chosen(wanted: Input, columns: list[str]) -> list[Column]:
+    fields = wanted.fields if wanted.fields is not None else tuple(c for c in columns if c != "id")
+    missing = [name for name in ("id", *fields) if name not in columns]
+    if missing:
+        there = ", ".join(columns)
+        raise InputUnfit(f"{wanted.name} has no column {', '.join(missing)}; it has: {there}.")
+    # A name may hold a dot, which would otherwise lead into a structure.
+    return [_column("id").cast("string").alias("id"), *map(_column, fields)]
+
+
+def _column(name: str) -> Column:
+    return f.col("`" + name.replace("`", "``") + "`")

@@ -1,0 +1,24 @@
+"""Inputs, wherever they lie."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.runner.port import FileSource, Input
+from spark_jobs.sources.classes import read_class
+from spark_jobs.sources.files import read_file
+
+__all__ = ["read_input"]
+
+
+def read_input(spark: SparkSession, wanted: Input) -> DataFrame:
+    """Read an input: `id` and the fields asked for.
+
+    Raises:
+        InputUnfit: It is not there, or has not got the fields.
+    """
+    match wanted.source:
+        case FileSource() as source:
+            return read_file(spark, wanted, source)
+        case source:
+            return read_class(spark, wanted, source)

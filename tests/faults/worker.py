@@ -1,0 +1,56 @@
+"""`portolan worker` in a process of its own, to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+
+__all__ = ["WorkerProcess"]
+
+
+class WorkerProcess:
+    """A worker with settings of its own.
+
+    Args:
+        environment: The settings.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = {**os.environ, **environment}
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Start it, and return once it waits for runs."""
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from app.cli import main; main()", "worker"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**self._environment, "PYTHONUNBUFFERED": "1"},
+        )
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        assert b"waiting for runs" in line, line
+
+    async def kill(self) -> None:
+        """Kill it as a crash would."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int:
+        """End it as an operator would; return its status."""
+        return await self._end(signal.SIGTERM)
+
+    async def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+        return await self._process.wait()

@@ -1,0 +1,113 @@
+"""Results written into classes: through the guard, each once, whatever is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mediator.operations.model import Delete
+from spark_jobs.runner.job import Into
+from spark_jobs.runner.port import Desk, InputUnfit, RunCancelled
+from spark_jobs.runner.results import ResultFiles
+from spark_jobs.sinks import classes
+from spark_jobs.sinks.classes import ClassSink
+from tests.process.service import Service, field_on, inc, unique
+
+ROWS = 12
+
+
+class Counting:
+    """A desk that counts, and has enough after some rows."""
+
+    def __init__(self, enough: int = ROWS + 1) -> None:
+        self.counters: dict[str, int] = {}
+        self._enough = enough
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counters[name] = self.counters.get(name, 0) + by
+
+    def progress(self, done: int, total: int) -> None:
+        assert total == ROWS
+        if done >= self._enough:
+            raise RunCancelled
+
+
+class Target:
+    """A class over two systems, and a result for it."""
+
+    def __init__(self, running: Service, database: str, directory: Path) -> None:
+        self.running = running
+        self.database = database
+        self.directory = directory
+        self.run = unique("run")
+        self.sink = ClassSink(running.mediator.data, asyncio.get_running_loop())
+
+    def result(self, **columns: Sequence[Any]) -> None:
+        pq.write_table(pa.table(cast("Any", columns)), self.directory / "part-0.parquet")
+
+    async def write(self, desk: Counting, class_name: str = "links", *id_: str) -> None:
+        into = Into(self.database, class_name, id_ or ("left", "right"))
+        files = ResultFiles(self.directory)
+        await asyncio.to_thread(self.sink, cast("Desk", desk), self.run, into, files)
+
+    async def values(self, id_: str) -> Mapping[str, Any] | None:
+        return await self.running.values(self.database, "links", id_)
+
+
+@pytest.fixture
+async def target(mediator: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    monkeypatch.setattr(classes, "_AT_ONCE", 5)
+    fields = {
+        "left": field_on("postgres"),
+        "score": field_on("postgres", "float"),
+        "hits": field_on("redis", "integer", group="hits", default=7),
+    }
+    opened = Target(mediator, await mediator.put_schema({"links": {"fields": fields}}), tmp_path)
+    opened.result(
+        left=[f"l{n}" for n in range(ROWS)],
+        right=[f"r{n}" for n in range(ROWS)],
+        score=[None, *(n / 2 for n in range(1, ROWS))],
+    )
+    return opened
+
+
+async def test_rows_become_objects(target: Target) -> None:
+    desk = Counting()
+    await target.write(desk)
+    assert desk.counters == {"written": ROWS}
+    assert await target.values("l0,r0") == {"left": "l0", "hits": 7}
+    assert await target.values("l3,r3") == {"left": "l3", "score": 1.5, "hits": 7}
+
+
+async def test_what_is_written_again_is_not_applied_again(target: Target) -> None:
+    with pytest.raises(RunCancelled):
+        await target.write(Counting(enough=5))
+    data = target.running.mediator.data
+    await data.write(inc(target.database, "links", "l1,r1"))
+    await target.write(Counting())
+    assert (await target.values("l1,r1") or {})["hits"] == 8
+    assert await target.values("l11,r11") is not None
+    await data.write(Delete(target.database, "links", "l2,r2", unique("op")))
+    target.run = unique("run")
+    await target.write(Counting())
+    assert (await target.values("l1,r1") or {})["hits"] == 7
+    assert await target.values("l2,r2") is not None
+
+
+async def test_rows_that_are_no_objects(target: Target) -> None:
+    with pytest.raises(InputUnfit, match="no column other"):
+        await target.write(Counting(), "links", "other")
+    with pytest.raises(InputUnfit, match="no field for right"):
+        await target.write(Counting(), "links", "left")
+    target.result(left=["a/b"] * ROWS, right=["x"] * ROWS)
+    with pytest.raises(InputUnfit, match="no object"):
+        await target.write(Counting())
+    target.result(left=["a"] * ROWS, right=["x"] * ROWS, hits=["many"] * ROWS)
+    with pytest.raises(InputUnfit, match="hits"):
+        await target.write(Counting())

@@ -1,0 +1,159 @@
+"""Classes as inputs: read in partitions, from one system or from two at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from mediator.operations.model import Create
+from mediator.schema.types import Values
+from mediator.stores.port import SystemConfig
+from spark_jobs.runner.failures import reason_of
+from spark_jobs.runner.port import ClassSource, Input
+from spark_jobs.sources import classes
+from spark_jobs.sources.reading import read_input
+from tests.process.service import (
+    Service,
+    field_on,
+    scratch_systems,
+    service,
+    unique,
+)
+
+PEOPLE = 25
+AT = datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
+
+
+@dataclass
+class Town:
+    """A database of people, and the session that reads it."""
+
+    database: str
+    spark: SparkSession
+
+    async def read(self, class_name: str, *fields: str, **members: Any) -> list[dict[str, Any]]:
+        source = ClassSource(self.database, class_name, members.get("filter"))
+        wanted = Input("records", source, fields or None)
+        frame = await asyncio.to_thread(read_input, self.spark, wanted)
+        rows = await asyncio.to_thread(frame.collect)
+        return sorted((row.asDict() for row in rows), key=lambda row: row["id"])
+
+
+@pytest.fixture(scope="module")
+async def town(
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    spark: SparkSession,
+    job_catalogue: str,
+) -> AsyncIterator[Town]:
+    """People in one system, and people whose groups are split over two."""
+    async with scratch_systems(redis_config, postgresql_config, mongodb_config) as configs:
+        patient: Sequence[SystemConfig] = [replace(c, deadline_s=10.0) for c in configs]
+        async with service(patient, job_catalogue) as running:
+            await running.favour()
+            yield Town(await furnish(running), spark)
+
+
+async def furnish(running: Service) -> str:
+    fields = {
+        "split": {
+            "name": field_on("postgres"),
+            "hits": field_on("redis", "integer", group="hits"),
+        },
+        "notes": {"text": field_on("mongo"), "tags": field_on("mongo", "set", items="string")},
+        "typed": {
+            "price": field_on("postgres", "decimal"),
+            "at": field_on("postgres", "timestamp"),
+            "raw": field_on("postgres", "binary"),
+            "extra": field_on("postgres", "document"),
+        },
+    }
+    database = await running.put_schema({n: {"fields": f} for n, f in fields.items()})
+    assert len(running.systems_of(database, "split")) == 2
+    for n in range(PEOPLE):
+        id_ = f"ä{n:03}"
+        await running.create(database, "split", id_, name=f"n{n % 3}", hits=n)
+        await running.create(database, "notes", id_, text=f"t{n}", tags=["a", "b"])
+    values: Values = {"at": AT, "raw": b"\0\xff", "extra": {"deep": [1, None]}}
+    await running.mediator.data.write(
+        Create(database, "typed", "one", unique("op"), values={**values, "price": None})
+    )
+    return database
+
+
+async def test_groups_on_two_systems_are_one_row(town: Town) -> None:
+    rows = await town.read("split")
+    assert rows == [{"id": f"ä{n:03}", "hits": n, "name": f"n{n % 3}"} for n in range(PEOPLE)]
+
+
+async def test_fields_and_filters_are_pushed_down(town: Town) -> None:
+    rows = await town.read("split", "hits", filter={"eq": ["name", "n1"]})
+    assert rows == [{"id": f"ä{n:03}", "hits": n} for n in range(PEOPLE) if n % 3 == 1]
+    assert await town.read("split", "hits", filter={"eq": ["name", "none"]}) == []
+
+
+async def test_partitions_cover_everything_once(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classes, "_LEAST", 4)
+    monkeypatch.setattr(classes, "_WALKED", 7)
+    monkeypatch.setattr(classes, "_PAGE", 3)
+    options = {
+        "input": "records",
+        "database": town.database,
+        "class": "notes",
+        "filter": "null",
+        "fields": '["text"]',
+        "partitions": "5",
+    }
+
+    def read() -> list[list[str]]:
+        reader = classes.ClassData(options).reader(classes.ClassData(options).schema())
+        return [
+            [id_ for batch in map(batch_of, reader.read(part)) for id_ in batch["id"].to_pylist()]
+            for part in reader.partitions()
+        ]
+
+    parts = await asyncio.to_thread(read)
+    assert [len(part) for part in parts] == [5, 5, 5, 5, 5]
+    assert [id_ for part in parts for id_ in part] == [f"ä{n:03}" for n in range(PEOPLE)]
+
+
+def batch_of(read: Any) -> pa.RecordBatch:
+    assert isinstance(read, pa.RecordBatch)
+    return read
+
+
+async def test_types(town: Town) -> None:
+    (row,) = await town.read("typed")
+    assert row["price"] is None
+    assert row["at"].astimezone(UTC).replace(tzinfo=UTC) == AT
+    assert (bytes(row["raw"]), row["extra"]) == (b"\0\xff", '{"deep":[1,null]}')
+    assert (await town.read("notes", "tags"))[0]["tags"] == '["a","b"]'
+
+
+async def test_what_is_not_there_is_said(town: Town) -> None:
+    for class_name, field in (("nobody", "name"), ("split", "size")):
+        with pytest.raises(Exception) as caught:
+            await town.read(class_name, field)
+        assert reason_of(caught.value).startswith("records: "), reason_of(caught.value)
+
+
+async def test_a_plan_holds_no_secret(
+    town: Town, server_urls: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    wanted = Input("records", ClassSource(town.database, "split"), ("hits",))
+    frame = await asyncio.to_thread(read_input, town.spark, wanted)
+    await asyncio.to_thread(frame.explain, True)
+    plan = capfd.readouterr().out
+    assert "portolan" in plan
+    for url in server_urls.values():
+        assert url not in plan

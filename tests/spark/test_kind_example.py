@@ -1,0 +1,42 @@
+"""The worked example keeps to what every kind must keep to, classic and over Spark Connect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.runner.conformance import (
+    Trial,
+    check_hostile_specs,
+    check_interrupted,
+    check_spec,
+    run_trial,
+)
+from spark_jobs.runner.run_directory import RunDirectory
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Trial:
+    people = tmp_path / "people.csv"
+    people.write_text('id,city\n1,Ulm\n2,Ulm\n3,"Bonn\nam ""Rhein"""\n4,\n')
+    return Trial("example.count", {"records": {"file": str(people)}, "field": "city"}, ordered=True)
+
+
+def test_its_specification(trial: Trial) -> None:
+    check_spec(trial)
+    check_hostile_specs(trial)
+
+
+@pytest.mark.connect
+def test_it_is_interrupted_and_resumed(trial: Trial, spark: SparkSession, tmp_path: Path) -> None:
+    check_interrupted(trial, spark, tmp_path / "runs")
+
+
+def test_it_counts(trial: Trial, spark: SparkSession, tmp_path: Path) -> None:
+    assert run_trial(trial, spark, RunDirectory(tmp_path / "run")) == [
+        '{"value":"Ulm","rows":2,"share":0.5}',
+        '{"value":null,"rows":1,"share":0.25}',
+        '{"value":"Bonn\\nam \\"Rhein\\"","rows":1,"share":0.25}',
+    ]

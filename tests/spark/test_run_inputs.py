@@ -1,0 +1,77 @@
+"""Inputs that cannot be worked on, limits, and dry runs: told in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.execution import Ending, Run
+from spark_jobs.runner.job import read_job
+from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.sources.reading import read_input
+
+
+def carry_out(
+    spark: SparkSession, file: Path, *, dry_run: bool = False, **members: Any
+) -> tuple[Ending, RunDirectory]:
+    spec = {"records": {"file": str(file)}, "field": "city"}
+    job = read_job({"kind": "example.count", "spec": spec, **members})
+    directory = RunDirectory(file.parent / "run")
+    run = Run(job, directory, spark, read_input, Control(), dry_run=dry_run)
+    return run.carry_out(), directory
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("p.csv", "id,town\n1,Ulm\n", "records has no column city; it has: id, town."),
+        ("p.csv", "city\nUlm\n", "records has no column id; it has: city."),
+        ("p.csv", "id,city\n1,Ulm\n1,Bonn\n", "records: the id '1' is doubled."),
+        ("p.csv", "id,city\n,Ulm\n", "records: a row has no id."),
+        ("p.csv", "", "records has no column id, city; it has: ."),
+        ("p.json", '{"id": 1, "city"\n', "An input has a record that is malformed"),
+        ("p.parquet", "no", "An input file is not of the format that it is said to be."),
+    ],
+)
+def test_inputs_that_are_unfit(
+    spark: SparkSession, tmp_path: Path, name: str, text: str, reason: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    ending, directory = carry_out(spark, file)
+    assert ending.state == "failed"
+    assert reason in ending.reasons[0]
+    assert directory.stages == {}
+
+
+def test_a_file_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    ending, _ = carry_out(spark, tmp_path / "p.csv")
+    assert ending.reasons == (f"records: {tmp_path / 'p.csv'} cannot be read.",)
+
+
+def test_no_rows_give_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("id,city\n")
+    ending, _ = carry_out(spark, tmp_path / "p.csv")
+    assert (ending.state, ending.rows) == ("done", 0)
+
+
+def test_limits_stop_a_run_before_its_first_stage(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("id,city\n1,Ulm\n2,Ulm\n")
+    ending, directory = carry_out(spark, tmp_path / "p.csv", limits={"rows": 1})
+    assert ending.state == "stopped"
+    assert ending.reasons == ("rows: 2 are expected, and 1 are allowed.",)
+    assert "count" not in directory.stages
+
+
+def test_a_dry_run_ends_with_the_forecast(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text('{"id": 1, "city": "Ulm"}\n{"id": 2}\n')
+    ending, directory = carry_out(spark, tmp_path / "p.json", dry_run=True)
+    assert (ending.state, ending.result) == ("done", None)
+    assert ending.forecast is not None
+    assert ending.forecast.rows == {"records": 2}
+    assert ending.forecast.heaviest[0].records == 1
+    assert "count" not in directory.stages

@@ -1,0 +1,92 @@
+"""Results: whole in every form, and the same page by page."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.runner.results import ResultFiles
+
+
+def write(directory: Path, *parts: int, group: int = 3) -> pa.Table:
+    """Write files of so many rows each, which count on."""
+    tables, begin = [], 0
+    for number, rows in enumerate(parts):
+        table = pa.table({"n": pa.array(range(begin, begin + rows), pa.int64())})
+        pq.write_table(table, directory / f"part-{number:05d}.parquet", row_group_size=group)
+        tables.append(table)
+        begin += rows
+    return pa.concat_tables(tables)
+
+
+@given(
+    parts=st.lists(st.integers(0, 10), min_size=1, max_size=4),
+    limit=st.integers(1, 12),
+    group=st.integers(1, 4),
+)
+def test_pages_make_up_the_whole(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[int], limit: int, group: int
+) -> None:
+    directory = tmp_path_factory.mktemp("result")
+    write(directory, *parts, group=group)
+    files = ResultFiles(directory)
+    seen: list[int] = []
+    after: tuple[int, int] | None = (0, 0)
+    while after is not None:
+        rows, after = files.page(after, limit)
+        assert len(rows) <= limit
+        seen += [row["n"] for row in rows]
+    assert seen == list(range(sum(parts)))
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
+def test_every_form_holds_the_whole(tmp_path: Path, form: str) -> None:
+    table = write(tmp_path, 5, 0, 20_000)
+    data = b"".join(ResultFiles(tmp_path).stream(form))  # type: ignore[arg-type]  # by parameter
+    read = {
+        "parquet": lambda: pq.read_table(io.BytesIO(data)),
+        "arrow": lambda: pa.ipc.open_stream(data).read_all(),
+        "csv": lambda: pa_csv.read_csv(io.BytesIO(data)),
+        "json": lambda: pa.table({"n": [int(line[5:-1]) for line in data.splitlines()]}),
+    }[form]()
+    assert read.equals(table)
+
+
+def test_values_that_json_has_not(tmp_path: Path) -> None:
+    row = {
+        "at": datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
+        "price": Decimal("1.50"),
+        "bits": b"\x00\xff",
+        "tags": ["a", None],
+        "gap": None,
+        "odd": float("nan"),
+    }
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "part-0.parquet")
+    files = ResultFiles(tmp_path)
+    plain = files.page((0, 0), 1)[0][0]
+    assert plain | {"odd": None} == {
+        "at": "2026-01-02T03:04:05.000006Z",
+        "price": "1.50",
+        "bits": "AP8=",
+        "tags": ["a", None],
+        "gap": None,
+        "odd": None,
+    }
+    assert b'"odd":null' in b"".join(files.stream("json"))
+    lines = b"".join(files.stream("csv")).decode().splitlines()
+    assert lines[0] == '"at","price","bits","tags","gap","odd"'
+    assert '"AP8=","[""a"",null]"' in lines[1]
+
+
+def test_a_result_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ResultFiles(tmp_path)

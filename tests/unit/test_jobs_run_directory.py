@@ -1,0 +1,84 @@
+"""What a run keeps: stages count once a manifest names them; attempts cannot spoil each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.runner.run_directory import KeptStage, RunDirectory
+
+
+def write(directory: RunDirectory, text: str) -> str:
+    """Write what stands for a stage's Parquet; nothing counts yet."""
+    target = directory.fresh()
+    target.mkdir()
+    (target / "part-0").write_text(text)
+    return target.name
+
+
+def keep(directory: RunDirectory, stage: str, text: str) -> None:
+    directory.commit(stage, KeptStage(write(directory, text), 1, 0.5, {"n": 1}, {"r": {"a": [1]}}))
+
+
+def read(directory: RunDirectory, stage: str) -> str:
+    return (directory.frame(stage) / "part-0").read_text()
+
+
+def test_what_was_committed_is_there_for_the_next_attempt(tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path)
+    keep(first, "one", "a")
+    first.commit("told", KeptStage(None, reports={"r": {}}))
+    again = RunDirectory(tmp_path)
+    assert again.attempt == first.attempt + 1
+    assert list(again.stages) == ["one", "told"]
+    assert again.stages["one"] == first.stages["one"]
+    assert read(again, "one") == "a"
+    with pytest.raises(LookupError, match="no frame"):
+        again.frame("told")
+
+
+def test_what_was_not_committed_is_swept(tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path)
+    keep(first, "one", "a")
+    lost = write(first, "b")
+    again = RunDirectory(tmp_path)
+    assert not again.path_of(lost).exists()
+    assert read(again, "one") == "a"
+
+
+def test_one_that_lost_the_run_spoils_nothing(tmp_path: Path) -> None:
+    slow = RunDirectory(tmp_path, 1)
+    keep(slow, "one", "a")
+    quick = RunDirectory(tmp_path, 2)
+    keep(slow, "two", "slow")
+    keep(quick, "two", "quick")
+    keep(slow, "three", "slow")
+    assert read(quick, "two") == "quick"
+    after = RunDirectory(tmp_path, 3)
+    assert list(after.stages) == ["one", "two"]
+    assert read(after, "two") == "quick"
+
+
+def test_an_attempt_that_begins_again_goes_on(tmp_path: Path) -> None:
+    keep(RunDirectory(tmp_path, 4), "one", "a")
+    assert read(RunDirectory(tmp_path, 4), "one") == "a"
+
+
+def test_a_commit_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory(tmp_path)
+    keep(directory, "one", "a")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    written = write(directory, "b")
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            directory.commit("two", KeptStage(written))
+    assert list(directory.stages) == ["one"]
+    assert list(RunDirectory(tmp_path).stages) == ["one"]
+    assert len(list(tmp_path.glob("manifest*"))) == 1

@@ -1,0 +1,83 @@
+"""Jobs as JSON: read strictly, with the place of every mistake, and without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from spark_jobs.runner.job import Limits, read_job
+from spark_jobs.runner.port import ClassSource, Forecast, SpecInvalid
+
+COUNT: dict[str, Any] = {
+    "kind": "example.count",
+    "spec": {"records": {"file": "people.csv"}, "field": "city"},
+}
+BY_CLASS = COUNT | {"spec": {"records": {"class": "people"}, "field": "city"}}
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer"),
+    [
+        ([], ""),
+        ({}, "/kind"),
+        ({"kind": 5}, "/kind"),
+        ({"kind": "example.none", "spec": {}}, "/kind"),
+        ({"kind": "example.count"}, "/spec"),
+        ({"kind": "example.count", "spec": 5}, "/spec"),
+        (COUNT | {"more": 1}, "/more"),
+        (COUNT | {"limits": {"rows": -1}}, "/limits/rows"),
+        (COUNT | {"limits": {"pairs": True}}, "/limits/pairs"),
+        (COUNT | {"limits": {"time_s": float("nan")}}, "/limits/time_s"),
+        (COUNT | {"limits": {"cores": 1}}, "/limits/cores"),
+        (COUNT | {"spec": {"records": {"file": "a.csv"}}}, "/spec/field"),
+        (COUNT | {"spec": {"records": {"file": "a.xls"}, "field": "x"}}, "/spec/records/format"),
+        (COUNT | {"spec": {"records": {"file": ""}, "field": "x"}}, "/spec/records/file"),
+        (COUNT | {"spec": {"records": {}, "field": "x"}}, "/spec/records/class"),
+        (COUNT | {"spec": COUNT["spec"] | {"a/b~": 1}}, "/spec/a~1b~0"),
+        (BY_CLASS, "/spec/records"),
+    ],
+)
+def test_mistakes_have_their_place(document: Any, pointer: str) -> None:
+    with pytest.raises(SpecInvalid) as caught:
+        read_job(document)
+    assert caught.value.pointer == pointer
+
+
+def test_nesting_has_an_end() -> None:
+    deep: Any = {}
+    for _ in range(50):
+        deep = {"and": [deep]}
+    with pytest.raises(SpecInvalid, match="deeper than 32"):
+        read_job(BY_CLASS | {"spec": {"records": {"class": "people", "filter": deep}}}, "club")
+
+
+def test_over_http_only_classes_of_the_database_are_read() -> None:
+    assert read_job(BY_CLASS, "club").inputs[0].source == ClassSource("club", "people")
+    for records in ({"file": "/etc/passwd.csv"}, {"class": "people", "database": "others"}):
+        with pytest.raises(SpecInvalid) as caught:
+            read_job(COUNT | {"spec": {"records": records, "field": "city"}}, "club")
+        assert caught.value.pointer == "/spec/records"
+
+
+def test_limits_are_compared_with_the_forecast() -> None:
+    forecast = Forecast({"left": 3, "right": 4}, pairs=12, memory_bytes=5, time_s=2.5)
+    assert Limits().exceeded(forecast) == ()
+    assert Limits(7, 12, 5, 2.5).exceeded(forecast) == ()
+    reasons = Limits(6, 11, 4, 2.0).exceeded(forecast)
+    assert [reason.partition(":")[0] for reason in reasons] == [
+        "rows",
+        "pairs",
+        "memory_bytes",
+        "time_s",
+    ]
+
+
+def test_jobs_are_read_without_spark() -> None:
+    code = (
+        "import sys; from spark_jobs.runner.job import read_job; import app.cli;"
+        f"read_job({COUNT!r}); assert 'pyspark' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
