@@ -20,15 +20,17 @@ from uuid import uuid4
 import hiredis
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from sketch.port import SketchUnavailable
 
-__all__ = ["Channel", "ScriptCall"]
+__all__ = ["Channel", "ScriptCall", "connect"]
 
 _ANOTHER_LIFE: Final = -1
-_KEYS: Final = 12
+_KEYS: Final = 13
 
 
 @dataclass(slots=True)
@@ -163,6 +165,16 @@ class Channel:
             self._life = f"{facts['run_id']}.{facts['master_replid']}.{self._mark}"
         except KeyError:
             raise SketchUnavailable("The sketch's Redis does not tell its run id.") from None
+
+
+def connect(url: str, timeout_s: float) -> Redis:
+    """Return a client whose calls are not repeated by itself."""
+    return Redis.from_url(
+        url,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+    )
 
 
 async def _exchange(
