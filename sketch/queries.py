@@ -1,4 +1,4 @@
-"""Query results as resources: the spelling of their addresses, and their keys (docs/sketch-wire.md).
+"""Query results as resources: the spelling of their addresses, their keys (docs/sketch-wire.md).
 
 The key of a query's result is ``class//`` and its parameters as they are spelled in its address. No
 object has such a key, as no id has a slash.

@@ -66,9 +66,10 @@ def _table(
     caches: Caches | None,
 ) -> Table:
     ids = OperationIds()
-    objects = Objects(plane, options, ids, caches.reads if caches else None)
+    reads = caches.reads if caches else None
+    objects = Objects(plane, options, ids, reads)
     sketches = Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
-    queries = Queries(plane, options)
+    queries = Queries(plane, options, reads)
     exports = Exports(plane, options)
     return Table(
         object=Route(
