@@ -164,6 +164,12 @@ class CacheSettings(BaseSettings):
     cache_layers: int = Field(
         1, ge=1, le=8, description="Shared caches in a row that do not tell how old a copy is."
     )
+    cache_queries: int = Field(
+        10_000,
+        ge=0,
+        le=100_000,
+        description="Queries of a class whose results may be cached at the same time; 0: none.",
+    )
     purge: list[PurgeTarget] = Field(
         default_factory=list, description="Caches that are purged, as a JSON list."
     )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
-__all__ = ["NullGuard", "WriteGuard", "guard_key"]
+from mediator.query.results.effects import Effect
+
+__all__ = ["Effects", "NullGuard", "WriteGuard", "guard_key"]
+
+Effects: TypeAlias = Callable[[bool], Mapping[str, Sequence[Effect]]]
+"""Tells by class what a write did to objects, as far as it is known: more if nobody else wrote the
+same keys between `begin` and `end`, which is the argument."""
 
 
 def guard_key(class_name: str, id_: str, group: str) -> str:
@@ -22,11 +28,27 @@ class WriteGuard(Protocol):
     wants_versions: bool
     """Whether `end` is to be told versions; where nobody asks, nobody collects them."""
 
-    async def end(self, database: str, token: str, versions: Mapping[str, int]) -> None:
+    def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
+        """Whether it makes a difference what objects were like before these fields change.
+
+        Asked between `begin` and the write; None stands for objects as a whole.
+        """
+
+    async def end(
+        self,
+        database: str,
+        token: str,
+        versions: Mapping[str, int],
+        effects: Effects | None = None,
+    ) -> None:
         """Clear the mark; the write is acknowledged only after this returns.
 
         `versions` tells for each key that is known to have one by now which version it has.
+        Without `effects` every object of the classes may have changed.
         """
+
+    async def unsure(self, database: str, class_name: str) -> None:
+        """Take every object of a class for changed: a write is acknowledged that others ended."""
 
 
 class NullGuard:
@@ -38,5 +60,18 @@ class NullGuard:
         """Do nothing."""
         return ""
 
-    async def end(self, database: str, token: str, versions: Mapping[str, int]) -> None:
+    def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:  # noqa: ARG002 - the port's shape
+        """Nothing makes a difference."""
+        return False
+
+    async def end(
+        self,
+        database: str,
+        token: str,
+        versions: Mapping[str, int],
+        effects: Effects | None = None,
+    ) -> None:
+        """Do nothing."""
+
+    async def unsure(self, database: str, class_name: str) -> None:
         """Do nothing."""

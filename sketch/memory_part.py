@@ -11,8 +11,9 @@ from sketch.deadlines import Deadlines
 from sketch.lifetimes import lifetime_us, microseconds
 from sketch.memory_filter import MemoryFilter
 from sketch.memory_purges import OwedPurges
+from sketch.memory_queries import Registrations
 from sketch.memory_versions import Versions
-from sketch.port import SketchLimits
+from sketch.port import Changes, Ended, SketchLimits
 
 __all__ = ["MemoryPart"]
 
@@ -30,6 +31,7 @@ class MemoryPart:
         filter: Which keys are in it.
         purges: What is to be purged.
         versions: Versions of keys that caches may hold.
+        queries: Queries that are registered.
         saturated_until: Until then every key counts as being in the filter.
         uncacheable_until: Until then nothing may be cached.
     """
@@ -43,6 +45,8 @@ class MemoryPart:
         self._leases = Deadlines()
         self._writes: dict[str, _Write] = {}
         self._marks: dict[str, int] = {}
+        self._contested: set[str] = set()
+        self.queries = Registrations(limits.queries, now)
         self.incarnation = uuid4().hex
         self.filter = MemoryFilter(shape)
         self.purges = OwedPurges(limits)
@@ -67,6 +71,8 @@ class MemoryPart:
             self._stale.extend(key, handed)
             self.filter.add(key)
         self._marks[key] = self._marks.get(key, 0) + 1
+        if self._marks[key] > 1:
+            self._contested.add(key)
         self.versions.forget(key)
         return handed > now or now < self.saturated_until
 
@@ -83,11 +89,43 @@ class MemoryPart:
             if held:
                 self.purges.owe(now, key)
 
+    def close(self, now: int, token: str, versions: Mapping[str, int], changes: Changes) -> Ended:
+        """End a write, if nothing speaks against what it says of query results."""
+        write = self._writes.get(token)
+        if write is not None and changes.mark != self.queries.mark:
+            if changes.insists:
+                self.queries.keep_quiet(now)
+            return Ended.BEHIND
+        if write is not None and changes.alone and not self._contested.isdisjoint(write.held):
+            return Ended.CONTESTED
+        self.end(now, token, versions)
+        return Ended.DONE
+
+    def changed(self, now: int, query: str) -> None:
+        """Note that a query's result may have changed: all its copies until now are stale."""
+        handed = self._handed.of(query)
+        self.queries.discard(query)
+        if handed > now:
+            self._stale.extend(query, handed)
+            self.filter.add(query)
+            self.purges.owe(now, query)
+
+    def report_query(self, now: int, query: str, ttl_us: int) -> int:
+        """Register a query whose result is about to be read; return the life it may have."""
+        if not self.queries.is_open(now, query):
+            return 0
+        granted = self.report_read(now, (query,), ttl_us)
+        if granted:
+            self.versions.forget(query)
+            self.queries.add(query)
+        return granted
+
     def _unmark(self, now: int, key: str) -> bool:
         self._marks[key] -= 1
         if self._marks[key]:
             return True
         del self._marks[key]
+        self._contested.discard(key)
         if self._stale.of(key) <= now:
             self._stale.discard(key)
             self.filter.discard(key)
@@ -118,6 +156,7 @@ class MemoryPart:
         handed = self._handed.take(now, most)
         for key in handed:
             self.versions.forget(key)
+            self.queries.discard(key)
         return len(stale) + len(handed)
 
     def orphans(self, now: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:

@@ -7,23 +7,31 @@ since 1970 on the sketch's own clock, which all replicas share.
 For each key the sketch knows two times. `handed_out` is the latest end of life of any copy that may
 lie in a cache. `stale_until` is `handed_out` as it stood at the last write. The key is in the
 filter while `stale_until` lies ahead, or while a write to it is pending.
+
+The result of a query has a key, too: ``class//`` and the query as it is spelled in an address
+(`sketch.queries`). It is never pending. While a copy of it may be alive that no write has outdated,
+the query is *registered*: writers look for it among the results that they may have changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from sketch.bloom import FilterShape
 
 __all__ = [
     "Begun",
+    "Changes",
+    "Ended",
     "Grant",
     "Part",
     "PendingWrite",
     "Purge",
     "PurgeQueue",
+    "Registered",
     "ServerSketch",
     "SketchLimits",
     "SketchUnavailable",
@@ -55,6 +63,8 @@ class SketchLimits:
             than any call of a store may take.
         keys: Keys of a part that caches may hold copies of at the same time; beyond, nothing new
             becomes cacheable.
+        queries: Queries of a part that are registered at the same time; beyond, no further result
+            becomes cacheable.
         expired_at_once: Keys that may leave the filter in the course of one call at least; twice
             as many as the call names, if that is more, so that what has expired does not pile up.
         purge_again_s: F of COHERENCE.md, the longest time a cache may take to fill: a purge is
@@ -67,6 +77,7 @@ class SketchLimits:
     layers: int = 1
     lease_s: float = 30.0
     keys: int = 1_000_000
+    queries: int = 10_000
     expired_at_once: int = 100
     purge_again_s: float | None = None
     purge_lease_s: float = 10.0
@@ -112,6 +123,53 @@ class PendingWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Registered:
+    """The queries of a part that are registered.
+
+    Attributes:
+        mark: Changes with each registration, and when the sketch is lost.
+        count: How many there are.
+        numbers: Their keys, with the numbers of their registrations: those that the asker lacks.
+        whole: Whether these are all there are.
+    """
+
+    mark: int
+    count: int
+    numbers: Mapping[str, int]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a writer says of query results when it ends a write.
+
+    Attributes:
+        queries: Keys of the results that it may have changed.
+        mark: Of the registrations among which it looked for them.
+        alone: It has looked at the objects as if nobody else wrote them meanwhile.
+        insists: For a moment no query is to be registered, so that the next look is up to date.
+    """
+
+    queries: Sequence[str]
+    mark: int
+    alone: bool = False
+    insists: bool = False
+
+
+class Ended(Enum):
+    """What came of the end of a write.
+
+    DONE: it has ended.
+    BEHIND: queries were registered that the writer does not know; the write is still pending.
+    CONTESTED: somebody else wrote the same keys meanwhile; the write is still pending.
+    """
+
+    DONE = auto()
+    BEHIND = auto()
+    CONTESTED = auto()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The plain filter of a part, or of several (their union).
 
@@ -146,14 +204,29 @@ class ServerSketch(Protocol):
     async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
         """Mark keys as being written, in one atomic step; a token given twice counts once."""
 
-    async def end(self, part: Part, token: str, versions: Mapping[str, int]) -> None:
-        """Clear a write's mark and set the versions it made, by maximum; lets unknown tokens be."""
+    async def end(
+        self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
+    ) -> Ended:
+        """Clear a write's mark and set the versions it made, by maximum; lets unknown tokens be.
+
+        Results that the write may have changed enter the filter before, whatever comes of it; with
+        `changes` the write ends only if nothing speaks against what they say.
+        """
 
     async def report_read(self, part: Part, keys: Sequence[str], ttl_s: float) -> Grant:
         """Note that an answer showing these keys is about to be read and may be cached.
 
         All or nothing: if a write to any of the keys is pending, nothing is noted.
         """
+
+    async def report_query(self, part: Part, key: str, ttl_s: float) -> Grant:
+        """Register a query whose result is about to be read, and may be cached, in one step."""
+
+    async def registered(self, part: Part, since: int) -> Registered:
+        """Tell the queries registered after a mark; all if it is 0, or of another life."""
+
+    async def changed(self, part: Part, queries: Sequence[str]) -> None:
+        """Note that query results may have changed; they are registered no more."""
 
     async def fill(self, part: Part, fill: str, versions: Mapping[str, int]) -> None:
         """Tell the versions that were read after `report_read`; ignored if a write came between."""

@@ -19,15 +19,17 @@ from typing import Any, Final
 import hiredis
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from sketch.port import SketchUnavailable
 from sketch.redis_wire import Wire
 
-__all__ = ["Channel", "ScriptCall", "settled"]
+__all__ = ["Channel", "ScriptCall", "connect", "settled"]
 
 _ANOTHER_LIFE: Final = -1
-_KEYS: Final = 12
+_KEYS: Final = 13
 
 
 @dataclass(slots=True)
@@ -184,6 +186,16 @@ class Channel:
 def settled(answers: Sequence[Any]) -> bool:
     """Whether the server took every call, whatever it answered."""
     return not any(isinstance(a, ResponseError) or _is_unsettled(a) for a in answers)
+
+
+def connect(url: str, timeout_s: float) -> Redis:
+    """Return a client whose calls are not repeated by itself."""
+    return Redis.from_url(
+        url,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+    )
 
 
 def _is_unsettled(answer: Any) -> bool:

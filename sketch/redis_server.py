@@ -18,8 +18,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from sketch.bloom import FilterShape
 from sketch.bounds import by_part, checked, checked_keys, known_versions
@@ -27,15 +25,19 @@ from sketch.hashing import positions
 from sketch.lifetimes import granted_us
 from sketch.port import (
     Begun,
+    Changes,
+    Ended,
     Grant,
     Part,
     PendingWrite,
     Purge,
+    Registered,
     SketchLimits,
     SketchUnavailable,
     Snapshot,
 )
-from sketch.redis_channel import Channel, ScriptCall
+from sketch.redis_channel import Channel, ScriptCall, connect
+from sketch.redis_queries import RedisQueries
 from sketch.redis_scripts import source_of
 from sketch.redis_steps import Answer, Steps
 from sketch.union import NO_INCARNATION, full_bits, united
@@ -55,6 +57,7 @@ KEYS_OF_A_PART: Final = (
     "versions",
     "purges",
     "owed",
+    "queries",
 )
 _TIMEOUT_S: Final = 3.0
 _MOST_BITS: Final = 2**27
@@ -98,7 +101,7 @@ class RedisSketch:
             raise ValueError(f"A filter in Redis has at most {_MOST_BITS} bits.")
         self.limits = limits
         self.shape = shape
-        self._own = _client(redis, timeout_s) if isinstance(redis, str) else None
+        self._own = connect(redis, timeout_s) if isinstance(redis, str) else None
         client = self._own or redis
         assert isinstance(client, Redis)
         mark = f"{shape.bits}.{shape.hashes}.{shape.seed}"
@@ -106,6 +109,7 @@ class RedisSketch:
         self._keys_of = lru_cache(maxsize=4096)(_Names(namespace))
         self._steps = Steps(self._channel, self._keys_of, limits.expired_at_once)
         self._places = Struct(f">{shape.hashes}I")
+        self._queries = RedisQueries(self._steps, shape)
         self._bits: dict[Part, _Bits] = {}
 
     def _script(self) -> str:
@@ -130,10 +134,27 @@ class RedisSketch:
         held = zip(own, answer.value, strict=True)
         return Begun(tuple(dict.fromkeys(key for key, is_held in held if is_held)))
 
-    async def end(self, part: Part, token: str, versions: Mapping[str, int]) -> None:
+    async def end(
+        self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
+    ) -> Ended:
         """See the port."""
         words = [checked(token), *_pairs(known_versions(versions))]
-        await self._steps.take(part, "end", words, len(versions))
+        if changes is None:
+            await self._steps.take(part, "end", words, len(versions))
+            return Ended.DONE
+        return await self._queries.close(part, words[0], words[1:], changes)
+
+    async def report_query(self, part: Part, key: str, ttl_s: float) -> Grant:
+        """See the port."""
+        return await self._queries.report(part, key, granted_us(self.limits, ttl_s))
+
+    async def registered(self, part: Part, since: int) -> Registered:
+        """See the port."""
+        return await self._queries.registered(part, since)
+
+    async def changed(self, part: Part, queries: Sequence[str]) -> None:
+        """See the port."""
+        await self._queries.changed(part, queries)
 
     async def report_read(self, part: Part, keys: Sequence[str], ttl_s: float) -> Grant:
         """See the port."""
@@ -236,15 +257,6 @@ class _Names:
         database, class_name = (quote(name, safe="") for name in part)
         tag = f"{{{self._namespace}:{database}/{class_name}}}"
         return tuple(f"{tag}:{name}".encode() for name in KEYS_OF_A_PART)
-
-
-def _client(url: str, timeout_s: float) -> Redis:
-    return Redis.from_url(
-        url,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        retry=Retry(NoBackoff(), 0),
-    )
 
 
 async def _all(calls: Iterable[Any]) -> list[Any]:

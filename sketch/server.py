@@ -9,7 +9,18 @@ from sketch.bloom import FilterShape
 from sketch.bounds import by_part, checked, checked_keys, known_versions
 from sketch.lifetimes import granted_us
 from sketch.memory_part import MemoryPart
-from sketch.port import Begun, Grant, Part, PendingWrite, Purge, SketchLimits, Snapshot
+from sketch.port import (
+    Begun,
+    Changes,
+    Ended,
+    Grant,
+    Part,
+    PendingWrite,
+    Purge,
+    Registered,
+    SketchLimits,
+    Snapshot,
+)
 from sketch.union import NO_INCARNATION, full_bits, united
 
 __all__ = ["MemorySketch", "system_clock"]
@@ -58,11 +69,33 @@ class MemorySketch:
         now, it = self._expired(part, len(own))
         return Begun(tuple(it.begin(now, own, checked(token))))
 
-    async def end(self, part: Part, token: str, versions: Mapping[str, int]) -> None:
+    async def end(
+        self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
+    ) -> Ended:
         """See the port."""
         known = known_versions(versions)
         now, it = self._expired(part, len(versions))
-        it.end(now, token, known)
+        if changes is None:
+            it.end(now, token, known)
+            return Ended.DONE
+        for query in changes.queries:
+            it.changed(now, checked(query))
+        return it.close(now, token, known, changes)
+
+    async def report_query(self, part: Part, key: str, ttl_s: float) -> Grant:
+        """See the port."""
+        now, it = self._expired(part, 1)
+        return Grant(now, it.report_query(now, checked(key), granted_us(self.limits, ttl_s)))
+
+    async def registered(self, part: Part, since: int) -> Registered:
+        """See the port."""
+        return self._part(part).queries.since(since)
+
+    async def changed(self, part: Part, queries: Sequence[str]) -> None:
+        """See the port."""
+        now, it = self._expired(part, len(queries))
+        for query in queries:
+            it.changed(now, checked(query))
 
     async def report_read(self, part: Part, keys: Sequence[str], ttl_s: float) -> Grant:
         """See the port."""

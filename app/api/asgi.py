@@ -72,9 +72,10 @@ def _table(
 ) -> Table:
     ids = OperationIds()
     jobs = Jobs(directory, desk, options, ids)
-    objects = Objects(plane, options, ids, caches.reads if caches else None)
+    reads = caches.reads if caches else None
+    objects = Objects(plane, options, ids, reads)
     sketches = Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
-    queries = Queries(plane, options)
+    queries = Queries(plane, options, reads)
     exports = Exports(plane, options)
     return Table(
         object=Route(

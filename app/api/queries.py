@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
@@ -14,13 +15,15 @@ from app.api.cursors import Cursors
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Selection
 from app.api.writes import Planned
+from app.coherence.reading import Asked, CachedReads
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import JSON
 from app.http.paths import decode_text, parse_pairs, parse_query
 from app.http.problems import INVALID, HttpError
 from mediator.errors import Invalid, NotFound, Place
-from mediator.operations.model import Get, Outcome
+from mediator.materialise.freshness import STRONG
+from mediator.operations.model import Freshness, Get, Outcome
 from mediator.placement.routing import RoutingModel
 from mediator.planes import DataPlane
 from mediator.query.aggregation import Row
@@ -40,12 +43,16 @@ __all__ = ["Queries"]
 
 _BY_ID: Final = frozenset({"ids", "fields"})
 _REMEMBERED: Final = 256
+_ONLY_IDS: Final = Selection((), (), 0)
 
 
 class Queries:
     """Reads of a class."""
 
-    def __init__(self, plane: DataPlane, options: DataOptions) -> None:
+    def __init__(
+        self, plane: DataPlane, options: DataOptions, reads: CachedReads | None = None
+    ) -> None:
+        self._reads = reads
         self._plane = plane
         self._options = options
         self._cursors = Cursors(options.cursor_key)
@@ -59,9 +66,13 @@ class Queries:
             return await self._by_ids(call)
         pairs = parse_pairs(call.request.query)
         spelled = next((value for name, value in pairs if name == "fields"), None)
-        selection = call.resource.select(spelled)
+        selection = _ONLY_IDS if spelled == "id" else call.resource.select(spelled)
         read = self._read(call.resource, pairs)
-        return await self._answer(call, read, selection)
+        asked = None
+        if self._reads is not None and not read.explain:
+            query = call.request.query
+            asked = await self._reads.ask_query(call.resource, query, selection, call.wish())
+        return await self._answer(call, read, selection, asked)
 
     async def post(self, call: Call) -> Response:
         """Answer the query in the body."""
@@ -94,12 +105,18 @@ class Queries:
         return read
 
     async def _answer(
-        self, call: Call, read: ReadQuery, selection: Selection, *, cacheable: bool = True
+        self,
+        call: Call,
+        read: ReadQuery,
+        selection: Selection,
+        asked: Asked | None = None,
+        *,
+        cacheable: bool = True,
     ) -> Response:
         resource = call.resource
         query = replace(read.query, after=self._position(resource, read))
         call.request.phases.end("parse")
-        answer = await self._plane.query(query, call.wish())
+        answer = await self._plane.query(query, STRONG if asked else call.wish())
         call.request.phases.end("store")
         document: dict[str, Any] = {"items": self._items(call, selection, read, answer)}
         if query.aggregate is None:
@@ -107,12 +124,16 @@ class Queries:
         if read.explain:
             returned = len(answer.items) + len(answer.rows)
             document["explain"] = explanation(answer.plan, answer.budget, returned)
-        fresh = cacheable and selection.canonical and answer.freshness is None
-        headers: Headers = [JSON_TYPE, REVALIDATE if fresh else NO_STORE]
         partial = {group for item in answer.items for group in item.outcome.partial}
-        add_wishes(headers, call.preferences, tuple(sorted(partial)))
-        add_freshness(headers, answer.freshness)
-        return Response(200, headers, orjson.dumps(document))
+        fresh = cacheable and selection.canonical and answer.freshness is None
+        keeping = self._keeping(asked) if fresh and not partial else [NO_STORE]
+        body = orjson.dumps(document)
+        return _represented(call, body, keeping, answer.freshness, tuple(sorted(partial)))
+
+    def _keeping(self, asked: Asked | None) -> Headers:
+        if asked is None or self._reads is None:
+            return [REVALIDATE]
+        return self._reads.keeping(asked)
 
     def _position(self, resource: ClassResource, read: ReadQuery) -> Position | None:
         if read.after is None:
@@ -165,6 +186,24 @@ class Queries:
         add_wishes(headers, call.preferences, tuple(sorted(partial)))
         items = [_shown(resource, selection, outcome) for outcome in found]
         return Response(200, headers, orjson.dumps({"items": items, "missing": missing}))
+
+
+def _represented(
+    call: Call,
+    body: bytes,
+    keeping: Headers,
+    freshness: Freshness | None,
+    partial: tuple[str, ...],
+) -> Response:
+    """Answer a query; its tag is a digest of what it shows."""
+    tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
+    headers: Headers = [(b"etag", tag.encode()), *keeping]
+    add_freshness(headers, freshness)
+    if call.request.method != "POST" and call.preconditions().not_modified(tag):
+        return Response(304, headers)
+    headers.append(JSON_TYPE)
+    add_wishes(headers, call.preferences, partial)
+    return Response(200, headers, body)
 
 
 def _bound(resource: ClassResource, read: ReadQuery) -> tuple[str, str, str]:

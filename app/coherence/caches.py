@@ -11,6 +11,7 @@ from app.coherence.guard import SketchGuard
 from app.coherence.purges import log_purging, make_purgers
 from app.coherence.reading import CachedReads
 from app.coherence.recovery import Recovery, Settles, parts_in
+from app.coherence.results import RegisteredQueries, TellResults, log_nothing
 from app.settings import CacheSettings, MissingSetting
 from mediator.clock import Clock, SystemClock
 from mediator.control.watch import Duty, Watch
@@ -42,6 +43,7 @@ class Caches:
         estimator: Says for how long answers should live.
         tell: Told of what becomes of purges.
         clock: The replica's clock; what is promised goes by the sketch's.
+        tell_results: Told of results of queries that may have changed.
 
     Raises:
         ValueError: A cache that is to be purged has an address or a token that cannot be.
@@ -54,6 +56,7 @@ class Caches:
         estimator: TtlEstimator,
         tell: PurgeEvents = log_purging,
         clock: Clock | None = None,
+        tell_results: TellResults = log_nothing,
     ) -> None:
         self._settings = settings
         self._model: Callable[[], RoutingModel] = lambda: EMPTY
@@ -65,7 +68,8 @@ class Caches:
         self.sketch = sketch
         self.reads = CachedReads(sketch, estimator, answer_s, clock)
         first = self._purge_first if self._purging and settings.purge_first else None
-        self.guard = SketchGuard(sketch, estimator, first, clock)
+        results = RegisteredQueries(sketch, self._in_force)
+        self.guard = SketchGuard(sketch, estimator, results, tell_results, first, clock)
         self._watch = Watch([])
 
     def beginnings(self, first_word: Callable[[str, str], Awaitable[str]]) -> Beginnings:
@@ -75,7 +79,7 @@ class Caches:
     def start(self, settlement: Settles, model: Callable[[], RoutingModel]) -> None:
         """Begin what goes on in the background."""
         self._model = model
-        recovery = Recovery(self.sketch, settlement, model)
+        recovery = Recovery(self.sketch, self.guard, settlement, model)
         self._watch = Watch([Duty("looking after orphaned writes", 1.0, recovery.run)])
         self._watch.start()
         if self._purging is not None:
@@ -94,6 +98,9 @@ class Caches:
             await self._purging.close()
         await self.sketch.close()
 
+    def _in_force(self) -> RoutingModel:
+        return self._model()
+
     def _parts(self) -> list[Part]:
         return parts_in(self._model())
 
@@ -103,7 +110,10 @@ class Caches:
 
 
 def make_caches(
-    settings: CacheSettings, coordination_url: str | None, tell: PurgeEvents = log_purging
+    settings: CacheSettings,
+    coordination_url: str | None,
+    tell: PurgeEvents = log_purging,
+    tell_results: TellResults = log_nothing,
 ) -> Caches | None:
     """Open the sketch where the settings say; None: nothing may be cached.
 
@@ -118,6 +128,7 @@ def make_caches(
         margin_s=settings.cache_margin_s,
         layers=settings.cache_layers,
         lease_s=settings.write_lease_s,
+        queries=settings.cache_queries,
         purge_again_s=settings.purge_again_s if settings.purge else None,
     )
     shape = FilterShape(settings.sketch_bits, settings.sketch_hashes)
@@ -131,6 +142,6 @@ def make_caches(
     else:
         sketch = RedisSketch(url, limits, shape)
     try:
-        return Caches(settings, sketch, Static(), tell)
+        return Caches(settings, sketch, Static(), tell, tell_results=tell_results)
     except ValueError as error:
         raise MissingSetting(f"PORTOLAN_PURGE: {error}") from None

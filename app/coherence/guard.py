@@ -7,15 +7,21 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from secrets import token_hex
 from typing import Final, TypeAlias
 
+from app.coherence.results import Found, RegisteredQueries, ResultsChanged, TellResults
 from mediator.clock import Clock
 from mediator.errors import Unavailable
-from sketch.port import Part, ServerSketch, SketchUnavailable
+from mediator.guard import Effects
+from sketch.port import Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
 __all__ = ["PurgeFirst", "SketchGuard", "by_part", "parts_of"]
 
 SYSTEM: Final = "the cache sketch"
 _SEPARATOR: Final = ":"
+_PATIENCE: Final = 2
+_TRIES: Final = 10
+"""How often a write looks for the results it may have changed; from the second time on that it was
+behind it insists, and is up to date the next time."""
 
 
 def by_part(database: str, keys: Collection[str]) -> dict[Part, list[str]]:
@@ -41,6 +47,8 @@ class SketchGuard:
     Args:
         sketch: The server's sketch.
         estimator: Learns how often keys are written.
+        results: The registered queries.
+        tell: Told of results that may have changed.
         purge_first: Has caches forget keys before their write is acknowledged, as far as that is
             possible in time; None: no write waits for that.
         clock: The time.
@@ -52,22 +60,37 @@ class SketchGuard:
         self,
         sketch: ServerSketch,
         estimator: TtlEstimator,
+        results: RegisteredQueries,
+        tell: TellResults,
         purge_first: PurgeFirst | None,
         clock: Clock,
     ) -> None:
         self._purge_first = purge_first
         self._sketch = sketch
         self._estimator = estimator
+        self._results = results
+        self._tell = tell
         self._clock = clock
 
     async def begin(self, database: str, keys: Sequence[str]) -> str:
         """Mark keys as being written; raises `Unavailable`: the write must not be done."""
         parts = by_part(database, keys)
         token = _SEPARATOR.join([token_hex(16), *(part.class_name for part in parts)])
-        await _done([self._sketch.begin(part, of, token) for part, of in parts.items()])
+        marks = [self._sketch.begin(part, of, token) for part, of in parts.items()]
+        await _done([*marks, *map(self._results.follow, parts)])
         return token
 
-    async def end(self, database: str, token: str, versions: Mapping[str, int]) -> None:
+    def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
+        """Whether results of queries may depend on what these fields were."""
+        return self._results.heeds(Part(database, class_name), touched)
+
+    async def end(
+        self,
+        database: str,
+        token: str,
+        versions: Mapping[str, int],
+        effects: Effects | None = None,
+    ) -> None:
         """Clear the marks; raises `Unavailable`: the write must not be acknowledged."""
         written = by_part(database, versions)
         now_s = self._clock.now()
@@ -75,12 +98,51 @@ class SketchGuard:
             self._estimator.wrote(part, keys, now_s)
         await _done(
             [
-                self._sketch.end(part, token, {key: versions[key] for key in written.get(part, ())})
+                self._end(
+                    part, token, {key: versions[key] for key in written.get(part, ())}, effects
+                )
                 for part in parts_of(database, token)
             ]
         )
         if self._purge_first is not None:
             await asyncio.gather(*(self._purge_first(*each) for each in written.items()))
+
+    async def unsure(self, database: str, class_name: str) -> None:
+        """Take all results of a class for changed; raises `Unavailable`: there may be others."""
+        await _done([self._change_all(Part(database, class_name))])
+
+    async def _change_all(self, part: Part) -> None:
+        # Whoever registers from here on reads what was written before.
+        await self._results.follow(part)
+        found = self._results.changed(part, None)
+        await self._sketch.changed(part, tuple(found.numbers))
+        self._note(part, found)
+
+    async def _end(
+        self, part: Part, token: str, versions: Mapping[str, int], effects: Effects | None
+    ) -> None:
+        """End a write, once all results that it may have changed are known for certain."""
+        alone = effects is not None and self._results.heeds(part, None)
+        for tried in range(_TRIES):
+            told = None if effects is None else effects(alone).get(part.class_name, ())
+            found = self._results.changed(part, told)
+            queries = tuple(found.numbers)
+            changes = Changes(queries, found.mark, alone, insists=tried >= _PATIENCE)
+            ended = await self._sketch.end(part, token, versions, changes)
+            self._note(part, found)
+            if ended is Ended.DONE:
+                return
+            if ended is Ended.BEHIND:
+                await self._results.follow(part)
+            else:
+                alone = False
+        raise SketchUnavailable("Queries are registered faster than they are learned.")
+
+    def _note(self, part: Part, found: Found) -> None:
+        self._results.forget(part, found)
+        if found.numbers:
+            changed = len(found.numbers)
+            self._tell(ResultsChanged(part, changed, self._results.count(part)))
 
 
 async def _done(calls: Sequence[Awaitable[object]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -12,12 +12,14 @@ from app.api.resources import ClassResource, Selection
 from app.http.caching import NO_STORE, Promise
 from app.http.etags import format_tag
 from app.http.message import Headers
+from app.http.paths import parse_pairs
 from app.http.preconditions import Preconditions
 from mediator.clock import Clock
 from mediator.guard import guard_key
 from mediator.materialise.freshness import ANY, STRONG, Wish
 from mediator.operations.model import Outcome
 from sketch.port import Grant, Part, ServerSketch, SketchUnavailable
+from sketch.queries import LONGEST, key_of_query, spelled
 from sketch.tags import tag_of
 from sketch.ttl import TtlEstimator
 
@@ -85,23 +87,62 @@ class CachedReads:
         copy may be in a cache. What is granted holds for an answer of the systems, not of the
         primary.
         """
-        visibility = resource.schema.cache.visibility
-        if visibility == "none" or not selection.canonical or wish not in _CACHEABLE:
+        if not selection.canonical or not self._is_kept(resource, wish):
             return None
-        if resource.schema.ttl_s is not None:
-            return None  # the end of an object's own life is no write that the sketch would see
-        part = Part(resource.database, resource.name)
         keys = {group: guard_key(resource.name, id_, group) for group in selection.groups}
-        names, now_s = tuple(keys.values()), self._clock.now()
-        ttl_s = min(resource.schema.cache.max_ttl_s, self._estimator.ttl_s(part, names, now_s))
+        names = tuple(keys.values())
+        return await self._asked(
+            resource, keys, lambda part, ttl_s: self._sketch.report_read(part, names, ttl_s)
+        )
+
+    def _is_kept(self, resource: ClassResource, wish: Wish) -> bool:
+        """Whether answers of a class may be kept at all.
+
+        The end of an object's own life (`ttl_s`) is no write that the sketch would see.
+        """
+        schema = resource.schema
+        return schema.cache.visibility != "none" and wish in _CACHEABLE and schema.ttl_s is None
+
+    async def _asked(
+        self,
+        resource: ClassResource,
+        keys: Mapping[str, str],
+        report: Callable[[Part, float], Awaitable[Grant]],
+    ) -> Asked:
+        cache = resource.schema.cache
+        assert cache.visibility != "none"
+        part, names = Part(resource.database, resource.name), tuple(keys.values())
+        now_s = self._clock.now()
+        ttl_s = min(cache.max_ttl_s, self._estimator.ttl_s(part, names, now_s))
         self._estimator.missed(part, names, now_s)
         asked_s = self._clock.monotonic()
         try:
-            grant = await self._sketch.report_read(part, names, ttl_s)
+            grant = await report(part, ttl_s)
         except SketchUnavailable as error:
             _log.warning("nothing may be cached: %s", error)
             grant = Grant(0)
-        return Asked(part, keys, visibility, grant, asked_s)
+        return Asked(part, keys, cache.visibility, grant, asked_s)
+
+    async def ask_query(
+        self, resource: ClassResource, query: bytes, selection: Selection, wish: Wish
+    ) -> Asked | None:
+        """Ask for a life of a query's answer, which registers it; None: it must not be kept.
+
+        Args:
+            resource: The class.
+            query: The parameters as they are spelled in the address.
+            selection: What is shown of each object.
+            wish: What is asked of the freshness.
+        """
+        if not selection.canonical or not self._is_kept(resource, wish):
+            return None
+        spelling = spelled(parse_pairs(query))
+        if spelling.encode() != query or len(query) > LONGEST:
+            return None
+        key = key_of_query(resource.name, spelling)
+        return await self._asked(
+            resource, {"": key}, lambda part, ttl_s: self._sketch.report_query(part, key, ttl_s)
+        )
 
     def current_tag(self, asked: Asked, selection: Selection, wanted: Preconditions) -> str | None:
         """Return the tag to answer 304 with, if the sketch knows that the client has the object.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from mediator.errors import MediatorError, Unavailable
+from mediator.guard import WriteGuard
 from mediator.placement.routing import RoutingModel
 from sketch.port import Part, PendingWrite, ServerSketch, SketchUnavailable
 
@@ -43,14 +44,20 @@ class Recovery:
 
     Args:
         sketch: The server's sketch.
+        guard: Takes results of queries for changed.
         settlement: Finds out what writes came to.
         model: Returns the routing model in force.
     """
 
     def __init__(
-        self, sketch: ServerSketch, settlement: Settles, model: Callable[[], RoutingModel]
+        self,
+        sketch: ServerSketch,
+        guard: WriteGuard,
+        settlement: Settles,
+        model: Callable[[], RoutingModel],
     ) -> None:
         self._sketch = sketch
+        self._guard = guard
         self._settlement = settlement
         self._model = model
 
@@ -67,6 +74,7 @@ class Recovery:
         database = orphan.part.database
         try:
             versions = await self._settlement.settle(database, orphan.keys, orphan.token)
+            await self._guard.unsure(*orphan.part)
             await self._sketch.end(orphan.part, orphan.token, versions)
         except (MediatorError, SketchUnavailable) as error:
             _log.warning("a write to %s is still unsettled: %s", "/".join(orphan.part), error)

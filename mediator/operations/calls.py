@@ -9,16 +9,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
 from mediator.clock import Clock
 from mediator.errors import Locked, MediatorError, Unavailable
 from mediator.guard import WriteGuard, guard_key
+from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import ends, living
 from mediator.operations.marks import Marks
 from mediator.operations.waiting import Told, wait_out
 from mediator.stores.guarded import GuardedStore
-from mediator.stores.port import Fragment, Read, Record, Status, StoreError, Write, WriteResult
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Record,
+    Status,
+    StoreError,
+    Write,
+    WriteKind,
+    WriteResult,
+)
 from mediator.systems import Systems, unavailable
 
 __all__ = ["StoreCalls"]
@@ -162,13 +174,39 @@ class StoreCalls:
         database = calls[0].fragment.database
         keys = [guard_key(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
         token = await self._guard.begin(database, keys)
+        records = await self._look(store, calls)
         try:
             results = await store.write(calls, token)
         except StoreError as error:
             raise unavailable(store, error, "write") from error
         versions = _versions(calls, results) if self._guard.wants_versions else {}
-        await self._guard.end(database, token, versions)
+        await self._guard.end(
+            database, token, versions, partial(effects_of, calls, results, records)
+        )
         return results
+
+    async def acknowledge(self, database: str, class_name: str) -> None:
+        """Tell the guard of a write that is about to be acknowledged, and that nobody ended."""
+        await self._guard.unsure(database, class_name)
+
+    async def _look(self, store: GuardedStore, calls: Sequence[Write]) -> Records:
+        """Read what the guard wants to know of records before they are written, as far as it goes.
+
+        Without it the writes have more effects than they need, but no others.
+        """
+        several = repeated(calls) if len(calls) > 1 else ()
+        reads = [
+            Read(c.fragment, c.id)
+            for c in calls
+            if c.kind is not WriteKind.CREATE and (c.fragment, c.id) not in several
+            if self._guard.heeds(c.fragment.database, c.fragment.class_name, touched_by(c))
+        ]
+        if not reads:
+            return {}
+        with suppress(StoreError):
+            records = await store.read(reads)
+            return {(r.fragment, r.id): record for r, record in zip(reads, records, strict=True)}
+        return {}
 
     def _leave(self, fragments: Collection[Fragment]) -> None:
         for fragment in fragments:

@@ -181,6 +181,9 @@ class Executor:
         if len(route.fragments) > 1:
             await self._split.resume(self._model, operation.operation)
         outcome = await recall(self._calls.systems, route, operation)
+        if outcome is not None:
+            # Whoever did it may have been killed before it was ended.
+            await self._calls.acknowledge(operation.database, operation.class_name)
         if outcome is not None and isinstance(operation, Delete) and route.copy is not None:
             # The primary may not have answered when the deletion was done: it was not acknowledged.
             died = max(outcome.versions.get(group) or 0 for group in route.anchor.groups)

@@ -165,6 +165,8 @@ def _level(node: Node) -> tuple[Node, bool]:
 def _fields(node: Node, schema: ClassSchema) -> tuple[str, ...] | None:
     if not node.given:
         return None
+    if node.value == ["id"]:
+        return ()
     names: Sequence[Node] = node.elements(len(schema.fields))
     for name in names:
         if not isinstance(name.value, str) or name.value not in schema.fields:

@@ -11,7 +11,7 @@ from sketch.port import SketchLimits
 
 __all__ = ["source_of"]
 
-_PIECES: Final = ("part", "filter", "purges", "writes", "reads", "run")
+_PIECES: Final = ("part", "filter", "purges", "queries", "writes", "reads", "results", "run")
 
 
 def source_of(limits: SketchLimits, shape: FilterShape) -> str:
@@ -27,6 +27,7 @@ def _constants(limits: SketchLimits, shape: FilterShape) -> str:
         "FILTER_BITS": shape.bits,
         "HASHES": shape.hashes,
         "KEYS_MOST": limits.keys,
+        "QUERIES_MOST": limits.queries,
         "LAYERS": limits.layers,
         "MARGIN_US": microseconds(limits.margin_s),
         "LEASE_US": microseconds(limits.lease_s),

@@ -46,6 +46,7 @@ local function expire(most)
   for _, key in ipairs(handed) do
     call('ZREM', HANDED, key)
     call('HDEL', VERSIONS, key)
+    if string.find(key, '//', 1, true) then call('ZREM', QUERIES, key) end
   end
   return #stale + #handed
 end

@@ -8,7 +8,7 @@
 if redis.replicate_commands then redis.replicate_commands() end
 
 local META, HANDED, STALE, MEMBERS, COUNTS, BITS = unpack(KEYS, 1, 6)
-local MARKS, WRITES, LEASES, VERSIONS, PURGES, OWED = unpack(KEYS, 7, 12)
+local MARKS, WRITES, LEASES, VERSIONS, PURGES, OWED, QUERIES = unpack(KEYS, 7, 13)
 local call, steps = redis.call, {}
 local life, sure, nonce = ARGV[1], ARGV[2], ARGV[3]
 
@@ -29,8 +29,8 @@ if lived ~= life then
   -- What was handed out is forgotten. Writes that are known stay pending until they are ended.
   local lost = sure ~= 'fresh'
   uncacheable, saturated = lost and now + LEASE_US or 0, lost and now + longest or 0
-  call('UNLINK', HANDED, STALE, MEMBERS, COUNTS, BITS, VERSIONS)
+  call('UNLINK', HANDED, STALE, MEMBERS, COUNTS, BITS, VERSIONS, QUERIES)
   call('SETBIT', BITS, FILTER_BITS - 1, 0)
   call('HSET', META, 'life', life, 'incarnation', nonce, 'generation', 1,
-    'uncacheable', uncacheable, 'saturated', saturated)
+    'uncacheable', uncacheable, 'saturated', saturated, 'registrations', now)
 end

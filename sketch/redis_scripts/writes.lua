@@ -1,7 +1,9 @@
 -- Writes: `writes` holds for each token its keys, each with whether caches may hold it; `marks`
--- for each key how many writes of it are pending; `leases` when a write is taken for orphaned.
+-- for each key how many writes of it are pending, and CONTESTED more if there were several at once; `leases` when a write is taken for orphaned.
 -- An entry of `versions` is 'v<version>'; 'f<token>': to be filled; while writes are pending, out
 -- of sight, 'p<version>': the highest that one of them made, or 'x': one made a version unknown.
+
+local CONTESTED = 2 ^ 20
 
 -- Arguments: token; pairs of key, packed positions. Answers for each key whether it is held.
 steps.begin = function(first, last)
@@ -18,7 +20,8 @@ steps.begin = function(first, last)
         call('ZADD', STALE, 'GT', handed, key)
         enter(key, ARGV[at + 1])
       end
-      call('HINCRBY', MARKS, key, 1)
+      local marks = call('HINCRBY', MARKS, key, 1)
+      if marks > 1 and marks < CONTESTED then call('HINCRBY', MARKS, key, CONTESTED) end
       call('HDEL', VERSIONS, key)
       held[key] = (handed > now or now < saturated) and 1 or 0
       write[#write + 1] = key
@@ -51,7 +54,7 @@ end
 
 -- Takes a write's mark off a key; the last one lets it leave the filter.
 local function unmark(key)
-  if call('HINCRBY', MARKS, key, -1) > 0 then return true end
+  if call('HINCRBY', MARKS, key, -1) % CONTESTED > 0 then return true end
   call('HDEL', MARKS, key)
   if call('HEXISTS', MEMBERS, key) == 1 and tonumber(call('ZSCORE', STALE, key) or 0) <= now then
     call('ZREM', STALE, key)
@@ -75,6 +78,29 @@ steps['end'] = function(first, last)
     if AGAIN_US and write[i + 1] == 1 then owe(key) end
   end
   return 1
+end
+
+local function contested(write)
+  for i = 1, #write, 2 do
+    if tonumber(call('HGET', MARKS, write[i]) or 0) > CONTESTED then return true end
+  end
+  return false
+end
+
+-- Ends a write if its writer knows all queries that are registered, and, should it ask for that, if
+-- it was alone. Arguments: token; the mark it knows; '1': was it alone; '1': let nobody register for
+-- a moment if it does not; pairs of key, version. Answers 1 if the write has ended, 2 if there are
+-- others, 3 if it was not alone.
+steps.close = function(first, last)
+  local packed = call('HGET', WRITES, ARGV[first])
+  if not packed then return 1 end
+  if tonumber(ARGV[first + 1]) ~= registrations() then
+    if ARGV[first + 3] == '1' then call('HSET', META, 'quiet', now + QUIET_US) end
+    return 2
+  end
+  if ARGV[first + 2] == '1' and contested(cmsgpack.unpack(packed)) then return 3 end
+  ARGV[first + 3] = ARGV[first]
+  return steps['end'](first + 3, last)
 end
 
 -- Arguments: how many at most. Answers lists of token, keys.

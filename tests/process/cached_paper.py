@@ -37,6 +37,7 @@ class Paper:
     database: str
     http: httpx.AsyncClient
     api: DataApi
+    namespace: str
 
     @property
     def part(self) -> Part:
@@ -63,17 +64,25 @@ class Paper:
 
 @asynccontextmanager
 async def paper_on(
-    configs: Sequence[SystemConfig], catalogue_url: str, url: str, settings: CacheSettings
+    configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    url: str,
+    settings: CacheSettings,
+    beside: Paper | None = None,
 ) -> AsyncIterator[Paper]:
+    """Open a database of its own, or another replica of one that is open already."""
     limits = SketchLimits(
         longest_ttl_s=settings.cache_longest_s,
         margin_s=settings.cache_margin_s,
         lease_s=settings.write_lease_s,
+        queries=settings.cache_queries,
     )
-    sketch = RedisSketch(url, limits, FilterShape(), unique("sketch"), timeout_s=10.0)
+    namespace = beside.namespace if beside else unique("sketch")
+    sketch = RedisSketch(url, limits, FilterShape(), namespace, timeout_s=10.0)
     caches = Caches(settings, sketch, Static())
     async with service(configs, catalogue_url, guard=caches.guard) as running:
-        await running.favour()
+        if beside is None:
+            await running.favour()
         caches.start(running.mediator.settlement, lambda: running.mediator.data.model)
         fields = {
             "title": field_on("postgres"),
@@ -85,8 +94,8 @@ async def paper_on(
             "secrets": {"fields": {"text": {"type": "string"}}},
             "mortals": {"ttl_s": 60, "cache": {"visibility": "public"}, "fields": fields},
         }
-        database = await running.put_schema(classes)
-        if url != NOWHERE:
+        database = beside.database if beside else await running.put_schema(classes)
+        if url != NOWHERE and beside is None:
             for name in classes:
                 await sketch.create(Part(database, name))
         mediator, options = running.mediator, DataOptions(b"k" * 32)
@@ -95,6 +104,6 @@ async def paper_on(
         )
         base = f"http://test/v1/{database}/"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base) as http:
-            yield Paper(running, caches, database, http, api)
+            yield Paper(running, caches, database, http, api, namespace)
         await caches.stop()
     await caches.close()

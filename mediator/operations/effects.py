@@ -1,0 +1,135 @@
+"""What writes did to objects, as far as it is known (docs/query-caching.md, "What is known").
+
+Before a write that a query result may depend on, its record is read, between the guard's `begin`
+and the write itself. What was read is what the write found
+
+- in groups that it does not write, if their versions are the same after the write;
+- in groups that it writes, if nobody else wrote them in the meantime: every writer marks the keys
+  that it writes, and the guard tells whether there were others.
+
+What is not known this way is unknown. So is what other systems hold of the object.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from mediator.query.results.effects import Effect, Image, unknown
+from mediator.schema.tree import MISSING
+from mediator.stores.port import Fragment, Record, Status, Write, WriteKind, WriteResult
+
+__all__ = ["Records", "effects_of", "repeated", "touched_by"]
+
+Records = Mapping[tuple[Fragment, str], Record | None]
+"""What was read before writes, by fragment and id."""
+
+_DONE = (Status.APPLIED, Status.REPLAYED)
+
+
+def touched_by(write: Write) -> tuple[str, ...] | None:
+    """Return the fields that a write may change; None: the object as a whole."""
+    if write.kind is not WriteKind.UPDATE:
+        return None
+    return (*write.values, *write.unset, *(call.field for call in write.operators))
+
+
+def repeated(writes: Sequence[Write]) -> set[tuple[Fragment, str]]:
+    """Return the records that several of the writes concern: what was read is none's before."""
+    counts = Counter((write.fragment, write.id) for write in writes)
+    return {place for place, count in counts.items() if count > 1}
+
+
+def effects_of(
+    writes: Sequence[Write], results: Sequence[WriteResult], records: Records, alone: bool
+) -> dict[str, list[Effect]]:
+    """Return what writes did, by class.
+
+    Args:
+        writes: The writes.
+        results: What they were answered.
+        records: What was read before them.
+        alone: Whether nobody else wrote the same groups meanwhile.
+    """
+    effects: dict[str, list[Effect]] = {}
+    for write, result in zip(writes, results, strict=True):
+        if result.status in _DONE:
+            record = records.get((write.fragment, write.id))
+            effect = _effect(write, result, record, alone)
+            effects.setdefault(write.fragment.class_name, []).append(effect)
+    return effects
+
+
+def _effect(write: Write, result: WriteResult, record: Record | None, alone: bool) -> Effect:
+    if result.status is Status.REPLAYED:
+        # It took effect before, and others may have written since.
+        return _vague(write)
+    if write.kind is WriteKind.UPDATE:
+        before = _before(write, result, record, alone)
+        return _between(before, _after_update(write, result, before), touched_by(write) or ())
+    if write.birth is not None:
+        # The object begins and ends in another system; this is a part of it.
+        return _vague(write)
+    if write.kind is WriteKind.DELETE:
+        return Effect(_before(write, result, record, alone), None)
+    after = Image(write.id, write.fragment.fields.keys(), write.values)
+    if write.kind is WriteKind.CREATE or result.created:
+        return Effect(None, after)
+    before = _before(write, result, record, alone)
+    return _between(before, after, tuple(write.fragment.fields))
+
+
+def _vague(write: Write) -> Effect:
+    touched = touched_by(write)
+    nothing = unknown(write.id)
+    return Effect(nothing, nothing, None if touched is None else frozenset(touched))
+
+
+def _before(write: Write, result: WriteResult, record: Record | None, alone: bool) -> Image:
+    """Return what is known of what a write found."""
+    if record is None:
+        return Image(write.id, frozenset(), {})
+    known = frozenset(
+        name
+        for group, names in write.fragment.groups.items()
+        if (alone if group in write.groups else _is_same(group, result, record))
+        for name in names
+    )
+    return Image(write.id, known, {n: v for n, v in record.values.items() if n in known})
+
+
+def _is_same(group: str, result: WriteResult, record: Record) -> bool:
+    version = record.versions.get(group)
+    return version is not None and version == result.versions.get(group)
+
+
+def _after_update(write: Write, result: WriteResult, before: Image) -> Image:
+    told = _told(write)
+    known = {*before.known, *write.values, *write.unset} | told
+    known -= {call.field for call in write.operators} - told
+    values = {**before.values, **write.values}
+    for name in (*write.unset, *told):
+        values.pop(name, None)
+    values |= {name: result.values[name] for name in told if name in result.values}
+    return Image(write.id, known, values)
+
+
+def _told(write: Write) -> set[str]:
+    """Return the fields whose values after the write the store has told."""
+    if write.returning is None:
+        return set()
+    return set(write.returning or write.fragment.fields)
+
+
+def _between(before: Image, after: Image, touched: Sequence[str]) -> Effect:
+    """Return the effect on an object that is there before and after."""
+    changed = frozenset(name for name in touched if not _stays(name, before, after))
+    return Effect(before, after, changed)
+
+
+def _stays(name: str, before: Image, after: Image) -> bool:
+    if name not in before.known or name not in after.known:
+        return False
+    was, is_ = before.values.get(name, MISSING), after.values.get(name, MISSING)
+    # Equal is not enough: 1.0 is shown as something else than 1, and so is -0.0 than 0.0.
+    return was is is_ or (type(was) is type(is_) and was == is_ and repr(was) == repr(is_))

@@ -1,0 +1,1 @@
+"""Which results of queries a write may change: registered queries, and an index over them."""

@@ -1,0 +1,219 @@
+"""The index over the filters of registered queries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mediator.query.conjuncts import paths_of
+from mediator.query.evaluate import COMPARABLE, kind_of
+from mediator.query.filters import Path
+from mediator.query.model import Query
+from mediator.query.results.cover import (
+    Demand,
+    Element,
+    Equal,
+    Prefix,
+    Range,
+    cover_of,
+    key_of,
+)
+from mediator.query.results.effects import Effect, Image
+from mediator.query.results.intervals import Intervals
+from mediator.query.results.possibility import Judge, Truth, judge_of
+from mediator.schema.tree import MISSING
+
+__all__ = ["QueryIndex", "WatchedQuery"]
+
+
+@dataclass(frozen=True)
+class WatchedQuery:
+    """A query without joins and aggregates, as far as it decides which writes change its result."""
+
+    query: Query
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Tells whether an object is found, wherever in the order."""
+        return judge_of(self.query.filter)
+
+    @cached_property
+    def visible(self) -> AbstractSet[str] | None:
+        """Fields that decide what the result looks like, given what is in it; None: all."""
+        if self.query.fields is None:
+            return None
+        return {*self.query.fields, *(level.path[0] for level in self.query.order)}
+
+    @cached_property
+    def fields(self) -> AbstractSet[str] | None:
+        """Fields that matter; None: all."""
+        if self.visible is None:
+            return None
+        return self.visible | {path[0] for path in paths_of(self.query.filter)}
+
+    def changes(self, effect: Effect) -> bool:
+        """Whether a write may have changed the result.
+
+        Where objects that are found lie beyond the limit, or before the cursor, it did not; that is
+        not told apart.
+        """
+        touched = effect.touched
+        if touched is not None and not _meet(touched, self.fields):
+            return False
+        before, after = self._found(effect.before), self._found(effect.after)
+        if before is Truth.NO and after is Truth.NO:
+            return False
+        if touched is None or _meet(touched, self.visible):
+            return True
+        return not (before is Truth.YES and after is Truth.YES)
+
+    def _found(self, image: Image | None) -> Truth:
+        return Truth.NO if image is None else self.judge(image)
+
+
+def _meet(touched: AbstractSet[str], fields: AbstractSet[str] | None) -> bool:
+    return bool(touched) if fields is None else not fields.isdisjoint(touched)
+
+
+def _counted(query: WatchedQuery) -> Iterable[str | None]:
+    return (None,) if query.fields is None else query.fields
+
+
+class QueryIndex:
+    """Registered queries, and which of them a write may have changed.
+
+    A write is matched in two steps: the values of the object, before and after, lead to the queries
+    whose demands they meet, and these are judged by their whole filters.
+    """
+
+    def __init__(self) -> None:
+        self._queries: dict[str, WatchedQuery] = {}
+        self._paths: dict[Path, _Demands] = {}
+        self._covers: dict[str, tuple[Demand, ...]] = {}
+        self._loose: set[str] = set()
+        self._strange: set[str] = set()
+        self._counts: Counter[str | None] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._queries) + len(self._strange)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._queries or name in self._strange
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._queries
+        yield from self._strange
+
+    def put(self, name: str, query: WatchedQuery | None) -> None:
+        """Register a query; None: one that is not understood, which every write may change."""
+        self.discard(name)
+        if query is None:
+            self._strange.add(name)
+            return
+        self._queries[name] = query
+        self._counts.update(_counted(query))
+        cover = cover_of(query.query.filter)
+        if cover is None:
+            self._loose.add(name)
+            return
+        self._covers[name] = cover
+        for demand in cover:
+            self._paths.setdefault(demand.path, _Demands()).add(name, demand, self._queries)
+
+    def discard(self, name: str) -> None:
+        """Forget a query."""
+        self._strange.discard(name)
+        self._loose.discard(name)
+        query = self._queries.pop(name, None)
+        if query is not None:
+            self._counts.subtract(_counted(query))
+        for demand in self._covers.pop(name, ()):
+            self._paths[demand.path].discard(name, demand)
+
+    def heeds(self, touched: Iterable[str] | None) -> bool:
+        """Whether there are queries that a change of these fields may concern; None: of all."""
+        if self._strange or touched is None:
+            return len(self) > 0
+        return self._counts[None] > 0 or any(self._counts[name] > 0 for name in touched)
+
+    def changed(self, effect: Effect) -> set[str]:
+        """Return the names of the queries whose results a write may have changed."""
+        if not self.heeds(effect.touched):
+            return set()
+        found = {*self._loose, *self._met(effect.before), *self._met(effect.after)}
+        queries = self._queries
+        judged = {name for name in found if name in queries and queries[name].changes(effect)}
+        return judged | self._strange
+
+    def _met(self, image: Image | None) -> Iterator[str]:
+        """Find the queries one of whose demands an object meets, or may meet."""
+        if image is None:
+            return
+        for path, demands in self._paths.items():
+            if image.knows(path):
+                yield from demands.met(image.lookup(path))
+            else:
+                yield from demands.names
+
+
+class _Demands:
+    """Demands on what is at one path."""
+
+    def __init__(self) -> None:
+        self.names: Counter[str] = Counter()
+        self._equal: dict[Any, set[str]] = {}
+        self._elements: dict[Any, set[str]] = {}
+        self._prefixes: dict[int, dict[str, set[str]]] = {}
+        self._ranges: dict[int, Intervals] = {}
+
+    def add(self, name: str, demand: Demand, wanted: Container[str]) -> None:
+        self.names[name] += 1
+        match demand:
+            case Range(_, kind, low, high):
+                self._ranges.setdefault(kind, Intervals()).add(name, low, high, wanted)
+            case _:
+                table, key = self._place(demand)
+                table.setdefault(key, set()).add(name)
+
+    def discard(self, name: str, demand: Demand) -> None:
+        """Forget a demand; intervals are forgotten by those who ask for names that are wanted."""
+        self.names[name] -= 1
+        if not self.names[name]:
+            del self.names[name]
+        if not isinstance(demand, Range):
+            table, key = self._place(demand)
+            table[key].discard(name)
+            if not table[key]:
+                del table[key]
+
+    def met(self, value: Any) -> Iterator[str]:
+        """Return the names of the demands that a value meets."""
+        if value is MISSING:
+            return
+        key = key_of(value)
+        if key is not None:
+            yield from self._equal.get(key, ())
+        if isinstance(value, str):
+            for length, prefixes in self._prefixes.items():
+                yield from prefixes.get(value[:length], ())
+            for names in self._elements.values():
+                yield from names
+        elif isinstance(value, list) and self._elements:
+            for element in value:
+                yield from self._elements.get(key_of(element), ())
+        kind = kind_of(value)
+        if 0 < kind <= COMPARABLE and kind in self._ranges:
+            yield from self._ranges[kind].around(value)
+
+    def _place(self, demand: Equal | Element | Prefix) -> tuple[dict[Any, set[str]], Any]:
+        match demand:
+            case Equal(_, key):
+                return self._equal, key
+            case Element(_, key):
+                return self._elements, key
+            case Prefix(_, text):
+                return self._prefixes.setdefault(len(text), {}), text

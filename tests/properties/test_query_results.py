@@ -1,0 +1,255 @@
+"""The law of the index: it never misses a query whose result a write has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mediator.query.evaluate import holds, lookup_of
+from mediator.query.filters import (
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Contains,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Or,
+)
+from mediator.query.model import OrderBy, Position, Query
+from mediator.query.ordering import beyond, sort_key
+from mediator.query.results.cover import cover_of
+from mediator.query.results.effects import Effect, Image, unknown
+from mediator.query.results.index import QueryIndex, WatchedQuery
+from mediator.query.results.intervals import Intervals
+from mediator.query.results.possibility import Truth, judge_of
+from mediator.schema.types import Values
+
+FIELDS = ("x", "y", "z")
+TEXTS = st.text("aäb%_\U0001f600", max_size=3)
+SCALARS: st.SearchStrategy[Any] = (
+    st.booleans()
+    | st.integers(-2, 2)
+    | st.sampled_from([0.5, -0.0, 1.0, 2.0**53, Decimal("0.5"), Decimal("1.00")])
+    | TEXTS
+    | st.sampled_from([datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)])
+    | st.sampled_from([b"", b"a"])
+)
+ANYTHING: st.SearchStrategy[Any] = (
+    st.none()
+    | SCALARS
+    | st.lists(SCALARS, max_size=2)
+    | st.dictionaries(st.just("k"), SCALARS | st.lists(SCALARS, max_size=1), max_size=1)
+)
+OBJECTS: st.SearchStrategy[Values] = st.dictionaries(st.sampled_from(FIELDS), ANYTHING)
+PATHS = st.sampled_from([("x",), ("y",), ("z",), ("x", "k"), ("id",)])
+PATTERNS = st.lists(st.sampled_from(["%", "_", "a", "ä", r"\%", "\U0001f600"]), max_size=3)
+LEAVES: st.SearchStrategy[Filter] = (
+    st.builds(Compare, st.sampled_from(Comparison), PATHS, ANYTHING)
+    | st.builds(Between, PATHS, SCALARS, SCALARS)
+    | st.builds(In, PATHS, st.lists(ANYTHING, max_size=3).map(tuple))
+    | st.builds(Like, PATHS, PATTERNS.map("".join))
+    | st.builds(Contains, PATHS, SCALARS)
+    | st.builds(Exists, PATHS)
+)
+FILTERS: st.SearchStrategy[Filter] = st.recursive(
+    LEAVES,
+    lambda parts: (
+        st.builds(And, st.lists(parts, max_size=3).map(tuple))
+        | st.builds(Or, st.lists(parts, max_size=3).map(tuple))
+        | st.builds(Not, parts)
+    ),
+    max_leaves=6,
+)
+ORDERS = st.lists(st.builds(OrderBy, PATHS, st.booleans()), max_size=2).map(tuple)
+QUERIES = st.builds(
+    Query,
+    st.just("news"),
+    st.just("things"),
+    filter=st.none() | FILTERS,
+    order=ORDERS,
+    limit=st.integers(1, 3),
+    fields=st.none() | st.sets(st.sampled_from(FIELDS)).map(lambda names: tuple(sorted(names))),
+)
+OTHERS = st.dictionaries(st.sampled_from("bcd"), OBJECTS)
+
+
+def answer(query: Query, objects: Mapping[str, Values]) -> str:
+    """Return the result as a client would see it, types of numbers and kinds of zero included."""
+    found = [(id_, v) for id_, v in objects.items() if _finds(query, id_, v)]
+    key = sort_key(query.order)
+    found.sort(key=lambda each: key(lookup_of(*each), each[0]))
+    shown = [(id_, _shown(query, values)) for id_, values in found[: query.limit]]
+    return repr((shown, len(found) > query.limit))
+
+
+def _finds(query: Query, id_: str, values: Values) -> bool:
+    lookup = lookup_of(id_, values)
+    if query.after is not None and not beyond(query.order, query.after)(lookup, id_):
+        return False
+    return query.filter is None or holds(query.filter, lookup)
+
+
+def _shown(query: Query, values: Values) -> list[tuple[str, Any]]:
+    names = FIELDS if query.fields is None else query.fields
+    return [(name, values[name]) for name in names if name in values]
+
+
+def image(values: Values | None, known: set[str]) -> Image | None:
+    """Return what is known of the object ``a`` if only these fields are."""
+    if values is None:
+        return None
+    return Image("a", frozenset(known), {n: v for n, v in values.items() if n in known})
+
+
+def touched_by(before: Values | None, after: Values | None) -> frozenset[str] | None:
+    if before is None or after is None:
+        return None
+    absent = object()
+    return frozenset(
+        name for name in FIELDS if repr(before.get(name, absent)) != repr(after.get(name, absent))
+    )
+
+
+@settings(max_examples=600)
+@given(
+    queries=st.lists(QUERIES, min_size=1, max_size=4),
+    position=st.none() | OBJECTS,
+    others=OTHERS,
+    before=st.none() | OBJECTS,
+    after=st.none() | OBJECTS,
+    known=st.tuples(*[st.sets(st.sampled_from(FIELDS))] * 2) | st.just((set(FIELDS),) * 2),
+    more=st.sets(st.sampled_from(FIELDS)),
+    vague=st.booleans(),
+)
+def test_no_query_whose_result_changed_is_missed(
+    queries: list[Query],
+    position: Values | None,
+    others: dict[str, Values],
+    before: Values | None,
+    after: Values | None,
+    known: tuple[set[str], set[str]],
+    more: set[str],
+    vague: bool,
+) -> None:
+    index = QueryIndex()
+    queries = [_behind(query, position) for query in queries]
+    for number, query in enumerate(queries):
+        index.put(str(number), WatchedQuery(query))
+    exact = touched_by(before, after)
+    touched = None if exact is None else exact | more
+    effect = Effect(image(before, known[0]), image(after, known[1]), touched)
+    if vague:
+        effect = Effect(unknown("a"), unknown("a"), touched)
+    told = index.changed(effect)
+    for number, query in enumerate(queries):
+        was = answer(query, others | ({} if before is None else {"a": before}))
+        became = answer(query, others | ({} if after is None else {"a": after}))
+        assert was == became or str(number) in told, (query, effect)
+
+
+def _behind(query: Query, position: Values | None) -> Query:
+    if position is None:
+        return query
+    lookup = lookup_of("b", position)
+    after = Position(tuple(lookup(level.path) for level in query.order), "b")
+    return Query(**{**{n: getattr(query, n) for n in query.__slots__}, "after": after})
+
+
+@given(FILTERS, OBJECTS, st.sets(st.sampled_from(FIELDS)))
+@example(Not(Compare(Comparison.EQ, ("x",), 1)), {"x": 2}, set())
+def test_what_is_judged_for_certain_holds_whatever_the_rest_is(
+    filter_: Filter, values: Values, known: set[str]
+) -> None:
+    seen = image(values, known)
+    assert seen is not None
+    truth = judge_of(filter_)(seen)
+    held = holds(filter_, lookup_of("a", values))
+    assert truth in ((Truth.YES if held else Truth.NO), Truth.PERHAPS)
+    assert known != set(FIELDS) or truth is not Truth.PERHAPS
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=150), st.integers(0, 9))
+def test_intervals_are_found_by_what_is_in_them(bounds: list[tuple[int, int]], at: int) -> None:
+    intervals = Intervals()
+    names = {str(number) for number in range(len(bounds))}
+    for number, (low, high) in enumerate(bounds):
+        intervals.add(str(number), low or None, high or None, names)
+    wanted = {
+        str(number)
+        for number, (low, high) in enumerate(bounds)
+        if (not low or low <= at) and (not high or at <= high)
+    }
+    assert set(intervals.around(at)) == wanted
+
+
+def index_of(filters: Sequence[Filter], fields: tuple[str, ...] | None = ()) -> QueryIndex:
+    index = QueryIndex()
+    for number, filter_ in enumerate(filters):
+        query = Query("news", "things", filter=filter_, fields=fields)
+        index.put(str(number), WatchedQuery(query))
+    return index
+
+
+def test_a_known_object_changes_only_what_it_enters_or_leaves() -> None:
+    filters = [Compare(Comparison.EQ, ("x",), number) for number in range(10)]
+    whole = frozenset(FIELDS)
+    moved = Effect(Image("a", whole, {"x": 1}), Image("a", whole, {"x": 2}), frozenset("x"))
+    assert index_of(filters).changed(moved) == {"1", "2"}
+    beside = Effect(Image("a", whole, {"x": 1}), Image("a", whole, {"x": 1}), frozenset("y"))
+    assert index_of(filters).changed(beside) == set()
+    assert index_of(filters, None).changed(beside) == {"1"}
+    assert index_of(filters).changed(Effect(None, Image("a", whole, {"x": 3}))) == {"3"}
+
+
+def test_what_is_not_known_counts_as_possible() -> None:
+    filters = [Compare(Comparison.EQ, ("x",), number) for number in range(3)]
+    blind = Effect(unknown("a"), Image("a", frozenset("x"), {"x": 1}), frozenset("x"))
+    assert index_of(filters).changed(blind) == {"0", "1", "2"}
+    conjunction = And((Compare(Comparison.EQ, ("x",), 1), Compare(Comparison.EQ, ("y",), 1)))
+    half = Image("a", frozenset("x"), {"x": 2})
+    assert index_of([conjunction]).changed(Effect(half, half, frozenset("y"))) == set()
+
+
+def test_a_query_that_is_not_understood_is_changed_by_every_write() -> None:
+    index = QueryIndex()
+    index.put("new", None)
+    image_ = Image("a", frozenset(FIELDS), {})
+    assert index.changed(Effect(image_, image_, frozenset("x"))) == {"new"}
+    index.discard("new")
+    assert len(index) == 0
+    assert not index.heeds(None)
+
+
+def test_most_filters_are_found_by_a_demand() -> None:
+    equal = Compare(Comparison.EQ, ("x",), 1)
+    anywhere = Like(("y",), "%a")
+    assert cover_of(And((anywhere, equal))) is not None
+    assert cover_of(Or((anywhere, equal))) is None
+    assert cover_of(Or((equal, Between(("y",), 1, 2)))) is not None
+    costs: list[Filter] = [Compare(Comparison.GT, ("x",), 1), Like(("x",), "a%"), equal]
+    for worse, better in pairwise(costs):
+        assert cover_of(And((worse, better))) == cover_of(better)
+
+
+@given(st.lists(FILTERS, max_size=8), st.sets(st.integers(0, 7)), OBJECTS)
+def test_a_query_that_was_forgotten_is_not_found(
+    filters: list[Filter], gone: set[int], values: Values
+) -> None:
+    index = index_of(filters)
+    for number in gone:
+        index.discard(str(number))
+    left = {number for number in range(len(filters)) if number not in gone}
+    assert set(index) == {str(number) for number in left}
+    effect = Effect(None, Image("a", frozenset(FIELDS), values))
+    held = {str(n) for n in left if holds(filters[n], lookup_of("a", values))}
+    assert index.changed(effect) == held
