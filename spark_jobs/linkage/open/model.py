@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from math import log2
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from spark_jobs.linkage.open.strings import Floats, Rows
 from spark_jobs.runner.port import SpecInvalid
 
 __all__ = ["Model", "bits_of", "probability_of"]
+
+_RARITY: Final = "rarity"
 
 
 def bits_of(probability: float) -> float:
@@ -59,31 +61,40 @@ class Model:
             bits[1] = log2(self.estimate.m[k][1])
         return bits
 
-    def explain(self, pattern: int, rarity: float = 0.0) -> dict[str, Any]:
-        """Say why a pair has its probability: steps of bits from the prior on, in JSON and words."""
-        steps = self._steps(pattern, rarity)
+    def explain(self, pattern: int, rarity: float) -> dict[str, Any]:
+        """Say why a pair has its probability: bits from the prior on, in JSON and in words."""
+        rare = rarity + self.usual_rarity(pattern)
+        steps = [*self._steps(pattern), _step(_RARITY, "of what is equal", rare)]
         total = self.prior_bits + sum(step["bits"] for step in steps)
-        probability = probability_of(total)
-        words = [f"Without looking, odds are {_odds(self.prior_bits)}.", *map(_sentence, steps)]
         return {
-            "prior_bits": round(self.prior_bits, 3),
+            "prior_bits": self.prior_bits,
             "steps": steps,
-            "bits": round(total, 3),
-            "probability": probability,
-            "words": " ".join([*words, f"All together: probability {probability:.4f}."]),
+            "bits": total,
+            "probability": probability_of(total),
+            "words": f"{self.words(pattern)} {_sentence(steps[-1])}",
         }
 
-    def _steps(self, pattern: int, rarity: float) -> list[dict[str, Any]]:
+    def words(self, pattern: int) -> str:
+        """Say what each comparison of a pair of this pattern tells."""
+        start = f"Of two records the odds are {_odds(self.prior_bits)} beforehand."
+        return " ".join([start, *map(_sentence, self._steps(pattern))])
+
+    def usual_rarity(self, pattern: int) -> float:
+        """What is to be added to a rarity: above 0, the values agreed on are rarer than usual."""
         levels = pattern_levels(self.comparisons, np.array([pattern], np.int64))[0]
-        steps = []
-        for k, comparison in enumerate(self.comparisons):
-            level, bits = int(levels[k]), float(self.estimate.weights[k][levels[k]])
-            if comparison.term_frequency and level == 1:
-                rarity += log2(self.estimate.u[k][1])
-            steps.append(_step(comparison.name, comparison.level_names[level], bits))
-        if any(comparison.term_frequency for comparison in self.comparisons):
-            steps.append(_step("rarity", "of the values agreed on", rarity))
-        return steps
+        expected = [
+            log2(self.estimate.u[k][1])
+            for k, comparison in enumerate(self.comparisons)
+            if comparison.term_frequency and levels[k] == 1
+        ]
+        return sum(expected, 0.0)
+
+    def _steps(self, pattern: int) -> list[dict[str, Any]]:
+        levels = pattern_levels(self.comparisons, np.array([pattern], np.int64))[0]
+        return [
+            _step(one.name, one.level_names[level], float(self.estimate.weights[k][level]))
+            for k, (one, level) in enumerate(zip(self.comparisons, levels.tolist(), strict=True))
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Write it, to be shown, and to be given to a later run."""
@@ -140,7 +151,7 @@ def _read_levels(document: Mapping[str, Any], comparison: Comparison) -> tuple[F
 
 
 def _step(comparison: str, level: str, bits: float) -> dict[str, Any]:
-    return {"comparison": comparison, "level": level, "bits": round(bits, 3)}
+    return {"comparison": comparison, "level": level, "bits": bits}
 
 
 def _sentence(step: Mapping[str, Any]) -> str:

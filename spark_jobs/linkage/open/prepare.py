@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -25,7 +25,7 @@ __all__ = ["LONGEST", "one_form", "quoted", "values", "with_frequencies"]
 
 LONGEST: Final = 256
 """Characters of a value that are looked at."""
-_FREQUENT: Final = 100_000
+_FREQUENT: Final = 50_000
 """Values whose frequency is told apart; all others are as rare as the rarest of these."""
 
 
@@ -48,14 +48,18 @@ def values(spec: OpenSpec, desk: Desk) -> DataFrame:
 
 
 def with_frequencies(records: DataFrame, comparisons: Sequence[Comparison]) -> DataFrame:
-    """Add how frequent values are; the records are read once for each of these fields."""
-    shares = {
-        k: _shares(records, f"c{k}") for k, one in enumerate(comparisons) if one.term_frequency
-    }
-    for k, (frequent, rarest) in shares.items():
-        share = f.coalesce(f.col("n"), f.col("least")) / f.col("total")
-        joined = records.join(f.broadcast(frequent), f"c{k}", "left").crossJoin(f.broadcast(rarest))
-        records = joined.withColumn(f"f{k}", share).drop("n", "least", "total")
+    """Add how frequent values are, where that counts."""
+    fields = [k for k, one in enumerate(comparisons) if one.term_frequency]
+    counted = _counted(records, fields).toArrow() if fields else None
+    for k in fields:
+        assert counted is not None
+        own = counted.filter(pc.equal(counted.column("k"), k))
+        shares = pc.divide(own.column("n").cast("double"), own.column("total").cast("double"))
+        table = pa.table({f"c{k}": own.column("value"), f"f{k}": shares})
+        least = pc.min(shares).as_py() or 1.0
+        frame = f.broadcast(records.sparkSession.createDataFrame(table))
+        share = f.coalesce(f.col(f"f{k}"), f.lit(least))
+        records = records.join(frame, f"c{k}", "left").withColumn(f"f{k}", share)
     return records
 
 
@@ -163,9 +167,12 @@ def _with_known(keyed: DataFrame, spec: OpenSpec, desk: Desk) -> DataFrame:
     return keyed.join(known.dropDuplicates(["row"]), "row", "left")
 
 
-def _shares(records: DataFrame, name: str) -> tuple[DataFrame, DataFrame]:
-    """How many records have each frequent value; the least of these, and all, in one row."""
-    counted = records.where(f.col(name).isNotNull()).groupBy(name).agg(f.count("*").alias("n"))
-    frequent = counted.orderBy(f.desc("n"), name).limit(_FREQUENT)
-    least = frequent.agg(f.min("n").alias("least"))
-    return frequent, least.crossJoin(counted.agg(f.sum("n").alias("total")))
+def _counted(records: DataFrame, fields: Sequence[int]) -> DataFrame:
+    """The frequent values of fields: ``k``, ``value``, ``n`` records, of ``total`` with a value."""
+    each = [f.struct(f.lit(k).alias("k"), f.col(f"c{k}").alias("value")) for k in fields]
+    told = records.select(f.inline(f.array(*each))).where(f.col("value").isNotNull())
+    counted = told.groupBy("k", "value").agg(f.count("*").alias("n"))
+    by_rank = Window.partitionBy("k").orderBy(f.desc("n"), "value")
+    total = f.sum("n").over(Window.partitionBy("k")).alias("total")
+    ranked = counted.select("*", total, f.row_number().over(by_rank).alias("rank"))
+    return ranked.where(f.col("rank") <= _FREQUENT).drop("rank")

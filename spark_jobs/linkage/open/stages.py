@@ -97,7 +97,8 @@ def _pairs(spec: OpenSpec, desk: Desk) -> DataFrame:
         f.concat_ws("/", "left_source", "left_record", "right_source", "right_record").alias("id"),
         *("left_source", "left_record", "right_source", "right_record"),
         _probability(f.col("bits")).alias("probability"),
-        *("bits", "rarity", "why"),
+        *("bits", "pattern", "rarity"),
+        f.format_string("%s Rarity adds %.1f bits.", "why", f.col("rarity") + f.col("usual")).alias("why"),
         (f.col("left_root") == f.col("right_root")).alias("together"),
     )
 
@@ -110,12 +111,11 @@ def _ends(spec: OpenSpec, desk: Desk) -> DataFrame:
 
 
 def _explained(spec: OpenSpec, desk: Desk, links: DataFrame) -> DataFrame:
-    """A sentence for each pattern; there are few of them."""
+    """Sentences for each pattern; there are few of them."""
     model = kept_model(spec, desk)
     found = links.select("pattern").distinct().toArrow().column("pattern").to_pylist()
-    why = [model.explain(pattern)["words"] for pattern in found]
-    table = pa.table({"pattern": pa.array(found, pa.int64()), "why": pa.array(why, pa.string())})
-    return f.broadcast(desk.spark.createDataFrame(table))
+    rows = [(pattern, model.words(pattern), model.usual_rarity(pattern)) for pattern in found]
+    return f.broadcast(desk.spark.createDataFrame(rows, "pattern long, why string, usual double"))
 
 
 def _probability(bits: Column) -> Column:
