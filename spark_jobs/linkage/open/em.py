@@ -5,7 +5,7 @@ probability u, independently of the other comparisons. The data are few: how man
 pattern. u is estimated from random pairs, which are hardly ever matches, less those that the model
 takes for matches. m is estimated from blocked pairs, once for each rule, without the comparisons that
 the rule itself decides; the sessions are averaged by the matches they saw. The share of matches among
-all pairs follows from both.
+all pairs follows from both; it is at least what one rule alone finds.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def estimate(
     for _ in range(_OUTER):
         sessions = [session(blocked.of_rule(r), m, u, out) for r, out in enumerate(decided)]
         m = _averaged(sessions, m)
-        share = _share(blocked, m, u, pairs)
+        surest = max((one.matches for one in sessions), default=0.0)
+        share = max(_share(blocked, m, u, pairs), min(surest / pairs, _SHARE_LIMITS[1]))
         others = random.counts * (1.0 - _posterior(random.levels, m, u, share))
         u = _shares(random.levels, others, sizes)
     return Estimate(m, u, share)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.blocks import RuleLoad, heaviest, loads
+from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.plan import planned
 from spark_jobs.linkage.open.prepare import values
 from spark_jobs.linkage.open.propose import Proposal
@@ -30,12 +31,15 @@ def foretell(spec: OpenSpec, desk: Desk) -> Forecast:
 
     Raises:
         InputUnfit: An input is empty, lacks a column, or has an id twice.
+        SpecInvalid: The model is one of other comparisons.
     """
     rows = {wanted.name: desk.input(wanted.name).count() for wanted in spec.inputs}
     for name, count in rows.items():
         if not count:
             raise InputUnfit(f"{name} has no records.")
     complete, proposal = planned(spec, desk)
+    if complete.model is not None:  # rather now than after the comparison
+        Model.of_json(complete.model, complete.comparisons)
     records = values(complete, desk).persist()
     try:
         _check_ids(records, complete)

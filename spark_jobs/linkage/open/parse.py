@@ -68,7 +68,7 @@ def read_spec(document: Mapping[str, Any]) -> OpenSpec:
         seed=members.whole("seed", least=0, most=2**31 - 1, default=1),
         engine=_choice(members, "engine", Engine, Engine.SPARK),
         known=_known(members),
-        model=_model(members),
+        model=_model(members, comparisons),
         truth=truth,
     )
     members.end()
@@ -128,8 +128,10 @@ def _known(members: Members) -> Input | None:
     return Input("known", members.source("known"), _KNOWN)
 
 
-def _model(members: Members) -> Mapping[str, Any] | None:
+def _model(members: Members, comparisons: tuple[Comparison, ...]) -> Mapping[str, Any] | None:
     model = members.any("model", None)
+    if model is not None and not comparisons:
+        raise SpecInvalid("/model", "the comparisons that it was estimated for are missing")
     if model is not None and not isinstance(model, Mapping):
         raise SpecInvalid("/model", "the report `model` of an earlier run is expected")
     return model
