@@ -1,0 +1,151 @@
+"""People with errors, and the truth about them: made up, as many as wanted, the same for a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import accumulate
+from random import Random
+from string import ascii_lowercase
+from typing import Final, TypeAlias
+
+__all__ = ["FIELDS", "Person", "people"]
+
+FIELDS: Final = (
+    "given_name", "surname", "date_of_birth", "street", "city", "postcode", "phone",
+)  # fmt: skip
+
+Person: TypeAlias = dict[str, str | None]
+"""`FIELDS` with ``id`` and ``entity``; None: missing."""
+
+_BEGINNINGS = (
+    "ba",
+    "ca",
+    "do",
+    "el",
+    "fre",
+    "gra",
+    "hol",
+    "is",
+    "jo",
+    "ka",
+    "le",
+    "mar",
+    "no",
+    "ol",
+)
+_MIDDLES = ("", "be", "di", "fa", "li", "mo", "na", "ra", "ri", "sa", "to", "va", "we", "zi")
+_ENDINGS = (
+    "n",
+    "ng",
+    "rd",
+    "s",
+    "son",
+    "ton",
+    "man",
+    "la",
+    "ne",
+    "rt",
+    "ck",
+    "ley",
+    "ford",
+    "wood",
+)
+_STREETS = ("road", "street", "lane", "way", "place", "avenue")
+_BORN: Final = date(1930, 1, 1)
+_DAYS: Final = 27_000
+_FIRST_NAMES: Final = 600
+_SURNAMES: Final = 2_500
+_CITIES: Final = 300
+_MISSING: Final = 0.08
+_WRONG: Final = 0.12
+_MOVED: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Values and how often they are, by Zipf's law."""
+
+    values: tuple[str, ...]
+    weights: tuple[float, ...]
+
+    @classmethod
+    def of(cls, count: int, random: Random) -> _Names:
+        parts = [(a, m, e) for a in _BEGINNINGS for m in _MIDDLES for e in _ENDINGS]
+        values = tuple("".join(one) for one in random.sample(parts, count))
+        return cls(values, tuple(accumulate(1 / (rank + 10) for rank in range(count))))
+
+    def draw(self, random: Random) -> str:
+        return random.choices(self.values, cum_weights=self.weights)[0]
+
+
+class _Town:
+    """Where people and their values come from."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._first = _Names.of(_FIRST_NAMES, random)
+        self._last = _Names.of(_SURNAMES, random)
+        self._cities = _Names.of(_CITIES, random)
+
+    def person(self) -> dict[str, str]:
+        random = self._random
+        return {
+            "given_name": self._first.draw(random),
+            "surname": self._last.draw(random),
+            "date_of_birth": (_BORN + timedelta(random.randrange(_DAYS))).isoformat(),
+            **self.address(),
+            "phone": f"0{random.randrange(10**8):08}",
+        }
+
+    def address(self) -> Mapping[str, str]:
+        random = self._random
+        city = self._cities.draw(random)
+        street = f"{random.randrange(1, 200)} {self._last.draw(random)} {random.choice(_STREETS)}"
+        return {
+            "street": street,
+            "city": city,
+            "postcode": f"{sum(map(ord, city)) * 37 % 10_000:04}",
+        }
+
+    def copy(self, person: Mapping[str, str]) -> dict[str, str | None]:
+        """The same person, as somebody else wrote it down."""
+        random = self._random
+        moved = self.address() if random.random() < _MOVED else {}
+        return {name: self._spoiled(value) for name, value in {**person, **moved}.items()}
+
+    def _spoiled(self, value: str) -> str | None:
+        fate = self._random.random()
+        if fate < _MISSING:
+            return None
+        return _mistyped(value, self._random) if fate < _MISSING + _WRONG else value
+
+
+def _mistyped(value: str, random: Random) -> str:
+    at = random.randrange(len(value))
+    letters = "0123456789" if value[at].isdigit() else ascii_lowercase
+    edits: tuple[Callable[[str], str], ...] = (
+        lambda one: value[:at] + value[at + 1 :],
+        lambda one: value[:at] + one + value[at:],
+        lambda one: value[:at] + one + value[at + 1 :],
+        lambda one: value[:at] + value[at + 1 : at + 2] + value[at] + value[at + 2 :],
+    )
+    return random.choice(edits)(random.choice(letters))
+
+
+def people(entities: int, most_copies: int, seed: int) -> Iterator[Person]:
+    """Make people up.
+
+    Args:
+        entities: Different people.
+        most_copies: A person has 0 to so many further records, each with errors of its own.
+        seed: Where the random numbers begin.
+    """
+    random = Random(seed)
+    town = _Town(random)
+    for entity in range(entities):
+        person = town.person()
+        yield {"id": f"{entity}-0", "entity": str(entity), **person}
+        for copy in range(random.randint(0, most_copies)):
+            yield {"id": f"{entity}-{copy + 1}", "entity": str(entity), **town.copy(person)}

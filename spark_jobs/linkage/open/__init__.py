@@ -1,0 +1,1 @@
+"""Linking and deduplicating records that may be seen: blocks, comparisons, weights, clusters."""

@@ -1,0 +1,134 @@
+"""How far pairs of records agree: a level for each comparison, and one number for all of them.
+
+A similarity is computed once for each pair and then put into levels; a level is only measured where
+the ones above it are not met. All levels of a pair make its *pattern*, a number in mixed radix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_jobs.linkage.open.spec import Comparison, Measure
+from spark_jobs.linkage.open.strings import (
+    Floats,
+    Rows,
+    Text,
+    equal,
+    jaccard,
+    jaro_winkler,
+    levenshtein,
+)
+
+__all__ = ["Columns", "Levels", "pattern_codes", "pattern_levels", "rarity", "vectors"]
+
+Levels: TypeAlias = NDArray[np.int8]
+"""Shape (pairs, comparisons): 0 is null, 1 the highest level, the last one *else*."""
+
+_MEASURES: Final[Mapping[Measure, Callable[[Text, Text, Rows, Rows], Floats]]] = {
+    Measure.EXACT: equal,
+    Measure.LEVENSHTEIN: levenshtein,
+    Measure.JARO_WINKLER: jaro_winkler,
+    Measure.JACCARD: jaccard,
+}
+
+
+@dataclass(slots=True)
+class Columns:
+    """The compared columns of some records, taken from Arrow when they are first asked for.
+
+    Attributes:
+        table: For a comparison k its text ``c<k>``, where needed its number ``n<k>`` and the
+            frequency of its value ``f<k>``.
+    """
+
+    table: pa.Table | pa.RecordBatch
+    _texts: dict[int, Text] = field(default_factory=dict)
+
+    def text(self, k: int) -> Text:
+        """The text of a comparison."""
+        if k not in self._texts:
+            self._texts[k] = Text.of(self.table.column(f"c{k}"))
+        return self._texts[k]
+
+    def number(self, k: int) -> Floats:
+        """The number of a comparison; NaN: none."""
+        return self._floats(f"n{k}")
+
+    def frequency(self, k: int) -> Floats:
+        """The share of records that have this value."""
+        return self._floats(f"f{k}")
+
+    def _floats(self, name: str) -> Floats:
+        found: Floats = self.table.column(name).to_numpy(zero_copy_only=False)
+        return found
+
+
+def vectors(
+    comparisons: Sequence[Comparison], columns: Columns, i: Rows, j: Rows
+) -> Levels:
+    """Compare records i with records j; one row for each pair."""
+    out = np.empty((len(i), len(comparisons)), np.int8)
+    for k, comparison in enumerate(comparisons):
+        out[:, k] = _levels(comparison, columns, k, i, j)
+    return out
+
+
+def _levels(comparison: Comparison, columns: Columns, k: int, i: Rows, j: Rows) -> Levels:
+    text = columns.text(k)
+    found = np.zeros(len(i), np.int8)
+    open_ = np.flatnonzero(text.valid[i] & text.valid[j])
+    measured: dict[Measure, Floats] = {}
+    for number, level in enumerate(comparison.levels, start=1):
+        values = measured.get(level.measure)
+        if values is None:
+            values = _measure(level.measure, columns, k, i[open_], j[open_])
+        met = values <= level.limit if level.measure.is_distance else values >= level.limit
+        found[open_[met]] = number
+        open_ = open_[~met]
+        measured = {name: known[~met] for name, known in (measured | {level.measure: values}).items()}
+    found[open_] = len(comparison.levels) + 1
+    return found
+
+
+def _measure(measure: Measure, columns: Columns, k: int, i: Rows, j: Rows) -> Floats:
+    if measure.is_numeric:
+        numbers = columns.number(k)
+        return np.abs(numbers[i] - numbers[j])
+    text = columns.text(k)
+    return _MEASURES[measure](text, text, i, j)
+
+
+def rarity(comparisons: Sequence[Comparison], columns: Columns, levels: Levels, i: Rows) -> Floats:
+    """Bits that exact agreement says, summed over fields whose term frequency counts.
+
+    That is -log2 of the share of records that have the value; the model takes off what it expected
+    of the field in general.
+    """
+    bits = np.zeros(len(i))
+    for k, comparison in enumerate(comparisons):
+        if comparison.term_frequency:
+            exact = np.flatnonzero(levels[:, k] == 1)
+            bits[exact] -= np.log2(columns.frequency(k)[i[exact]])
+    return bits
+
+
+def pattern_codes(comparisons: Sequence[Comparison], levels: Levels) -> Rows:
+    """One number for the levels of a pair."""
+    codes = np.zeros(len(levels), np.int64)
+    for k, comparison in enumerate(comparisons):
+        codes = codes * len(comparison.level_names) + levels[:, k]
+    return codes
+
+
+def pattern_levels(comparisons: Sequence[Comparison], codes: Rows) -> Levels:
+    """The levels that a number stands for."""
+    levels = np.empty((len(codes), len(comparisons)), np.int8)
+    for k in range(len(comparisons) - 1, -1, -1):
+        codes, levels[:, k] = np.divmod(codes, len(comparisons[k].level_names))
+    return levels

@@ -1,0 +1,96 @@
+"""All pairs of blocks of records, each pair once: where several rules find it, by the first.
+
+Records come sorted by rule and key. A record brings its keys under all rules (0: no block), so that
+whether an earlier rule finds a pair as well is seen on the pair itself, and nothing has to be made
+distinct afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from spark_jobs.linkage.open.strings import Rows
+
+__all__ = ["Blocked", "Candidates", "candidates"]
+
+_PAIRS: Final = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Records in the order of their blocks.
+
+    Attributes:
+        rule: By which rule a record stands here.
+        keys: Its keys under all rules, shape (records, rules).
+        source: Number of the table it is from.
+        known: Whether its cluster is known.
+        within: Whether records of one table are compared.
+    """
+
+    rule: NDArray[np.int8]
+    keys: Rows
+    source: NDArray[np.int16]
+    known: NDArray[np.bool_]
+    within: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Pairs to be compared: rows i and j, and for each the rules that find it as bits."""
+
+    i: Rows
+    j: Rows
+    rules: Rows
+
+
+def candidates(records: Blocked) -> Iterator[Candidates]:
+    """All pairs, in parts of bounded size."""
+    i, j, rules = (np.empty(_PAIRS, np.int64) for _ in range(3))
+    at, other = 0, 1
+    while at < len(records.rule):
+        found, at, other = _fill(
+            records.rule, records.keys, records.source, records.known, records.within,
+            at, other, i, j, rules,
+        )
+        if found:
+            yield Candidates(i[:found].copy(), j[:found].copy(), rules[:found].copy())
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _fill(
+    rule: Any, keys: Any, source: Any, known: Any, within: bool,
+    at: int, other: int, i: Any, j: Any, rules: Any,
+) -> Any:
+    """Fill up i, j and rules; answers how far they are filled and where to go on."""
+    found = 0
+    while at < len(rule):
+        r = rule[at]
+        while other < len(rule) and rule[other] == r and keys[other, r] == keys[at, r]:
+            if (within or source[at] != source[other]) and not (known[at] and known[other]):
+                mask = _shared(keys, at, other)
+                if mask & ((1 << r) - 1) == 0:
+                    i[found], j[found], rules[found] = at, other, mask
+                    found += 1
+            other += 1
+            if found == len(i):
+                return found, at, other
+        at += 1
+        other = at + 1
+    return found, at, other
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _shared(keys: Any, at: int, other: int) -> int:
+    """The rules under which both have the same key, as bits."""
+    mask = 0
+    for r in range(keys.shape[1]):
+        if keys[at, r] != 0 and keys[at, r] == keys[other, r]:
+            mask |= 1 << r
+    return mask

@@ -1,0 +1,162 @@
+"""How many pairs each block is, before any pair is made; and heavy blocks, split.
+
+A block that holds more pairs than the limit is split by a further field: its records are only
+compared if they agree on that too. What is still too heavy after two such fields is left out. Both
+are reported, for they cost matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.runner.port import Block
+
+__all__ = ["RuleLoad", "Splits", "heaviest", "loads", "split_heavy"]
+
+_HEAVIEST: Final = 10
+_SPLITS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLoad:
+    """What a rule costs: its blocks of two records at least, their pairs, those of the heaviest."""
+
+    rule: int
+    blocks: int
+    pairs: int
+    heaviest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Records whose heavy blocks are split, and what was done.
+
+    Attributes:
+        records: With keys anew.
+        told: For each split or block left out: rule, by which field, blocks, pairs.
+    """
+
+    records: DataFrame
+    told: tuple[Mapping[str, Any], ...]
+
+
+def loads(records: DataFrame, spec: OpenSpec) -> tuple[RuleLoad, ...]:
+    """Count the pairs of every rule."""
+    found = (
+        _blocks(records, spec)
+        .groupBy("rule")
+        .agg(f.count("*").alias("blocks"), f.sum("pairs").alias("all"), f.max("pairs").alias("top"))
+        .collect()
+    )
+    return tuple(
+        RuleLoad(row["rule"], row["blocks"], row["all"], row["top"])
+        for row in sorted(found, key=lambda row: int(row["rule"]))
+    )
+
+
+def heaviest(records: DataFrame, spec: OpenSpec) -> tuple[Block, ...]:
+    """The heaviest blocks, named by rule and values."""
+    top = _blocks(records, spec).orderBy(f.desc("pairs"), "rule", "key").limit(_HEAVIEST)
+    shown = f.array(*(f.col(f"v{at}") for at in range(len(spec.columns))))
+    named = top.join(_in_blocks(records, shown.alias("shown")), ["rule", "key"]).groupBy(
+        "rule", "key", "records", "pairs"
+    )
+    rows = named.agg(f.min("shown").alias("shown")).collect()
+    rows.sort(key=lambda row: (-row["pairs"], row["rule"], row["key"]))
+    return tuple(Block(_name(spec, row), row["records"], row["pairs"]) for row in rows)
+
+
+def _name(spec: OpenSpec, row: Any) -> str:
+    rule = spec.blocking[row["rule"]]
+    values = dict(zip(spec.columns, row["shown"], strict=True))
+    of = ", ".join(f"{column} {values[column]}" for column in sorted(rule.columns))
+    return f"{rule.name}: such as {of}"
+
+
+def split_heavy(records: DataFrame, spec: OpenSpec) -> Splits:
+    """Split what is too heavy, and leave out what cannot be split."""
+    told: list[Mapping[str, Any]] = []
+    by = _splitters(records, spec)
+    for turn in range(_SPLITS + 1):
+        heavy = _blocks(records, spec).where(f.col("pairs") > spec.limits.block_pairs)
+        found = heavy.groupBy("rule").agg(f.count("*").alias("blocks"), f.sum("pairs").alias("all"))
+        rows = sorted(found.collect(), key=lambda row: int(row["rule"]))
+        for row in rows:
+            field = by[row["rule"]][turn] if turn < len(by[row["rule"]]) else None
+            records = _split(records, heavy, row["rule"], field)
+            told.append(_told(spec, row, field))
+        if not rows:
+            break
+    return Splits(records, tuple(told))
+
+
+def _told(spec: OpenSpec, row: Any, field: int | None) -> Mapping[str, Any]:
+    return {
+        "rule": spec.blocking[row["rule"]].name,
+        "blocks": row["blocks"],
+        "pairs": row["all"],
+        "split_by": None if field is None else spec.comparisons[field].name,
+    }
+
+
+def _splitters(records: DataFrame, spec: OpenSpec) -> Sequence[Sequence[int]]:
+    """For each rule the comparisons whose fields split best: many values, few nulls."""
+    counted = records.agg(
+        *(f.approx_count_distinct(f"c{k}").alias(f"d{k}") for k in range(len(spec.comparisons))),
+        *(f.count(f"c{k}").alias(f"p{k}") for k in range(len(spec.comparisons))),
+    ).first()
+    assert counted is not None
+    ranked = sorted(
+        range(len(spec.comparisons)),
+        key=lambda k: (-counted[f"d{k}"] * counted[f"p{k}"] ** 2, k),
+    )
+    return [
+        [k for k in ranked if not rule.columns & {*spec.comparisons[k].columns}][:_SPLITS]
+        for rule in spec.blocking
+    ]
+
+
+def _split(records: DataFrame, heavy: DataFrame, rule: int, by: int | None) -> DataFrame:
+    """Give the records of heavy blocks of a rule a finer key, or none."""
+    keys = heavy.where(f.col("rule") == rule).select(f.col("key").alias("heavy"))
+    own = f.get("keys", f.lit(rule))
+    finer = f.lit(0).cast("long") if by is None else f.xxhash64(own, f.col(f"c{by}"))
+    key = f.when(f.col("heavy").isNotNull(), finer).otherwise(own)
+
+    def renewed(old: Column, at: Column) -> Column:
+        return f.when(at == rule, key).otherwise(old)
+
+    joined = records.join(f.broadcast(keys), own == f.col("heavy"), "left")
+    return joined.withColumn("keys", f.transform("keys", renewed)).drop("heavy")
+
+
+def _in_blocks(records: DataFrame, *more: Column) -> DataFrame:
+    """A row for each record in each of its blocks."""
+    return records.select(
+        f.posexplode("keys").alias("rule", "key"), "source", f.col("known").isNotNull().alias("old"), *more
+    ).where(f.col("key") != 0)
+
+
+def _blocks(records: DataFrame, spec: OpenSpec) -> DataFrame:
+    """``rule``, ``key``, ``records`` and ``pairs`` of all blocks in which something is compared."""
+    of_source = (
+        _in_blocks(records)
+        .groupBy("rule", "key", "source")
+        .agg(f.count("*").alias("n"), f.sum(f.col("old").cast("long")).alias("o"))
+    )
+    n, o = _pairs("n", within=spec.within), _pairs("o", within=spec.within)
+    summed = of_source.groupBy("rule", "key").agg(f.sum("n").alias("records"), (n - o).alias("pairs"))
+    return summed.where(f.col("pairs") > 0)
+
+
+def _pairs(count: str, *, within: bool) -> Column:
+    """Pairs of all; or of different sources."""
+    all_, squares = f.sum(count) * f.sum(count), f.sum(f.col(count) * f.col(count))
+    less = f.sum(count) if within else squares
+    return ((all_ - less) / 2).cast("long")

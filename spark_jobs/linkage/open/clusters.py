@@ -1,0 +1,134 @@
+"""From weighted pairs to clusters that keep their names.
+
+A cluster is called by its least record (source, then id), so the same records get the same name in
+every run, and it outlasts whatever else joins later. Where clusters are known from an earlier run,
+their names are kept: of those that come together, the one with the most records (then the least
+name) stays, and the merge is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from spark_jobs.linkage.open.forest import connected
+from spark_jobs.linkage.open.refine import CERTAIN, Links, refined
+from spark_jobs.linkage.open.spec import Clustering, OpenSpec
+
+__all__ = ["assigned", "merges", "named"]
+
+_TASK_PAIRS: Final = 200_000
+_MOST_TASKS: Final = 4096
+_MERGES_TOLD: Final = 100
+
+
+def assigned(scored: DataFrame, records: DataFrame, spec: OpenSpec, bits: float, links: int) -> DataFrame:
+    """Put records into clusters.
+
+    Args:
+        scored: ``l``, ``r`` and ``bits`` of all compared pairs.
+        records: Prepared.
+        spec: How links become clusters.
+        bits: From which on a pair is a link.
+        links: How many there are, about.
+
+    Returns:
+        ``row`` and ``root``, the least row of its cluster; only records that have a link.
+    """
+    known = _known_links(records) if spec.known else None
+    pairs = scored.select("l", "r", "bits")
+    pairs = pairs if known is None else pairs.unionByName(known)
+    labels = connected(pairs.where(f.col("bits") >= bits).select("l", "r"), links)
+    if spec.clustering is Clustering.COMPONENTS:
+        return labels.withColumnRenamed("component", "root")
+    return _refine(_inside(pairs, labels, records), spec.clustering, bits, links)
+
+
+def _known_links(records: DataFrame) -> DataFrame:
+    """Every record of a known cluster, linked with the least of it."""
+    least = f.min("row").over(Window.partitionBy("known"))
+    known = records.where(f.col("known").isNotNull()).select("row", least.alias("l"))
+    pairs = known.where(f.col("row") != f.col("l"))
+    return pairs.select("l", f.col("row").alias("r"), f.lit(CERTAIN).alias("bits"))
+
+
+def _inside(pairs: DataFrame, labels: DataFrame, records: DataFrame) -> DataFrame:
+    """The pairs whose records are connected, with component and sources."""
+    sources = labels.join(records.select("row", "source"), "row")
+
+    def end(name: str) -> DataFrame:
+        return sources.select(
+            f.col("row").alias(name),
+            f.col("component").alias(f"{name}_component"),
+            f.col("source").alias(f"{name}_source"),
+        )
+
+    joined = pairs.join(end("l"), "l").join(end("r"), "r")
+    return joined.where(f.col("l_component") == f.col("r_component"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Refiner:
+    """The kernel of a task: some components, whole."""
+
+    how: Clustering
+    least: float
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        names = ("l", "r", "bits", "l_source", "r_source")
+        rows, roots = refined(
+            Links(*(np.asarray(table.column(name)) for name in names)), self.how, self.least
+        )
+        return pa.table({"row": rows, "root": roots})
+
+
+def _refine(inside: DataFrame, how: Clustering, least: float, links: int) -> DataFrame:
+    tasks = min(_MOST_TASKS, 1 + links // _TASK_PAIRS)
+    bucket = f.pmod(f.xxhash64("l_component"), f.lit(tasks)).alias("bucket")
+    chosen = inside.select(bucket, "l", "r", "bits", "l_source", "r_source")
+    refiner = _Refiner(how, least)
+
+    def refine(table: pa.Table) -> pa.Table:  # Spark looks at the number of arguments
+        return refiner(table)
+
+    return chosen.groupBy("bucket").applyInArrow(refine, "row long, root long")
+
+
+def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
+    """Give every record its cluster: ``row``, ``source`` (name), ``record``, ``cluster``, ``known``."""
+    names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
+    placed = records.join(roots, "row", "left").select(
+        "row",
+        f.get(names, f.col("source")).alias("source"),
+        f.col("id").alias("record"),
+        f.coalesce("root", "row").alias("root"),
+        *("known", "truth"),
+    )
+    name = f.concat_ws("/", "source", "record")
+    fresh = placed.groupBy("root").agg(f.min(f.struct("source", "record", name.alias("name"))).alias("least"))
+    cluster = f.col("least")["name"]
+    if spec.known:
+        fresh = fresh.join(_kept_names(placed), "root", "left")
+        cluster = f.coalesce("kept", cluster)
+    return placed.join(fresh.select("root", cluster.alias("cluster")), "root").drop("root")
+
+
+def _kept_names(placed: DataFrame) -> DataFrame:
+    """For each root the known cluster that it keeps the name of."""
+    counted = placed.where(f.col("known").isNotNull()).groupBy("root", "known").agg(f.count("*").alias("n"))
+    most = f.min(f.struct((-f.col("n")).alias("fewest"), "known"))
+    return counted.groupBy("root").agg(most.alias("most")).select("root", f.col("most")["known"].alias("kept"))
+
+
+def merges(clusters: DataFrame) -> Mapping[str, Any]:
+    """Which known clusters were found to be one."""
+    gone = clusters.where(f.col("known").isNotNull() & (f.col("known") != f.col("cluster")))
+    pairs = gone.select(f.col("known").alias("from"), f.col("cluster").alias("into")).distinct()
+    told = [row.asDict() for row in pairs.orderBy("from").limit(_MERGES_TOLD).collect()]
+    return {"merged": told, "count": pairs.count()}

@@ -1,0 +1,191 @@
+"""Fellegi and Sunter's model, estimated by expectation maximisation over patterns.
+
+A pair of the same person shows a level of a comparison with probability m, another pair with
+probability u, independently of the other comparisons. The data are few: how many pairs show which
+pattern. u is estimated from random pairs, which are hardly ever matches, less those that the model
+takes for matches. m is estimated from blocked pairs, once for each rule, without the comparisons that
+the rule itself decides; the sessions are averaged by the matches they saw. The share of matches among
+all pairs follows from both; it is at least what one rule alone finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_jobs.linkage.open.agreement import Levels
+from spark_jobs.linkage.open.strings import Floats, Rows
+
+__all__ = ["Estimate", "Patterns", "Session", "estimate", "session"]
+
+_ROUNDS: Final = 200
+_OUTER: Final = 5
+_SETTLED: Final = 1e-5
+_SMOOTHING: Final = 0.5
+_SHARE_LIMITS: Final = (1e-12, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """How many pairs show which pattern.
+
+    Attributes:
+        levels: The patterns.
+        counts: Pairs of each.
+        rules: Rules that find these pairs, as bits.
+    """
+
+    levels: Levels
+    counts: Floats
+    rules: Rows
+
+    def of_rule(self, rule: int) -> Patterns:
+        """Those that a rule finds."""
+        kept = (self.rules >> rule) & 1 == 1
+        return Patterns(self.levels[kept], self.counts[kept], self.rules[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What the pairs of one rule tell.
+
+    Attributes:
+        m: For each comparison the probabilities of its levels (null: 0) among matches; None: the
+            rule decides it.
+        matches: Expected matches among the pairs.
+    """
+
+    m: tuple[Floats | None, ...]
+    matches: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The model's probabilities.
+
+    Attributes:
+        m: For each comparison, of its levels among matches; null is 0.
+        u: The same among other pairs.
+        share: Matches among all pairs.
+    """
+
+    m: tuple[Floats, ...]
+    u: tuple[Floats, ...]
+    share: float
+
+    @property
+    def weights(self) -> tuple[NDArray[np.float64], ...]:
+        """log2(m/u) of every level; null weighs nothing."""
+        return tuple(_bits(m, u) for m, u in zip(self.m, self.u, strict=True))
+
+
+def estimate(
+    random: Patterns, blocked: Patterns, decided: Sequence[frozenset[int]], sizes: Sequence[int],
+    pairs: float,
+) -> Estimate:
+    """Estimate everything.
+
+    Args:
+        random: Patterns of random pairs.
+        blocked: Patterns of the pairs that rules find.
+        decided: For each rule the comparisons that it decides.
+        sizes: Levels of each comparison, null and else included.
+        pairs: Pairs that there are, blocked or not.
+    """
+    u = _shares(random.levels, random.counts, sizes)
+    share = 1.0 / max(2.0, pairs)
+    m = tuple(_guess(size) for size in sizes)
+    for _ in range(_OUTER):
+        sessions = [session(blocked.of_rule(r), m, u, out) for r, out in enumerate(decided)]
+        m = _averaged(sessions, m)
+        surest = max((one.matches for one in sessions), default=0.0)
+        share = max(_share(blocked, m, u, pairs), min(surest / pairs, _SHARE_LIMITS[1]))
+        others = random.counts * (1.0 - _posterior(random.levels, m, u, share))
+        u = _shares(random.levels, others, sizes)
+    return Estimate(m, u, share)
+
+
+def session(
+    blocked: Patterns, start: Sequence[Floats], u: Sequence[Floats], decided: frozenset[int]
+) -> Session:
+    """Estimate m from the pairs of one rule, beginning with a guess; u is known."""
+    m, sizes = list(start), [len(one) for one in start]
+    free = [k for k in range(len(m)) if k not in decided]
+    share, total = 0.1, float(blocked.counts.sum())
+    if not free or not total:
+        return Session((None,) * len(m), 0.0)
+    for _ in range(_ROUNDS):
+        match = blocked.counts * _posterior(blocked.levels, m, u, share, free)
+        before, share = share, min(max(float(match.sum()) / total, 1e-9), 1 - 1e-9)
+        fresh = _shares(blocked.levels, match, sizes)
+        moved = max(float(np.abs(fresh[k] - m[k]).max()) for k in free)
+        m = list(fresh)
+        if max(moved, abs(share - before)) < _SETTLED:
+            break
+    return Session(tuple(m[k] if k in free else None for k in range(len(m))), share * total)
+
+
+def _averaged(sessions: Sequence[Session], before: Sequence[Floats]) -> tuple[Floats, ...]:
+    return tuple(_average(sessions, k, one) for k, one in enumerate(before))
+
+
+def _average(sessions: Sequence[Session], k: int, before: Floats) -> Floats:
+    """The mean of what the sessions say of a comparison; as before, if no session tells."""
+    seen = [(one.matches, m) for one in sessions if (m := one.m[k]) is not None and one.matches]
+    if not seen:
+        return before
+    weights, values = zip(*seen, strict=True)
+    mean: Floats = np.average(np.array(values), axis=0, weights=weights)
+    return mean
+
+
+def _guess(size: int) -> Floats:
+    """Where m begins: nine in ten agree, each lower level half as often as the one above."""
+    levels = size - 1
+    if levels < 2:
+        return np.array([0.0, *[1.0] * levels])
+    falling = 0.5 ** np.arange(levels - 1)
+    return np.array([0.0, *(0.9 * falling / falling.sum()), 0.1])
+
+
+def _shares(levels: Levels, counts: Floats, sizes: Sequence[int]) -> tuple[Floats, ...]:
+    out = []
+    for k, size in enumerate(sizes):
+        seen = np.bincount(levels[:, k], weights=counts, minlength=size)
+        seen += _SMOOTHING
+        seen[0] = 0.0
+        out.append(seen / seen.sum())
+    return tuple(out)
+
+
+def _bits(m: Floats, u: Floats) -> Floats:
+    bits = np.zeros_like(m)
+    bits[1:] = np.log2(m[1:]) - np.log2(u[1:])
+    return bits
+
+
+def _posterior(
+    levels: Levels, m: Sequence[Floats], u: Sequence[Floats], share: float,
+    compared: Sequence[int] | None = None,
+) -> Floats:
+    """The probability that pairs of these patterns are matches."""
+    bits = np.full(len(levels), np.log2(share) - np.log2(1.0 - share))
+    for k in range(len(m)) if compared is None else compared:
+        bits += _bits(m[k], u[k])[levels[:, k]]
+    posterior: Floats = 1.0 / (1.0 + np.exp2(-np.clip(bits, -500, 500)))
+    return posterior
+
+
+def _share(blocked: Patterns, m: Sequence[Floats], u: Sequence[Floats], pairs: float) -> float:
+    """Matches among all pairs: what the rules do not find counts as none."""
+    share = 1.0 / max(2.0, pairs)
+    for _ in range(_ROUNDS):
+        found = float((blocked.counts * _posterior(blocked.levels, m, u, share)).sum())
+        before, share = share, min(max(found / pairs, _SHARE_LIMITS[0]), _SHARE_LIMITS[1])
+        if abs(share - before) <= _SETTLED * share:
+            break
+    return share

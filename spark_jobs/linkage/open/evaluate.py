@@ -1,0 +1,74 @@
+"""How good the result is, where it is known who records really are.
+
+Pairwise: of the pairs put together, how many belong together (precision), and the other way round
+(recall). B³ (Bagga and Baldwin 1998): the same for each record and averaged, so that large clusters do
+not outweigh small ones. Records without a truth do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+__all__ = ["blocking_recall", "evaluation"]
+
+
+def evaluation(clusters: DataFrame, *, within: bool) -> Mapping[str, Any]:
+    """Compare ``cluster`` with ``truth``.
+
+    Args:
+        clusters: A row for each record, with ``source``, ``cluster`` and ``truth``.
+        within: Whether pairs of one source count.
+    """
+    judged = clusters.where(f.col("truth").isNotNull())
+    found = _pairs(judged, ["cluster"], within=within)
+    true = _pairs(judged, ["truth"], within=within)
+    both = _pairs(judged, ["cluster", "truth"], within=within)
+    return {
+        "pairwise": _scores(_share(both, found), _share(both, true)),
+        "b3": _scores(_b3(judged, "cluster"), _b3(judged, "truth")),
+        "pairs": {"found": found, "true": true, "both": both},
+    }
+
+
+def blocking_recall(pairs: DataFrame, records: DataFrame, *, within: bool) -> float:
+    """The share of true pairs that were compared at all."""
+    truth = records.where(f.col("truth").isNotNull()).select("row", "truth")
+    left = truth.select(f.col("row").alias("l"), f.col("truth").alias("l_truth"))
+    right = truth.select(f.col("row").alias("r"), f.col("truth").alias("r_truth"))
+    both = pairs.select("l", "r").join(left, "l").join(right, "r")
+    found = both.where(f.col("l_truth") == f.col("r_truth")).count()
+    true = _pairs(records.where(f.col("truth").isNotNull()), ["truth"], within=within)
+    return _share(found, true)
+
+
+def _pairs(judged: DataFrame, by: list[str], *, within: bool) -> int:
+    """Pairs of records that have the same values in these columns."""
+    of_source = judged.groupBy(*by, "source").agg(f.count("*").alias("n"))
+    less: Column = f.sum("n") if within else f.sum(f.col("n") * f.col("n"))
+    groups = of_source.groupBy(*by).agg((f.sum("n") * f.sum("n") - less).alias("twice"))
+    row = groups.agg(f.coalesce(f.sum("twice"), f.lit(0))).first()
+    assert row is not None
+    return int(row[0]) // 2
+
+
+def _b3(judged: DataFrame, side: str) -> float:
+    """The mean over records of the share of its group on one side that is with it on the other."""
+    both = judged.groupBy("cluster", "truth").agg(f.count("*").alias("n"))
+    whole = judged.groupBy(side).agg(f.count("*").alias("of"))
+    squares = f.sum(f.col("n") * f.col("n") / f.col("of"))
+    row = both.join(whole, side).agg(squares, f.sum("n")).first()
+    return float(row[0] / row[1]) if row and row[1] else 1.0
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
+
+
+def _scores(precision: float, recall: float) -> Mapping[str, float]:
+    both = precision + recall
+    f1 = 2 * precision * recall / both if both else 0.0
+    return {"precision": precision, "recall": recall, "f1": f1}

@@ -1,0 +1,88 @@
+"""Connected components without iterations: partitions reduce their edges to forests, again and again.
+
+A spanning forest of a part of the edges says all that the part says about what is connected, and
+has fewer edges than nodes. So tasks make forests of their edges, fewer tasks of these, and the last
+one labels the nodes. There are no joins, no checkpoints, and as many rounds as the logarithm of the
+edges; the last task holds 16 bytes for every node that has a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from pyspark.sql import DataFrame
+
+from spark_jobs.linkage.open.sets import root, roots
+from spark_jobs.linkage.open.strings import Rows
+
+__all__ = ["components", "connected", "spanning"]
+
+_TASK_EDGES: Final = 1_000_000
+_FEWER: Final = 8
+_MOST_TASKS: Final = 4096
+
+
+def connected(edges: DataFrame, count: int) -> DataFrame:
+    """Label what is connected.
+
+    Args:
+        edges: ``l`` and ``r``.
+        count: How many there are, about.
+
+    Returns:
+        ``row`` and ``component``, the least row of it; nodes without edges are not there.
+    """
+    tasks = min(_MOST_TASKS, count // _TASK_EDGES)
+    while tasks > 1:
+        edges = edges.repartition(tasks).mapInArrow(_forest, "l long, r long")
+        tasks //= _FEWER
+    return edges.repartition(1).mapInArrow(_labels, "row long, component long")
+
+
+def _forest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    left, right = _read(batches)
+    kept = spanning(left, right)
+    yield pa.RecordBatch.from_pydict({"l": left[kept], "r": right[kept]})
+
+
+def _labels(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    rows, labels = components(*_read(batches))
+    yield pa.RecordBatch.from_pydict({"row": rows, "component": labels})
+
+
+def _read(batches: Iterable[pa.RecordBatch]) -> tuple[Rows, Rows]:
+    parts = [(batch.column("l").to_numpy(), batch.column("r").to_numpy()) for batch in batches]
+    none = np.empty(0, np.int64)
+    left, right = zip(*parts, strict=True) if parts else ((none,), (none,))
+    return np.concatenate(left), np.concatenate(right)
+
+
+def spanning(left: Rows, right: Rows) -> Rows:
+    """The numbers of edges that make a spanning forest of all these."""
+    rows, ends = np.unique(np.concatenate([left, right]), return_inverse=True)
+    _, kept = _union(ends[: len(left)], ends[len(left) :], len(rows))
+    return np.flatnonzero(kept)
+
+
+def components(left: Rows, right: Rows) -> tuple[Rows, Rows]:
+    """The nodes of edges, ascending, and for each the least node that it is connected with."""
+    rows, ends = np.unique(np.concatenate([left, right]), return_inverse=True)
+    parents, _ = _union(ends[: len(left)], ends[len(left) :], len(rows))
+    return rows, rows[parents]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _union(left: Any, right: Any, nodes: int) -> Any:
+    """The least node of each node's set, and which edges joined two sets."""
+    parents = np.arange(nodes)
+    kept = np.zeros(len(left), np.bool_)
+    for edge in range(len(left)):
+        a, b = root(parents, left[edge]), root(parents, right[edge])
+        if a != b:
+            kept[edge] = True
+            parents[max(a, b)] = min(a, b)
+    return roots(parents), kept

@@ -1,0 +1,54 @@
+"""The kind of job `linkage.open`: blocking, comparison, Fellegi–Sunter, clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.linkage.open.parse import read_spec
+from spark_jobs.linkage.open.spec import OpenSpec, Result
+from spark_jobs.runner.port import Desk, Forecast, Input, Stage
+
+if TYPE_CHECKING:  # reading a specification needs no Spark
+    from pyspark.sql import DataFrame
+
+__all__ = ["OpenLinkage"]
+
+
+class OpenLinkage:
+    """Finds records of one person or thing, in one table or across several."""
+
+    name = "linkage.open"
+    summary = "Finds records that denote the same, in one table or in several, with reasons."
+
+    def parse(self, document: Mapping[str, Any]) -> OpenSpec:
+        """Read a specification (docs/linkage-open.md)."""
+        return read_spec(document)
+
+    def inputs(self, spec: OpenSpec) -> tuple[Input, ...]:
+        """Return the tables, and the clusters known before."""
+        return spec.inputs if spec.known is None else (*spec.inputs, spec.known)
+
+    def forecast(self, spec: OpenSpec, desk: Desk) -> Forecast:
+        """Count the pairs of every rule, and name the heaviest blocks."""
+        from spark_jobs.linkage.open.foretell import foretell  # noqa: PLC0415 - needs Spark
+
+        return foretell(spec, desk)
+
+    def stages(self, spec: OpenSpec) -> tuple[Stage, ...]:
+        """Plan, prepare, block, compare, fit, cluster, evaluate."""
+        return tuple(Stage(name, _step(name, spec)) for name in _order(spec))
+
+
+def _order(spec: OpenSpec) -> tuple[str, ...]:
+    last = ("pairs", "clusters") if spec.result is Result.CLUSTERS else ("clusters", "pairs")
+    return ("plan", "values", "records", "compare", "model", "roots", *last)
+
+
+def _step(name: str, spec: OpenSpec) -> Callable[[Desk], DataFrame | None]:
+    def step(desk: Desk) -> DataFrame | None:
+        from spark_jobs.linkage.open.stages import STAGES  # noqa: PLC0415 - needs Spark
+
+        return STAGES[name](spec, desk)
+
+    return step

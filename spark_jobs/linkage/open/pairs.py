@@ -1,0 +1,137 @@
+"""Comparing what blocks hold: sorted by block, records meet in the kernel, and pairs come out.
+
+A record travels once for each of its blocks, not once for each pair; the pairs are made, compared
+and put into levels where the records lie. No join, no distinct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.linkage.open.agreement import Columns, pattern_codes, rarity, vectors
+from spark_jobs.linkage.open.blocked import Blocked, Candidates, candidates
+from spark_jobs.linkage.open.spec import Comparison, OpenSpec
+from spark_jobs.linkage.open.strings import Floats, Rows
+
+__all__ = ["compared", "random_pairs"]
+
+_SCHEMA: Final = "l long, r long, rules long, pattern long, rarity double"
+_TASK_PAIRS: Final = 1_000_000
+_TASK_RECORDS: Final = 100_000
+_MOST_TASKS: Final = 10_000
+
+
+def compared(records: DataFrame, spec: OpenSpec, pairs: int, rows: int) -> DataFrame:
+    """All pairs of all blocks, each once.
+
+    Args:
+        records: Prepared.
+        spec: What is compared.
+        pairs: How many there will be, about.
+        rows: Records in all blocks together, about.
+
+    Returns:
+        ``l`` and ``r`` (rows, l < r), ``rules`` that find the pair as bits, ``pattern``, and
+        ``rarity`` in bits.
+    """
+    tasks = 1 + max(pairs // _TASK_PAIRS, rows // _TASK_RECORDS)
+    standing = (
+        records.select(*_sent(records), f.posexplode("keys").alias("rule", "key"))
+        .where(f.col("key") != 0)
+        .repartition(min(tasks, _MOST_TASKS), "rule", "key")
+        .sortWithinPartitions("rule", "key", "row")
+    )
+    return standing.mapInArrow(_Comparer(spec.comparisons, spec.within), _SCHEMA)
+
+
+def _sent(records: DataFrame) -> list[str]:
+    compared = [name for name in records.columns if name[0] in "cnf" and name[1:].isdigit()]
+    return ["row", "source", "known", "keys", *compared]
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparer:
+    """The kernel of a task."""
+
+    comparisons: Sequence[Comparison]
+    within: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for whole in _whole_blocks(batches):
+            columns, rows = Columns(whole), whole.column("row").to_numpy()
+            for found in candidates(_blocked(whole, within=self.within)):
+                yield self._compare(columns, rows, found)
+
+    def _compare(self, columns: Columns, rows: Rows, found: Candidates) -> pa.RecordBatch:
+        levels = vectors(self.comparisons, columns, found.i, found.j)
+        left, right = rows[found.i], rows[found.j]
+        arrays: list[Rows | Floats] = [
+            np.minimum(left, right),
+            np.maximum(left, right),
+            found.rules,
+            pattern_codes(self.comparisons, levels),
+            rarity(self.comparisons, columns, levels, found.i),
+        ]
+        names = [part.split()[0] for part in _SCHEMA.split(", ")]
+        return pa.RecordBatch.from_arrays([pa.array(values) for values in arrays], names=names)
+
+
+def _whole_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Cut a sorted stream where blocks end."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        cut = _last_block(batch, waiting[-1] if waiting else None)
+        if cut is not None:
+            yield pa.Table.from_batches([*waiting, batch.slice(0, cut)]).combine_chunks()
+            waiting = []
+        waiting.append(batch.slice(cut or 0))
+    if waiting:
+        yield pa.Table.from_batches(waiting).combine_chunks()
+
+
+def _last_block(batch: pa.RecordBatch, before: pa.RecordBatch | None) -> int | None:
+    """Where the last block of a batch begins; None: it began in an earlier batch, or with this."""
+    rule, key = (batch.column(name).to_numpy() for name in ("rule", "key"))
+    other = np.flatnonzero((rule != rule[-1]) | (key != key[-1]))
+    if len(other):
+        return int(other[-1]) + 1
+    if before is None:
+        return None
+    last = before.num_rows - 1
+    same = before["rule"][last].as_py() == rule[0] and before["key"][last].as_py() == key[0]
+    return None if same else 0
+
+
+def _blocked(table: pa.Table, *, within: bool) -> Blocked:
+    keys = table.column("keys").combine_chunks()
+    flat = keys.flatten().to_numpy().reshape(table.num_rows, -1)
+    return Blocked(
+        rule=table.column("rule").to_numpy().astype(np.int8),
+        keys=flat,
+        source=table.column("source").to_numpy().astype(np.int16),
+        known=table.column("known").is_valid().to_numpy(),
+        within=within,
+    )
+
+
+def random_pairs(
+    sample: pa.Table, spec: OpenSpec, most: int
+) -> tuple[Rows, Floats]:
+    """Patterns of random pairs of a sample of records, and how many pairs show each."""
+    random = np.random.default_rng(spec.seed)
+    i, j = random.integers(0, sample.num_rows, (2, most))
+    source = sample.column("source").to_numpy()
+    other = (i != j) if spec.within else (source[i] != source[j])
+    i, j = i[other], j[other]
+    codes = pattern_codes(spec.comparisons, vectors(spec.comparisons, Columns(sample), i, j))
+    patterns, counts = np.unique(codes, return_counts=True)
+    return patterns, counts.astype(np.float64)

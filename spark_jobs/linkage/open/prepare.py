@@ -1,0 +1,178 @@
+"""Records as linkage sees them: values in one form, blocking keys, frequencies of values.
+
+The frame has a row for each record: ``row`` (a hash of source and id, which names the record from
+here on), ``source`` (number of the input), ``id``, ``known`` (its cluster, if any), ``truth``,
+``keys`` (one for each rule, 0: no block), and for comparison k its text ``c<k>``, where needed its
+number ``n<k>`` and the share ``f<k>`` of records with this value. ``v<k>`` are the fields themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_jobs.linkage.open.spec import Comparison, KeyPart, Measure, OpenSpec, Rule, Take
+from spark_jobs.runner.port import Desk, InputUnfit
+
+__all__ = ["LONGEST", "one_form", "quoted", "values", "with_frequencies"]
+
+LONGEST: Final = 256
+"""Characters of a value that are looked at."""
+_FREQUENT: Final = 50_000
+"""Values whose frequency is told apart; all others are as rare as the rarest of these."""
+
+
+def values(spec: OpenSpec, desk: Desk) -> DataFrame:
+    """Prepare the records of all inputs, all but the frequencies.
+
+    Raises:
+        InputUnfit: A column is missing.
+    """
+    columns = spec.columns
+    raw = reduce(DataFrame.unionByName, _selected(spec, columns, desk))
+    keyed = _in_one_form(raw, len(columns)).select(
+        f.xxhash64("source", "id").alias("row"),
+        *("source", "id", "truth"),
+        *(f"v{at}" for at in range(len(columns))),
+        f.array(*(_key(rule, columns) for rule in spec.blocking)).alias("keys"),
+        *(one for k, it in enumerate(spec.comparisons) for one in _compared(it, k, columns)),
+    )
+    return _with_known(keyed, spec, desk)
+
+
+def with_frequencies(records: DataFrame, comparisons: Sequence[Comparison]) -> DataFrame:
+    """Add how frequent values are, where that counts."""
+    fields = [k for k, one in enumerate(comparisons) if one.term_frequency]
+    counted = _counted(records, fields).toArrow() if fields else None
+    for k in fields:
+        assert counted is not None
+        own = counted.filter(pc.equal(counted.column("k"), k))
+        shares = pc.divide(own.column("n").cast("double"), own.column("total").cast("double"))
+        table = pa.table({f"c{k}": own.column("value"), f"f{k}": shares})
+        least = pc.min(shares).as_py() or 1.0
+        frame = f.broadcast(records.sparkSession.createDataFrame(table))
+        share = f.coalesce(f.col(f"f{k}"), f.lit(least))
+        records = records.join(frame, f"c{k}", "left").withColumn(f"f{k}", share)
+    return records
+
+
+def quoted(name: str) -> Column:
+    """A column by its name, which may hold a dot."""
+    return f.col("`" + name.replace("`", "``") + "`")
+
+
+def _selected(spec: OpenSpec, columns: Sequence[str], desk: Desk) -> Iterator[DataFrame]:
+    for number, wanted in enumerate(spec.inputs):
+        frame = desk.input(wanted.name)
+        needed = [*columns, *([spec.truth] if spec.truth else [])]
+        missing = [name for name in needed if name not in frame.columns]
+        if missing:
+            raise InputUnfit(f"{wanted.name} has no column {', '.join(missing)}.")
+        truth = quoted(spec.truth).cast("string") if spec.truth else f.lit(None).cast("string")
+        yield frame.select(
+            f.lit(number).alias("source"),
+            "id",
+            truth.alias("truth"),
+            *(quoted(name).cast("string").alias(f"v{at}") for at, name in enumerate(columns)),
+        )
+
+
+def _in_one_form(raw: DataFrame, count: int) -> DataFrame:
+    """Add ``r<k>``, what was there, and let ``v<k>`` be its one form."""
+    names = [f"v{at}" for at in range(count)]
+    schema = StructType(
+        [*raw.schema.fields, *(StructField(f"r{at}", StringType()) for at in range(count))]
+    )
+
+    def convert(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            kept = [batch.column(at) for at in range(batch.num_columns - len(names))]
+            values = [batch.column(name) for name in names]
+            arrays = [*kept, *map(one_form, values), *values]
+            yield pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+    return raw.mapInArrow(convert, schema)
+
+
+def one_form(values: pa.Array) -> pa.Array:
+    """Take away case, accents, punctuation and repeated blanks; what is empty then is null."""
+    form = pc.utf8_lower(pc.utf8_normalize(values, form="NFKD"))
+    form = pc.replace_substring_regex(form, r"[\p{M}'`\x{2019}]", "")
+    form = pc.replace_substring_regex(form, r"[^\p{L}\p{N}]+", " ")
+    form = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(pc.utf8_trim(form, " "), 0, LONGEST))
+    return pc.if_else(pc.equal(form, ""), None, form)
+
+
+def _key(rule: Rule, columns: Sequence[str]) -> Column:
+    parts = [_taken(part, f.col(f"v{columns.index(part.column)}")) for part in rule.parts]
+    whole = reduce(Column.__and__, (part.isNotNull() & (part != "") for part in parts))
+    return f.when(whole, f.xxhash64(*parts)).otherwise(f.lit(0).cast("long"))
+
+
+def _taken(part: KeyPart, value: Column) -> Column:
+    digits = f.regexp_replace(value, "[^0-9]", "")
+    match part.take:
+        case Take.WHOLE:
+            return value
+        case Take.PREFIX:
+            return f.substring(value, 1, part.length)
+        case Take.SUFFIX:
+            return f.substring(value, -part.length, part.length)
+        case Take.SOUNDEX:
+            return f.soundex(f.regexp_replace(value, "[^a-z]", ""))
+        case Take.WORD:
+            return f.try_element_at(f.split(value, " "), f.lit(part.length))
+        case Take.SORTED:
+            return f.array_join(f.array_sort(f.split(value, " ")), " ")
+        case Take.YEAR:
+            return f.when(f.length(digits) >= 4, f.substring(digits, 1, 4))  # noqa: PLR2004 - yyyy
+        case Take.MONTH_DAY:
+            return f.when(f.length(digits) >= 8, f.substring(digits, 5, 4))  # noqa: PLR2004 - mmdd
+
+
+def _compared(comparison: Comparison, k: int, columns: Sequence[str]) -> Iterator[Column]:
+    places = [columns.index(column) for column in comparison.columns]
+    joined = f.concat_ws(" ", *(f.col(f"v{at}") for at in places))
+    yield f.nullif(joined, f.lit("")).alias(f"c{k}")
+    measures = {level.measure for level in comparison.levels}
+    if Measure.DAYS in measures:
+        yield _days(f.col(f"v{places[0]}")).alias(f"n{k}")
+    elif Measure.NUMBER in measures:
+        yield f.col(f"r{places[0]}").try_cast("double").alias(f"n{k}")
+
+
+def _days(value: Column) -> Column:
+    """Days since 1970 of yyyy-mm-dd or yyyymmdd, with or without a time."""
+    digits = f.substring(f.regexp_replace(value, "[^0-9]", ""), 1, 8)
+    iso = f.concat_ws("-", *(f.substring(digits, at, n) for at, n in ((1, 4), (5, 2), (7, 2))))
+    return f.datediff(iso.try_cast("date"), f.lit("1970-01-01").cast("date")).cast("double")
+
+
+def _with_known(keyed: DataFrame, spec: OpenSpec, desk: Desk) -> DataFrame:
+    if spec.known is None:
+        return keyed.withColumn("known", f.lit(None).cast("string"))
+    names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
+    number = (f.array_position(names, f.col("source").cast("string")) - 1).cast("int")
+    known = desk.input(spec.known.name).select(
+        f.xxhash64(number, f.col("record").cast("string")).alias("row"),
+        f.col("cluster").cast("string").alias("known"),
+    )
+    return keyed.join(known.dropDuplicates(["row"]), "row", "left")
+
+
+def _counted(records: DataFrame, fields: Sequence[int]) -> DataFrame:
+    """The frequent values of fields: ``k``, ``value``, ``n`` records, of ``total`` with a value."""
+    each = [f.struct(f.lit(k).alias("k"), f.col(f"c{k}").alias("value")) for k in fields]
+    told = records.select(f.inline(f.array(*each))).where(f.col("value").isNotNull())
+    counted = told.groupBy("k", "value").agg(f.count("*").alias("n"))
+    by_rank = Window.partitionBy("k").orderBy(f.desc("n"), "value")
+    total = f.sum("n").over(Window.partitionBy("k")).alias("total")
+    ranked = counted.select("*", total, f.row_number().over(by_rank).alias("rank"))
+    return ranked.where(f.col("rank") <= _FREQUENT).drop("rank")

@@ -1,0 +1,192 @@
+"""What columns hold, seen on a sample of the records: how full, how telling, of what form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.linkage.open.prepare import one_form, quoted
+from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.runner.port import Desk, InputUnfit
+
+__all__ = ["Form", "Profile", "Sample", "agreement_by_chance", "draw_sample", "numbered", "profile"]
+
+_SAMPLE: Final = 20_000
+_MOST_COLUMNS: Final = 64
+_MOSTLY: Final = 0.9
+_FEW_VALUES: Final = 30
+_LONG_CODE: Final = 6
+_TEXT_WORDS: Final = 4
+
+
+class Form(StrEnum):
+    """What kind of values a column holds."""
+
+    DATE = "dates"
+    YEAR = "years"
+    NUMBER = "numbers"
+    CODE = "codes"
+    CATEGORY = "categories"
+    NAME = "names"
+    TEXT = "texts"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Records drawn evenly, in one form.
+
+    Attributes:
+        columns: Values by column.
+        raw: The same as they were.
+        rows: How many were drawn.
+        records: How many there are.
+        pairs: Pairs of records that may be compared.
+    """
+
+    columns: Mapping[str, pa.Array]
+    raw: Mapping[str, pa.Array]
+    rows: int
+    records: int
+    pairs: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One column.
+
+    Attributes:
+        name: The column.
+        form: What it holds.
+        nulls: Share of records without a value.
+        distinct: Different values in the sample.
+        chance: The probability that two records have the same value.
+        length: Mean number of characters.
+        words: Mean number of words.
+    """
+
+    name: str
+    form: Form
+    nulls: float
+    distinct: int
+    chance: float
+    length: float
+    words: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it for people."""
+        return {
+            "column": self.name,
+            "holds": self.form.value,
+            "nulls": round(self.nulls, 4),
+            "distinct": self.distinct,
+            "same_by_chance": float(f"{self.chance:.3g}"),
+            "length": round(self.length, 1),
+            "words": round(self.words, 2),
+        }
+
+
+def draw_sample(spec: OpenSpec, desk: Desk) -> Sample:
+    """Draw records; of the columns that all inputs have.
+
+    Raises:
+        InputUnfit: They have none in common, or no records.
+    """
+    frames = [desk.input(wanted.name) for wanted in spec.inputs]
+    shared = set.intersection(*({*frame.columns} for frame in frames)) - {"id", spec.truth}
+    names = sorted(shared)[:_MOST_COLUMNS]
+    if not names:
+        raise InputUnfit("The inputs have no column in common besides their ids.")
+    counts = [frame.count() for frame in frames]
+    drawn = _drawn(frames, names)
+    raw = {name: drawn.column(f"v{at}").combine_chunks() for at, name in enumerate(names)}
+    columns = {name: one_form(values) for name, values in raw.items()}
+    return Sample(columns, raw, drawn.num_rows, sum(counts), _pairs(counts, within=spec.within))
+
+
+def _drawn(frames: Sequence[DataFrame], names: Sequence[str]) -> pa.Table:
+    values = [quoted(name).cast("string").alias(f"v{at}") for at, name in enumerate(names)]
+    parts = [frame.select("id", f.lit(at).alias("s"), *values) for at, frame in enumerate(frames)]
+    whole = reduce(DataFrame.unionByName, parts)
+    return whole.orderBy(f.xxhash64("id", "s"), "id", "s").limit(_SAMPLE).toArrow()
+
+
+def _pairs(counts: Sequence[int], *, within: bool) -> float:
+    total = float(sum(counts))
+    less = total if within else float(sum(count * count for count in counts))
+    return max(1.0, (total * total - less) / 2)
+
+
+def profile(sample: Sample) -> tuple[Profile, ...]:
+    """Look at every column that has a value at all."""
+    return tuple(
+        _profile(name, values, sample.raw[name])
+        for name, values in sample.columns.items()
+        if values.null_count < len(values)
+    )
+
+
+def _profile(name: str, values: pa.Array, raw: pa.Array) -> Profile:
+    there = values.drop_null()
+    length = float(pc.mean(pc.utf8_length(there)).as_py())
+    words = 1 + float(pc.mean(pc.count_substring(there, " ")).as_py())
+    distinct = len(there.unique())
+    return Profile(
+        name=name,
+        form=_form(there, raw.drop_null(), distinct, words, length),
+        nulls=values.null_count / len(values),
+        distinct=distinct,
+        chance=agreement_by_chance([numbered(values)]),
+        length=length,
+        words=words,
+    )
+
+
+def _form(there: pa.Array, raw: pa.Array, distinct: int, words: float, length: float) -> Form:
+    digits = pc.replace_substring_regex(there, "[^0-9]", "")
+    if _share(digits, r"^\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$") > _MOSTLY:
+        return Form.DATE
+    if _share(there, r"^(1\d|20)\d\d$") > _MOSTLY:
+        return Form.YEAR
+    if _share(raw, r"^\s*-?\d+\.\d+\s*$") > _MOSTLY:
+        return Form.NUMBER
+    if distinct <= _FEW_VALUES:
+        return Form.CATEGORY
+    if _share(there, r"\d") > _MOSTLY and words < 2:  # noqa: PLR2004 - a single word
+        return Form.CODE
+    return Form.TEXT if words >= _TEXT_WORDS else Form.NAME
+
+
+def _share(values: pa.Array, pattern: str) -> float:
+    return float(pc.mean(pc.match_substring_regex(values, pattern).cast("double")).as_py() or 0.0)
+
+
+def numbered(values: pa.Array) -> NDArray[np.int64]:
+    """A number for each different value; -1 for null."""
+    codes = values.dictionary_encode().indices.fill_null(-1)
+    found: NDArray[np.int64] = codes.to_numpy().astype(np.int64)
+    return found
+
+
+def agreement_by_chance(columns: Sequence[NDArray[np.int64]]) -> float:
+    """The probability that two records of a sample agree on all of these; null never does.
+
+    Args:
+        columns: As `numbered` gives them.
+    """
+    there = np.logical_and.reduce([codes >= 0 for codes in columns])
+    joined = columns[0][there]
+    for codes in columns[1:]:
+        joined = joined * (codes.max(initial=0) + 1) + codes[there]
+    counts = np.unique(joined, return_counts=True)[1].astype(np.float64)
+    rows = len(columns[0])
+    return float((counts * (counts - 1)).sum()) / max(1.0, rows * (rows - 1.0))

@@ -1,0 +1,176 @@
+"""Comparisons proposed from what columns hold, each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.linkage.open.profile import Form, Profile, Sample, profile
+from spark_jobs.linkage.open.propose_blocking import propose_rules
+from spark_jobs.linkage.open.parse import written
+from spark_jobs.linkage.open.spec import Comparison, Level, Measure, Rule
+from spark_jobs.runner.port import InputUnfit
+
+__all__ = ["Proposal", "propose"]
+
+_EMPTY: Final = 0.95
+_CONTAINED: Final = 0.9
+_LOOKED_AT: Final = 500
+_PARTS: Final = 2
+_LONG_CODE: Final = 6
+_SEVERAL_WORDS: Final = 1.3
+
+_EXACT: Final = Level(Measure.EXACT)
+_TYPOS: Final = (Level(Measure.LEVENSHTEIN, 1), Level(Measure.LEVENSHTEIN, 2))
+_ALIKE: Final = (Level(Measure.JARO_WINKLER, 0.92), Level(Measure.JARO_WINKLER, 0.8))
+_HALF: Final = Level(Measure.JACCARD, 0.5)
+_WORDS: Final = (
+    Level(Measure.JACCARD, 0.8),
+    Level(Measure.JARO_WINKLER, 0.95),
+    _HALF,
+    Level(Measure.JARO_WINKLER, 0.85),
+    Level(Measure.JACCARD, 0.25),
+)
+
+_WHY: Final[Mapping[Form, str]] = {
+    Form.DATE: "a wrong digit or two, or a day within a year, is told from another date",
+    Form.YEAR: "the year before or after is told from any other",
+    Form.NUMBER: "equal numbers agree, and near ones somewhat",
+    Form.CODE: "single wrong characters are told from another code",
+    Form.CATEGORY: "there are few values, which are equal or not",
+    Form.NAME: "spellings are compared with weight on how they begin",
+    Form.TEXT: "words in common are counted, whatever their order",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A configuration for data that nobody described.
+
+    Attributes:
+        rules: Which pairs to compare.
+        comparisons: What of them.
+        reasons: Why, in sentences, column by column and rule by rule.
+        profiles: What was seen.
+    """
+
+    rules: tuple[Rule, ...]
+    comparisons: tuple[Comparison, ...]
+    reasons: tuple[str, ...]
+    profiles: tuple[Profile, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it; ``spec`` holds the members to be edited and given to the next run."""
+        return {
+            "spec": written(self.rules, self.comparisons),
+            "reasons": list(self.reasons),
+            "columns": [one.to_json() for one in self.profiles],
+        }
+
+
+def propose(sample: Sample) -> Proposal:
+    """Propose a configuration.
+
+    Raises:
+        InputUnfit: No column tells records apart.
+    """
+    profiles = profile(sample)
+    reasons: list[str] = []
+    useful = _useful(profiles, reasons)
+    left_out = _repeated(useful, sample, reasons)
+    chosen = [one for one in useful if one.name not in left_out]
+    if not chosen:
+        raise InputUnfit("No column has values by which records could be compared.")
+    comparisons = tuple(_comparison(one, sample) for one in chosen)
+    reasons += [_reason(one) for one in chosen]
+    rules = propose_rules(useful, left_out, sample)
+    reasons += [rule.reason for rule in rules]
+    return Proposal(tuple(rule.rule for rule in rules), comparisons, tuple(reasons), profiles)
+
+
+def _useful(profiles: Sequence[Profile], reasons: list[str]) -> list[Profile]:
+    """Leave out what is empty, always the same, or never the same."""
+    some_repeat = any(0 < one.chance < 1 for one in profiles)
+    useful = []
+    for one in profiles:
+        if one.nulls > _EMPTY:
+            reasons.append(f"{one.name} is not compared: {one.nulls:.0%} of its values are missing.")
+        elif one.distinct == 1:
+            reasons.append(f"{one.name} is not compared: it has one value only.")
+        elif one.chance == 0 and some_repeat:
+            reasons.append(f"{one.name} is not compared: no value comes twice, so it names the row.")
+        else:
+            useful.append(one)
+    return useful
+
+
+def _repeated(useful: Sequence[Profile], sample: Sample, reasons: list[str]) -> set[str]:
+    """Columns that say again what others say: agreement on both must not count twice."""
+    parts: dict[str, list[str]] = {one.name: [] for one in useful}
+    words = [one.name for one in useful if one.form in {Form.NAME, Form.TEXT}]
+    for whole, part in permutations(words, 2):
+        if _contains(sample.columns[whole], sample.columns[part]) > _CONTAINED:
+            parts[whole].append(part)
+    left_out: set[str] = set()
+    for whole, inside in parts.items():
+        if len(inside) >= _PARTS:
+            left_out.add(whole)
+            listed = " and ".join(inside)
+            reasons.append(f"{whole} is not compared: it repeats {listed}, which are compared.")
+    for whole, inside in parts.items():
+        if whole not in left_out and len(inside) == 1 and inside[0] not in left_out:
+            left_out.add(inside[0])
+            reasons.append(f"{inside[0]} is not compared: {whole} contains it.")
+    return left_out
+
+
+def _contains(whole: pa.Array, part: pa.Array) -> float:
+    """The share of records in which all words of one value are among those of the other."""
+    both = pc.and_(whole.is_valid(), part.is_valid())
+    if not pc.any(both).as_py():
+        return 0.0
+    wholes, inner = (values.filter(both).slice(0, _LOOKED_AT).to_pylist() for values in (whole, part))
+    inside = [{*b.split()} <= {*a.split()} for a, b in zip(wholes, inner, strict=True)]
+    return sum(inside) / len(inside)
+
+
+def _comparison(one: Profile, sample: Sample) -> Comparison:
+    return Comparison((one.name,), (_EXACT, *_levels(one, sample)), term_frequency=True)
+
+
+def _levels(one: Profile, sample: Sample) -> tuple[Level, ...]:
+    half = (_HALF,) if one.words > _SEVERAL_WORDS else ()
+    match one.form:
+        case Form.DATE:
+            return (*_TYPOS, Level(Measure.DAYS, 366))
+        case Form.YEAR:
+            return (Level(Measure.NUMBER, 1),)
+        case Form.NUMBER:
+            return tuple(Level(Measure.NUMBER, limit) for limit in _near(sample.raw[one.name]))
+        case Form.CODE:
+            return _TYPOS if one.length >= _LONG_CODE else _TYPOS[:1]
+        case Form.CATEGORY:
+            return half
+        case Form.NAME:
+            return (*_ALIKE, *half)
+        case Form.TEXT:
+            return _WORDS
+
+
+def _near(raw: pa.Array) -> tuple[float, float]:
+    """Hundredths and tenths of the spread."""
+    numbers = pc.cast(pc.utf8_trim_whitespace(raw.drop_null()), "float64", safe=False)
+    spread = float(pc.stddev(numbers).as_py() or 0.0)
+    return max(spread, 1e-9) / 100, max(spread, 1e-9) / 10
+
+
+def _reason(one: Profile) -> str:
+    return (
+        f"{one.name} is compared as {one.form.value}: {_WHY[one.form]}; "
+        f"{one.nulls:.0%} missing, two records agree by chance with probability {one.chance:.2g}."
+    )

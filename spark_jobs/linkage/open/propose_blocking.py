@@ -1,0 +1,173 @@
+"""Blocking rules proposed from a sample: those that find most matches within a budget of pairs.
+
+Nobody says what a match looks like. So matches are imagined: good ones, in which nearly every column
+agrees, and poor ones, in which hardly any does; what does not agree may still begin or end alike; and
+where a value is missing nothing agrees.
+Of the rules that are cheap enough, the one that finds most imagined matches is taken, then the one
+that finds most of the rest, until the budget is used up or nothing is gained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_jobs.linkage.open.profile import (
+    Form,
+    Profile,
+    Sample,
+    agreement_by_chance,
+    numbered,
+)
+from spark_jobs.linkage.open.spec import KeyPart, Rule, Take
+
+__all__ = ["ProposedRule", "propose_rules"]
+
+_PAIRS_PER_RECORD: Final = 30.0
+_SHARE_OF_BUDGET: Final = 0.4
+_MOST_RULES: Final = 12
+_IMAGINED: Final = 4_000
+_QUALITY: Final = (0.2, 0.95)
+_NEARLY: Final = 0.4
+_GAIN: Final = 0.001
+_SINGLE_COLUMNS: Final = 10
+_PREFIX: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedRule:
+    """A rule, and the sentence that says why."""
+
+    rule: Rule
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a key, with its values in the sample and in which imagined matches it agrees."""
+
+    part: KeyPart
+    values: NDArray[np.int64]
+    agrees: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    parts: tuple[_Part, ...]
+    pairs: float
+
+    @property
+    def finds(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = np.logical_and.reduce([one.agrees for one in self.parts])
+        return found
+
+
+def propose_rules(
+    profiles: Sequence[Profile], repeated: set[str], sample: Sample
+) -> tuple[ProposedRule, ...]:
+    """Choose rules.
+
+    Args:
+        profiles: Columns that may be used.
+        repeated: Those of them that are not compared, because others say the same.
+        sample: Records.
+    """
+    budget = _PAIRS_PER_RECORD * sample.records
+    affordable = [one for one in _candidates(profiles, repeated, sample) if one.pairs <= budget * _SHARE_OF_BUDGET]
+    missed = np.ones(_IMAGINED, np.bool_)
+    chosen: list[ProposedRule] = []
+    while affordable and len(chosen) < _MOST_RULES:
+        best = max(affordable, key=lambda one: (int((one.finds & missed).sum()), -one.pairs))
+        gain = float((best.finds & missed).mean())
+        if gain < _GAIN:
+            break
+        missed &= ~best.finds
+        budget -= best.pairs
+        chosen.append(_proposed(best, gain))
+        affordable = [one for one in affordable if one is not best and one.pairs <= budget]
+    return tuple(chosen)
+
+
+def _proposed(best: _Candidate, gain: float) -> ProposedRule:
+    rule = Rule(tuple(one.part for one in best.parts))
+    reason = (
+        f"Records with equal {rule.name} are compared: about {best.pairs:,.0f} pairs, "
+        f"and {gain:.1%} of matches with usual errors that no rule before would find."
+    )
+    return ProposedRule(rule, reason)
+
+
+def _candidates(
+    profiles: Sequence[Profile], repeated: set[str], sample: Sample
+) -> Iterator[_Candidate]:
+    random = np.random.default_rng(0)
+    rare = sorted(profiles, key=lambda one: one.chance)[:_SINGLE_COLUMNS]
+    quality = random.uniform(*_QUALITY, _IMAGINED)
+    parts = [list(_parts(one, sample, quality, random)) for one in rare]
+    for column in parts:
+        for one in column:
+            yield _candidate((one,), sample)
+    told = [column for one, column in zip(rare, parts, strict=True) if one.name not in repeated]
+    for left, right in combinations(told, 2):
+        for a in left:
+            for b in right:
+                yield _candidate((a, b), sample)
+
+
+def _candidate(parts: tuple[_Part, ...], sample: Sample) -> _Candidate:
+    chance = agreement_by_chance([one.values for one in parts])
+    return _Candidate(parts, chance * sample.pairs)
+
+
+def _parts(
+    one: Profile, sample: Sample, quality: NDArray[np.float64], random: np.random.Generator
+) -> Iterator[_Part]:
+    values = sample.columns[one.name]
+    there = np.logical_and.reduce(random.random((2, _IMAGINED)) >= one.nulls)
+    agrees = (random.random(_IMAGINED) < quality) & there
+    if one.form is not Form.TEXT:
+        yield _Part(KeyPart(one.name), numbered(values), agrees)
+    for take, length in _takes(one.form):
+        nearly = agrees | ((random.random(_IMAGINED) < _NEARLY) & there)
+        taken = numbered(_taken(values, take, length))
+        yield _Part(KeyPart(one.name, take, length), taken, nearly)
+
+
+def _takes(form: Form) -> tuple[tuple[Take, int], ...]:
+    match form:
+        case Form.DATE:
+            return ((Take.YEAR, 0), (Take.MONTH_DAY, 0))
+        case Form.NAME:
+            return ((Take.PREFIX, 4), (Take.SUFFIX, 4))
+        case Form.TEXT:
+            return ((Take.PREFIX, _PREFIX), (Take.SUFFIX, _PREFIX), (Take.WORD, 1), (Take.WORD, -1))
+        case Form.CODE:
+            return ((Take.PREFIX, 4),)
+        case _:
+            return ()
+
+
+def _taken(values: pa.Array, take: Take, length: int) -> pa.Array:
+    """What a key takes, on the sample."""
+    match take:
+        case Take.PREFIX:
+            return pc.utf8_slice_codeunits(values, 0, length)
+        case Take.SUFFIX:
+            return pc.utf8_slice_codeunits(values, -length)
+        case Take.WORD:
+            return pc.replace_substring_regex(values, " .*$" if length > 0 else "^.* ", "")
+        case Take.YEAR:
+            return pc.utf8_slice_codeunits(_digits(values), 0, 4)
+        case _:
+            return pc.utf8_slice_codeunits(_digits(values), 4, 8)
+
+
+def _digits(values: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(values, "[^0-9]", "")

@@ -1,0 +1,176 @@
+"""Clusters inside what is connected: one wrong link must not join two people.
+
+Both ways begin with every record alone, and join clusters: *average* those whose pairs agree on the
+whole, *one per source* the ends of the best link that is left, if no table would come twice. Equal
+links follow by their rows, so that the same pairs always give the same clusters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from spark_jobs.linkage.open.sets import root, roots
+from spark_jobs.linkage.open.spec import Clustering
+from spark_jobs.linkage.open.strings import Floats, Rows
+
+__all__ = ["CERTAIN", "Links", "refined"]
+
+CERTAIN: Final = 1000.0
+"""Bits of a link that is known."""
+LARGEST: Final = 1_000
+"""Records that are looked at together; larger components are first cut at their weakest links."""
+_MOST_BITS: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """All compared pairs inside of some components.
+
+    Attributes:
+        left: Rows.
+        right: Rows.
+        bits: log2 odds that a pair is a match; `CERTAIN`: known.
+        left_source: Number of the table that left is from.
+        right_source: The same of right.
+    """
+
+    left: Rows
+    right: Rows
+    bits: Floats
+    left_source: Rows
+    right_source: Rows
+
+
+def refined(links: Links, how: Clustering, least: float) -> tuple[Rows, Rows]:
+    """Divide components into clusters.
+
+    Args:
+        links: All pairs inside.
+        how: In which way.
+        least: Bits from which on a pair is a link.
+
+    Returns:
+        Rows, ascending, and for each the least row of its cluster.
+    """
+    order = np.lexsort((links.right, links.left, -links.bits))
+    rows, ends = np.unique(np.concatenate([links.left, links.right]), return_inverse=True)
+    left, right = ends[: len(order)][order], ends[len(order) :][order]
+    bits = links.bits[order]
+    sources = np.zeros(len(rows), np.int64)
+    sources[ends] = np.concatenate([links.left_source, links.right_source])
+    linked = bits >= least
+    if how is Clustering.ONE_PER_SOURCE:
+        return rows, rows[_one_per_source(left[linked], right[linked], bits[linked], sources)]
+    return rows, rows[_averages(left, right, bits, int(linked.sum()), len(rows))]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _one_per_source(left: Any, right: Any, bits: Any, sources: Any) -> Any:
+    parents = np.arange(len(sources))
+    held = np.empty(len(sources), np.int64)
+    for node in range(len(sources)):
+        held[node] = 1 << sources[node]
+    for edge in range(len(left)):
+        a, b = root(parents, left[edge]), root(parents, right[edge])
+        if a != b and (held[a] & held[b] == 0 or bits[edge] >= CERTAIN):
+            a, b = min(a, b), max(a, b)
+            parents[b] = a
+            held[a] |= held[b]
+    return roots(parents)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _averages(left: Any, right: Any, bits: Any, linked: int, nodes: int) -> Any:
+    pieces = _pieces(left[:linked], right[:linked], bits, nodes)
+    members = np.argsort(pieces, kind="mergesort")
+    starts = np.searchsorted(pieces[members], np.arange(nodes + 1))
+    place = np.empty(nodes, np.int64)
+    for at in range(nodes):
+        place[members[at]] = at - starts[pieces[members[at]]]
+    same = np.flatnonzero(pieces[left] == pieces[right])
+    of_piece = same[np.argsort(pieces[left[same]], kind="mergesort")]
+    begins = np.searchsorted(pieces[left[of_piece]], np.arange(nodes + 1))
+    labels = np.arange(nodes)
+    for piece in range(nodes):
+        inside = members[starts[piece] : starts[piece + 1]]
+        edges = of_piece[begins[piece] : begins[piece + 1]]
+        if len(inside) > 1:
+            joined = _average(place[left[edges]], place[right[edges]], bits[edges], len(inside))
+            for at in range(len(inside)):
+                labels[inside[at]] = inside[joined[at]]
+    return labels
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _pieces(left: Any, right: Any, bits: Any, nodes: int) -> Any:
+    """What strong links connect, as long as it is no larger than can be looked at together."""
+    parents = np.arange(nodes)
+    size = np.ones(nodes, np.int64)
+    for edge in range(len(left)):
+        a, b = root(parents, left[edge]), root(parents, right[edge])
+        if a != b and (size[a] + size[b] <= LARGEST or bits[edge] >= CERTAIN):
+            a, b = min(a, b), max(a, b)
+            parents[b] = a
+            size[a] += size[b]
+    return roots(parents)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _average(left: Any, right: Any, bits: Any, nodes: int) -> Any:
+    """Join the two clusters with the highest mean of their compared pairs while it is positive."""
+    total = np.zeros((nodes, nodes))
+    count = np.zeros((nodes, nodes))
+    for edge in range(len(left)):
+        i, j, weight = left[edge], right[edge], bits[edge]
+        weight = weight if weight >= CERTAIN else max(-_MOST_BITS, min(_MOST_BITS, weight))
+        total[i, j] += weight
+        total[j, i] += weight
+        count[i, j] += 1
+        count[j, i] += 1
+    labels = np.arange(nodes)
+    best, mean = np.zeros(nodes, np.int64), np.full(nodes, -1.0)
+    for i in range(nodes):
+        best[i], mean[i] = _nearest(total, count, labels, i)
+    while True:
+        a = np.argmax(mean)
+        if mean[a] < 0.0:
+            return roots(labels)
+        _join(total, count, labels, min(a, best[a]), max(a, best[a]))
+        _look_again(total, count, labels, best, mean, min(a, best[a]), max(a, best[a]))
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _nearest(total: Any, count: Any, labels: Any, i: int) -> Any:
+    """The cluster with the highest mean weight to cluster i, and that mean; -1: none."""
+    nearest, highest = i, -1.0
+    for j in range(len(labels)):
+        if j != i and labels[j] == j and count[i, j] > 0:
+            mean = total[i, j] / count[i, j]
+            if mean >= 0.0 and mean > highest:
+                nearest, highest = j, mean
+    return nearest, highest
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _join(total: Any, count: Any, labels: Any, a: int, b: int) -> None:
+    labels[b] = a
+    for j in range(len(labels)):
+        if labels[j] == j and j != a:
+            total[a, j] += total[b, j]
+            total[j, a] += total[j, b]
+            count[a, j] += count[b, j]
+            count[j, a] += count[j, b]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+def _look_again(
+    total: Any, count: Any, labels: Any, best: Any, mean: Any, a: int, b: int
+) -> None:
+    mean[b] = -1.0
+    for i in range(len(labels)):
+        if labels[i] == i and (i == a or best[i] == a or best[i] == b or count[i, a] > 0):
+            best[i], mean[i] = _nearest(total, count, labels, i)

@@ -1,0 +1,61 @@
+"""Fitting the model of a run: patterns are counted by Spark, the rest is a few thousand numbers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.linkage.open.agreement import pattern_levels
+from spark_jobs.linkage.open.em import Patterns, estimate
+from spark_jobs.linkage.open.model import Model
+from spark_jobs.linkage.open.pairs import random_pairs
+from spark_jobs.linkage.open.spec import OpenSpec
+
+__all__ = ["trained"]
+
+_SAMPLE: Final = 10_000
+_RANDOM_PAIRS: Final = 1_000_000
+
+
+def trained(records: DataFrame, pairs: DataFrame, spec: OpenSpec) -> Model:
+    """Estimate the model from compared pairs, or take the one that the specification brings."""
+    if spec.model is not None:
+        return Model.of_json(spec.model, spec.comparisons)
+    estimated = estimate(
+        _random(records, spec),
+        _blocked(pairs, spec),
+        [_decided(spec, rule) for rule in range(len(spec.blocking))],
+        [len(one.level_names) for one in spec.comparisons],
+        _all_pairs(records, within=spec.within),
+    )
+    return Model(spec.comparisons, estimated)
+
+
+def _decided(spec: OpenSpec, rule: int) -> frozenset[int]:
+    columns = spec.blocking[rule].columns
+    return frozenset(k for k, one in enumerate(spec.comparisons) if columns & {*one.columns})
+
+
+def _blocked(pairs: DataFrame, spec: OpenSpec) -> Patterns:
+    found = pairs.groupBy("rules", "pattern").agg(f.count("*").alias("n")).orderBy("rules", "pattern")
+    table = found.toArrow()
+    levels = pattern_levels(spec.comparisons, table.column("pattern").to_numpy())
+    return Patterns(levels, table.column("n").to_numpy().astype(np.float64), table.column("rules").to_numpy())
+
+
+def _random(records: DataFrame, spec: OpenSpec) -> Patterns:
+    drawn = records.orderBy(f.xxhash64("row", f.lit(spec.seed)), "row").limit(_SAMPLE)
+    compared = [name for name in records.columns if name[0] in "cn" and name[1:].isdigit()]
+    sample = drawn.select("source", *compared).toArrow().combine_chunks()
+    patterns, counts = random_pairs(sample, spec, _RANDOM_PAIRS)
+    levels = pattern_levels(spec.comparisons, patterns)
+    return Patterns(levels, counts, np.zeros(len(patterns), np.int64))
+
+
+def _all_pairs(records: DataFrame, *, within: bool) -> float:
+    counts = np.array([row["count"] for row in records.groupBy("source").count().collect()], float)
+    less = counts.sum() if within else float((counts**2).sum())
+    return max(1.0, float(counts.sum() ** 2 - less) / 2)

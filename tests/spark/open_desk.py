@@ -1,0 +1,66 @@
+"""A desk on which stages are carried out one after the other, and kept in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.linkage.open.kind import OpenLinkage
+from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.runner.port import Forecast
+
+
+class FolderDesk:
+    """Keeps what stages give as Parquet, as the runner does."""
+
+    def __init__(self, spark: SparkSession, folder: Path, inputs: Mapping[str, DataFrame]) -> None:
+        self.spark = spark
+        self.counters: Counter[str] = Counter()
+        self.reports: dict[str, Any] = {}
+        self._folder = folder
+        self._inputs = inputs
+
+    def input(self, name: str) -> DataFrame:
+        return self._inputs[name]
+
+    def output(self, stage: str) -> DataFrame:
+        return self.spark.read.parquet(str(self._folder / stage))
+
+    def progress(self, done: int, total: int) -> None:
+        assert 0 <= done <= total
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counters[name] += by
+
+    def report(self, name: str, document: Mapping[str, Any]) -> None:
+        self.reports[name] = json.loads(json.dumps(document))
+
+    def carry_out(self, spec: OpenSpec) -> list[dict[str, Any]]:
+        """Do all stages; the rows of the result."""
+        last = ""
+        for stage in OpenLinkage().stages(spec):
+            frame = stage.run(self)
+            if frame is not None:
+                frame.write.parquet(str(self._folder / stage.name), mode="overwrite")
+            last = stage.name
+        return self.rows(last)
+
+    def rows(self, stage: str) -> list[dict[str, Any]]:
+        """What a stage gave."""
+        return [row.asDict() for row in self.output(stage).collect()]
+
+    def forecast(self, spec: OpenSpec) -> Forecast:
+        return OpenLinkage().forecast(spec, self)
+
+
+def frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """Records as an input: every value a string, as from CSV."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in names}
+    return spark.createDataFrame(pa.table(columns))

@@ -1,0 +1,128 @@
+"""The model: estimated as a plain computation says, and recovered where it is known."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import log2
+
+import numpy as np
+import pytest
+
+from spark_jobs.linkage.open.em import Estimate, Patterns, estimate, session
+from spark_jobs.linkage.open.model import Model, bits_of, probability_of
+from spark_jobs.linkage.open.spec import Comparison, Level, Measure
+from spark_jobs.runner.port import SpecInvalid
+
+EXACT = Level(Measure.EXACT)
+NEAR = Level(Measure.LEVENSHTEIN, 1)
+COMPARISONS = (
+    Comparison(("a",), (EXACT, NEAR), term_frequency=True),
+    Comparison(("b",), (EXACT,)),
+    Comparison(("c",), (EXACT,)),
+)
+M = ([0, 0.8, 0.15, 0.05], [0, 0.9, 0.1], [0, 0.7, 0.3])
+U = ([0, 0.02, 0.08, 0.9], [0, 0.05, 0.95], [0, 0.2, 0.8])
+SIZES = [4, 3, 3]
+
+
+def drawn(pairs: float, share: float, rules: int = 0) -> Patterns:
+    """Expected counts of all patterns, by the definition of the model."""
+    levels = np.array(list(product(*(range(1, size) for size in SIZES))), np.int8)
+    chance = [
+        share * np.prod([M[k][level] for k, level in enumerate(row)])
+        + (1 - share) * np.prod([U[k][level] for k, level in enumerate(row)])
+        for row in levels
+    ]
+    return Patterns(levels, pairs * np.array(chance), np.full(len(levels), rules, np.int64))
+
+
+def test_what_made_the_patterns_is_recovered() -> None:
+    blocked = drawn(1e6, 0.3, rules=1)
+    found = estimate(drawn(1e7, 1e-6), blocked, [frozenset()], SIZES, 1e9)
+    for k in range(3):
+        assert found.m[k] == pytest.approx(M[k], abs=0.01)
+        assert found.u[k] == pytest.approx(U[k], abs=0.002)
+    assert found.share == pytest.approx(0.3e6 / 1e9, rel=0.1)
+
+
+def test_matches_among_random_pairs_do_not_spoil_u() -> None:
+    blocked = drawn(1e6, 0.3, rules=1)
+    found = estimate(drawn(1e6, 0.01), blocked, [frozenset()], SIZES, 3e7)
+    assert found.u[0][1] == pytest.approx(U[0][1], abs=0.002)
+
+
+def plain_session(patterns: Patterns, u: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
+    """EM by its definition, pattern by pattern."""
+    m = [np.array([0, *np.full(size - 1, 1 / (size - 1))]) for size in SIZES]
+    m = [np.array([0, 0.6, 0.3, 0.1]), np.array([0, 0.9, 0.1]), np.array([0, 0.9, 0.1])]
+    share = 0.1
+    for _ in range(3_000):
+        weights = []
+        for row, count in zip(patterns.levels, patterns.counts, strict=True):
+            match = share * float(np.prod([m[k][level] for k, level in enumerate(row)]))
+            other = (1 - share) * float(np.prod([u[k][level] for k, level in enumerate(row)]))
+            weights.append(count * match / (match + other))
+        share = sum(weights) / patterns.counts.sum()
+        for k, size in enumerate(SIZES):
+            seen = np.full(size, 0.5)
+            for row, weight in zip(patterns.levels, weights, strict=True):
+                seen[row[k]] += weight
+            seen[0] = 0
+            m[k] = seen / seen.sum()
+    return m, share
+
+
+def test_a_session_is_what_a_plain_computation_gives() -> None:
+    patterns = drawn(10_000, 0.2)
+    u = [np.array(one) for one in U]
+    guess = [np.array([0, 0.6, 0.3, 0.1]), np.array([0, 0.9, 0.1]), np.array([0, 0.9, 0.1])]
+    found = session(patterns, guess, u, frozenset())
+    m, share = plain_session(patterns, u)
+    for k in range(3):
+        assert found.m[k] == pytest.approx(m[k], abs=2e-3)
+    assert found.matches == pytest.approx(share * 10_000, rel=0.02)
+
+
+def test_a_rule_says_nothing_of_what_it_decides() -> None:
+    guess = [np.array(one, float) for one in M]
+    found = session(drawn(1e4, 0.2), guess, guess, frozenset({1}))
+    assert found.m[1] is None
+    assert found.m[0] is not None
+
+
+MODEL = Model(COMPARISONS, Estimate(*(tuple(np.array(one, float) for one in side) for side in (M, U)), 0.001))
+
+
+def test_bits_are_the_sum_of_their_reasons() -> None:
+    patterns = np.arange(4 * 3 * 3)
+    rarity = 7.25
+    for pattern, bits in zip(patterns.tolist(), MODEL.pattern_bits(patterns), strict=True):
+        told = MODEL.explain(pattern, rarity)
+        assert told["bits"] == pytest.approx(bits + rarity)
+        assert told["bits"] == pytest.approx(told["prior_bits"] + sum(one["bits"] for one in told["steps"]))
+        assert told["probability"] == pytest.approx(probability_of(bits + rarity))
+
+
+def test_a_pair_is_explained_in_words() -> None:
+    pattern = (1 * 3 + 0) * 3 + 2
+    words = MODEL.explain(pattern, -log2(0.02) + 3)["words"]
+    assert "a (exact) speaks for a match by 5.3 bits." in words
+    assert "b is missing and says nothing." in words
+    assert "c (else) speaks against a match by 1.4 bits." in words
+    assert "rarity (of what is equal) speaks for a match by 3.0 bits." in words
+
+
+def test_a_model_survives_a_journey_as_json() -> None:
+    again = Model.of_json(MODEL.to_json(), COMPARISONS)
+    assert again.to_json() == MODEL.to_json()
+
+
+@pytest.mark.parametrize("document", [{}, {"share": 0.1, "comparisons": []}, {"share": 2, "comparisons": MODEL.to_json()["comparisons"]}])
+def test_a_foreign_model_is_refused(document: dict[str, object]) -> None:
+    with pytest.raises(SpecInvalid, match="/model"):
+        Model.of_json(document, COMPARISONS)
+
+
+def test_odds_and_probabilities_are_one() -> None:
+    assert probability_of(bits_of(0.9)) == pytest.approx(0.9)
+    assert bits_of(1) == 1000

@@ -1,0 +1,267 @@
+"""Open linkage from inputs to clusters, on people who were made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from open_desk import FolderDesk, frame
+from pyspark.sql import SparkSession
+
+from benchmarks.citizens import people
+from spark_jobs.linkage.open.kind import OpenLinkage
+from spark_jobs.linkage.open.prepare import values
+from spark_jobs.linkage.open.spec import KeyPart, OpenSpec, Rule, Take
+from spark_jobs.runner.port import InputUnfit
+
+Row = dict[str, Any]
+
+PEOPLE: list[Row] = list(people(300, 2, seed=5))
+FILE = {"file": "people.csv"}
+GIVEN: dict[str, Any] = {
+    "inputs": {"people": FILE},
+    "blocking": [
+        ["phone"],
+        ["surname", {"column": "given_name", "take": "prefix", "length": 2}],
+        ["date_of_birth"],
+    ],
+    "comparisons": [
+        {"columns": [name], "levels": ["exact", {"jaro_winkler": 0.85}], "term_frequency": True}
+        for name in ("given_name", "surname", "street")
+    ]
+    + [{"columns": [name], "levels": ["exact", {"levenshtein": 2}]} for name in ("phone", "date_of_birth")],
+    "truth": "entity",
+    "clustering": "components",
+}
+
+
+def desk_of(spark: SparkSession, folder: Path, **inputs: Sequence[Mapping[str, Any]]) -> FolderDesk:
+    return FolderDesk(spark, folder, {name: frame(spark, rows) for name, rows in inputs.items()})
+
+
+def parsed(**changes: Any) -> OpenSpec:
+    return OpenLinkage().parse({**GIVEN, **changes})
+
+
+def partition(rows: Sequence[Row]) -> set[frozenset[str]]:
+    groups: dict[str, set[str]] = {}
+    for row in rows:
+        groups.setdefault(row["cluster"], set()).add(row["id"])
+    return {frozenset(group) for group in groups.values()}
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
+    """All people, deduplicated as `GIVEN` says."""
+    desk = desk_of(spark, tmp_path_factory.mktemp("whole"), people=PEOPLE)
+    desk.carry_out(parsed())
+    return desk
+
+
+@pytest.fixture(scope="module")
+def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
+    """All people, deduplicated without being described."""
+    desk = desk_of(spark, tmp_path_factory.mktemp("proposed"), people=PEOPLE)
+    desk.carry_out(OpenLinkage().parse({"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"}))
+    return desk
+
+
+def test_nobody_has_to_describe_the_data(proposed: FolderDesk) -> None:
+    assert proposed.reports["evaluation"]["pairwise"]["f1"] > 0.95
+    assert proposed.reports["evaluation"]["blocking_recall"] > 0.97
+
+
+def test_a_proposal_has_reasons_and_can_be_given_back(proposed: FolderDesk) -> None:
+    proposal = proposed.reports["proposal"]
+    spec = OpenLinkage().parse({"inputs": {"people": FILE}, **proposal["spec"]})
+    assert not spec.zero_config
+    for column in spec.columns:
+        assert any(column in reason for reason in proposal["reasons"])
+    assert "entity" not in spec.columns
+
+
+def test_pairs_are_those_of_the_blocks_each_once(whole: FolderDesk) -> None:
+    rows = {(row["l"], row["r"]) for row in whole.rows("compare")}
+    assert len(rows) == whole.output("compare").count()
+    ids = {row["row"]: row["id"] for row in whole.rows("records")}
+    found = {frozenset((ids[left], ids[right])) for left, right in rows}
+
+    def together(a: Row, b: Row) -> bool:
+        name = a["surname"] and a["given_name"] and b["given_name"]
+        return bool(
+            (a["phone"] and a["phone"] == b["phone"])
+            or (name and a["surname"] == b["surname"] and a["given_name"][:2] == b["given_name"][:2])
+            or (a["date_of_birth"] and a["date_of_birth"] == b["date_of_birth"])
+        )
+
+    assert found == {frozenset((a["id"], b["id"])) for a, b in combinations(PEOPLE, 2) if together(a, b)}
+
+
+def test_an_evaluation_is_what_counting_gives(whole: FolderDesk) -> None:
+    cluster = {row["record"]: row["cluster"] for row in whole.rows("clusters")}
+    entity = {person["id"]: person["entity"] for person in PEOPLE}
+    pairs = list(combinations(entity, 2))
+    found = {pair for pair in pairs if cluster[pair[0]] == cluster[pair[1]]}
+    true = {pair for pair in pairs if entity[pair[0]] == entity[pair[1]]}
+    told = whole.reports["evaluation"]
+    assert told["pairs"] == {"found": len(found), "true": len(true), "both": len(found & true)}
+    assert told["pairwise"]["precision"] == pytest.approx(len(found & true) / len(found))
+    assert told["b3"]["recall"] == pytest.approx(b3(entity, cluster))
+
+
+def b3(of: Mapping[str, str], other: Mapping[str, str]) -> float:
+    shares = []
+    for one in of:
+        group = [another for another in of if of[another] == of[one]]
+        shares.append(sum(other[another] == other[one] for another in group) / len(group))
+    return sum(shares) / len(shares)
+
+
+def test_links_say_why(whole: FolderDesk) -> None:
+    links = whole.rows("pairs")
+    assert links
+    for link in links:
+        assert link["probability"] >= 0.9
+        assert "phone (" in link["why"] or "phone is missing" in link["why"]
+        assert "Rarity adds" in link["why"]
+
+
+def test_a_cluster_is_called_by_its_least_record(whole: FolderDesk) -> None:
+    members: dict[str, list[str]] = {}
+    for row in whole.rows("clusters"):
+        members.setdefault(row["cluster"], []).append(row["record"])
+    assert all(name == f"people/{min(records)}" for name, records in members.items())
+
+
+def test_the_same_run_gives_the_same(whole: FolderDesk, spark: SparkSession, tmp_path: Path) -> None:
+    again = desk_of(spark, tmp_path, people=PEOPLE[::-1])
+    rows = again.carry_out(parsed())
+    key = lambda row: row["id"]  # noqa: E731 - the order of rows is not part of the result
+    assert sorted(rows, key=key) == sorted(whole.rows("clusters"), key=key)
+
+
+def test_new_records_join_clusters_as_if_all_had_come_at_once(
+    whole: FolderDesk, spark: SparkSession, tmp_path: Path
+) -> None:
+    model = whole.reports["model"]
+    first = desk_of(spark, tmp_path / "first", people=PEOPLE[:350])
+    known = first.carry_out(parsed(model=model))
+    both = desk_of(spark, tmp_path / "both", people=PEOPLE, known=known)
+    found = both.carry_out(replace(parsed(model=model), known=parsed(known=FILE).known))
+    assert partition(found) == partition(whole.rows("clusters"))
+    compared = {row["row"]: row["id"] for row in both.rows("records")}
+    old = {person["id"] for person in PEOPLE[:350]}
+    assert not [
+        row for row in both.rows("compare") if compared[row["l"]] in old and compared[row["r"]] in old
+    ]
+    before = {row["id"]: row["cluster"] for row in known}
+    kept = {row["cluster"] for row in found}
+    merged = {told["from"] for told in both.reports["merges"]["merged"]}
+    assert merged == {*before.values()} - kept
+    for row in found:
+        if row["id"] in before and before[row["id"]] not in merged:
+            assert row["cluster"] == before[row["id"]]
+
+
+def test_tables_are_linked_one_to_one(spark: SparkSession, tmp_path: Path) -> None:
+    left = [person for person in PEOPLE if person["id"].endswith("-0")]
+    right = [person for person in PEOPLE if person["id"].endswith("-1")]
+    desk = desk_of(spark, tmp_path, left=left, right=right)
+    spec = parsed(inputs={"left": FILE, "right": FILE}, clustering="one_per_source", result="pairs")
+    links = desk.carry_out(spec)
+    assert {(link["left_source"], link["right_source"]) for link in links} <= {
+        ("left", "right"), ("right", "left"),
+    }  # fmt: skip
+    groups = partition(desk.rows("clusters"))
+    assert all(len(group) == len({name.split("/")[0] for name in group}) for group in groups)
+    assert desk.reports["evaluation"]["pairwise"]["f1"] > 0.9
+
+
+def test_heavy_blocks_are_told_before_and_split(spark: SparkSession, tmp_path: Path) -> None:
+    crowd = [{**person, "city": "smithville"} for person in PEOPLE]
+    desk = desk_of(spark, tmp_path, people=crowd)
+    rules = [[{"column": "city", "take": "prefix", "length": 5}], ["phone"]]
+    spec = parsed(blocking=rules, limits={"block_pairs": 1_000})
+    told = desk.forecast(spec)
+    assert told.heaviest[0].pairs == len(crowd) * (len(crowd) - 1) // 2
+    assert "smithville" in told.heaviest[0].name
+    assert any("will be split" in note for note in told.notes)
+    desk.carry_out(spec)
+    (split, *_) = desk.reports["splits"]["heavy"]
+    assert split["blocks"] == 1
+    assert split["split_by"] is not None
+    assert max(rule["heaviest"] for rule in desk.reports["blocking"]["rules"]) <= 1_000
+    assert desk.reports["evaluation"]["blocking_recall"] > 0.5
+
+
+def test_what_cannot_be_split_is_left_out_and_told(spark: SparkSession, tmp_path: Path) -> None:
+    same = [{"id": str(at), "a": "x", "b": "y", "c": "z"} for at in range(60)]
+    desk = desk_of(spark, tmp_path, people=same)
+    one = {"levels": ["exact"]}
+    spec = OpenLinkage().parse(
+        {
+            "inputs": {"people": FILE},
+            "blocking": [["a"]],
+            "comparisons": [{"columns": [name], **one} for name in "abc"],
+            "limits": {"block_pairs": 100},
+        }
+    )
+    rows = desk.carry_out(spec)
+    assert [told["split_by"] for told in desk.reports["splits"]["heavy"]] == ["b", "c", None]
+    assert len({row["cluster"] for row in rows}) == 60
+
+
+def test_keys_take_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [
+        {"id": "1", "name": "Miriam O'Brien-Ångström", "born": "1971-06-24"},
+        {"id": "2", "name": "ångström  OBRIEN miriam", "born": "19720624"},
+        {"id": "3", "name": "Mirjam Smith", "born": "1971"},
+        {"id": "4", "name": "  ", "born": None},
+    ]
+    parts = {
+        KeyPart("name"): [],
+        KeyPart("name", Take.PREFIX, 3): ["13"],
+        KeyPart("name", Take.SUFFIX, 3): [],
+        KeyPart("name", Take.WORD, 2): ["12"],
+        KeyPart("name", Take.WORD, -1): [],
+        KeyPart("name", Take.WORD, 3): [],
+        KeyPart("name", Take.SORTED): ["12"],
+        KeyPart("born", Take.YEAR): ["13"],
+        KeyPart("born", Take.MONTH_DAY): ["12"],
+    }
+    spec = replace(parsed(), truth=None)
+    spec = replace(spec, blocking=tuple(Rule((part,)) for part in parts), comparisons=())
+    found = values(spec, desk_of(spark, tmp_path, people=rows)).collect()
+    keys = {row["id"]: row["keys"] for row in found}
+    assert not any(keys["4"])
+    for rule, expected in enumerate(parts.values()):
+        same = [a + b for a, b in combinations("123", 2) if keys[a][rule] and keys[a][rule] == keys[b][rule]]
+        assert same == expected, rule
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([], "people has no records"),
+        ([{"id": "1", "surname": "a"}], "people has no column"),
+        ([*PEOPLE[:2], PEOPLE[0]], "people has an id more than once"),
+    ],
+)
+def test_unfit_inputs_are_refused(
+    spark: SparkSession, tmp_path: Path, rows: list[Row], says: str
+) -> None:
+    columns = rows or [dict.fromkeys(PEOPLE[0])]
+    empty = frame(spark, columns) if rows else frame(spark, columns).limit(0)
+    with pytest.raises(InputUnfit, match=says):
+        FolderDesk(spark, tmp_path, {"people": empty}).forecast(parsed())
+
+
+def test_too_many_pairs_end_a_run(spark: SparkSession, whole: FolderDesk) -> None:
+    spec = parsed(limits={"pairs": 10})
+    compare = next(stage for stage in OpenLinkage().stages(spec) if stage.name == "compare")
+    with pytest.raises(InputUnfit, match=r"limits\.pairs"):
+        compare.run(whole)

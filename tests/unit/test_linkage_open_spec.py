@@ -1,0 +1,131 @@
+"""Specifications of open linkage: read strictly, written back, refused with the place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_jobs.linkage.open.kind import OpenLinkage
+from spark_jobs.linkage.open.parse import read_rules_and_comparisons, read_spec, written
+from spark_jobs.linkage.open.spec import Clustering, Measure, Take
+from spark_jobs.runner.port import SpecInvalid
+
+GOOD: dict[str, Any] = {
+    "inputs": {"people": {"file": "people.csv"}},
+    "blocking": [["surname", {"column": "born", "take": "year"}]],
+    "comparisons": [
+        {
+            "columns": ["surname"],
+            "levels": ["exact", {"jaro_winkler": 0.9}, {"levenshtein": 2}],
+            "term_frequency": True,
+        },
+        {"columns": ["born"], "levels": ["exact", {"days": 30}]},
+    ],
+}
+
+
+def test_a_specification_says_what_it_says() -> None:
+    spec = read_spec(GOOD)
+    assert [rule.name for rule in spec.blocking] == ["surname & year(born)"]
+    assert spec.comparisons[0].level_names == (
+        "null", "exact", "jaro_winkler ≥ 0.9", "levenshtein ≤ 2", "else",
+    )  # fmt: skip
+    assert spec.inputs[0].fields == ("born", "surname")
+    assert spec.within
+    assert spec.clustering is Clustering.AVERAGE
+
+
+def test_two_tables_are_linked_and_not_searched_for_doubles() -> None:
+    two = {"a": {"file": "a.csv"}, "b": {"class": "person"}}
+    spec = read_spec({**GOOD, "inputs": two})
+    assert not spec.within
+    assert spec.clustering is Clustering.ONE_PER_SOURCE
+
+
+def test_what_is_written_is_read_as_it_was() -> None:
+    spec = read_spec(GOOD)
+    again = read_rules_and_comparisons(written(spec.blocking, spec.comparisons))
+    assert again == (spec.blocking, spec.comparisons)
+
+
+def test_zero_config_reads_all_fields() -> None:
+    spec = read_spec({"inputs": GOOD["inputs"], "zero_config": True})
+    assert spec.zero_config
+    assert spec.inputs[0].fields is None
+
+
+def test_reading_does_not_change_the_document() -> None:
+    before = repr(GOOD)
+    OpenLinkage().parse(GOOD)
+    assert repr(GOOD) == before
+
+
+def changed(*path: str | int, to: Any) -> dict[str, Any]:
+    def put(node: Any, at: tuple[str | int, ...]) -> Any:
+        if not at:
+            return to
+        copy = dict(node) if isinstance(node, dict) else list(node)
+        copy[at[0]] = put(copy[at[0]] if len(at) > 1 else None, at[1:])
+        return copy
+
+    return put(GOOD, path)  # type: ignore[no-any-return]  # the same kind of thing as GOOD
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer"),
+    [
+        (changed("surplus", to=1), "/surplus"),
+        (changed("inputs", to={}), "/inputs"),
+        (changed("inputs", to={"drop table": {"file": "a.csv"}}), "/inputs/drop table"),
+        (changed("inputs", "people", to={"file": "a.exe"}), "/inputs/people/format"),
+        (changed("blocking", to=[]), "/blocking"),
+        (changed("blocking", 0, to=[]), "/blocking/0"),
+        (changed("blocking", 0, 0, to={"column": "a", "sql": "1=1"}), "/blocking/0/0/sql"),
+        (changed("blocking", 0, 0, to={"column": "a", "take": "eval"}), "/blocking/0/0/take"),
+        (changed("blocking", 0, 0, to={"column": "a", "take": "prefix"}), "/blocking/0/0/length"),
+        (changed("blocking", 0, 0, to={"column": "a", "length": 3}), "/blocking/0/0/length"),
+        (changed("blocking", to=[["a"]] * 33), "/blocking"),
+        (changed("comparisons", to=[]), "/comparisons"),
+        (changed("comparisons", 0, "levels", to=[]), "/comparisons/0/levels"),
+        (changed("comparisons", 0, "levels", to=["near"]), "/comparisons/0/levels/0"),
+        (changed("comparisons", 0, "levels", to=[{"regex": ".*"}]), "/comparisons/0/levels/0"),
+        (
+            changed("comparisons", 0, "levels", to=["exact", {"jaccard": 2}]),
+            "/comparisons/0/levels/1/jaccard",
+        ),
+        (
+            changed("comparisons", 0, "levels", to=["exact", {"days": float("nan")}]),
+            "/comparisons/0/levels/1/days",
+        ),
+        (changed("comparisons", 0, "levels", to=[{"levenshtein": 1}]), "/comparisons/0/levels"),
+        (changed("comparisons", 1, to=GOOD["comparisons"][0]), "/comparisons"),
+        (changed("threshold", to=0), "/threshold"),
+        (changed("threshold", to=1.5), "/threshold"),
+        (changed("within", to=False), "/within"),
+        (changed("clustering", to="magic"), "/clustering"),
+        (changed("limits", to={"pairs": 0}), "/limits/pairs"),
+        (changed("model", to=7), "/model"),
+        (changed("truth", to=""), "/truth"),
+        ({"inputs": GOOD["inputs"], "zero_config": True, "model": {}}, "/model"),
+    ],
+)
+def test_what_is_wrong_is_named(document: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        read_spec(document)
+    assert refused.value.pointer == pointer
+
+
+def test_too_many_patterns_are_refused() -> None:
+    many = [{"columns": [f"c{k}"], "levels": [{"levenshtein": n} for n in range(8)]} for k in range(32)]
+    with pytest.raises(SpecInvalid, match="too many levels"):
+        read_spec(changed("comparisons", to=many))
+
+
+def test_measures_and_takes_are_closed_lists() -> None:
+    assert {one.value for one in Measure} == {
+        "exact", "levenshtein", "jaro_winkler", "jaccard", "number", "days",
+    }  # fmt: skip
+    assert {one.value for one in Take} == {
+        "whole", "prefix", "suffix", "soundex", "word", "sorted", "year", "month_day",
+    }  # fmt: skip
