@@ -10,9 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.linkage.open.parse import written
 from spark_jobs.linkage.open.profile import Form, Profile, Sample, profile
 from spark_jobs.linkage.open.propose_blocking import propose_rules
-from spark_jobs.linkage.open.parse import written
 from spark_jobs.linkage.open.spec import Comparison, Level, Measure, Rule
 from spark_jobs.runner.port import InputUnfit
 
