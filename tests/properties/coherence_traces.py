@@ -38,8 +38,8 @@ def lines_of(path: Iterable[Move]) -> list[bytes]:
         if move.read:
             reader, version = move.read
             reads.append(_operation("read", version, begun.pop(reader, now), now))
-        for number, reader in enumerate(move.state.readers):
-            if reader.request:
+        for number, each in enumerate(move.state.readers):
+            if each.request:
                 begun.setdefault(number, now)
             else:
                 begun.pop(number, None)

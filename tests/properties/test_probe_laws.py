@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mediator.errors import Unavailable
@@ -124,6 +124,7 @@ def test_a_write_that_is_never_seen_has_no_upper_bound() -> None:
 
 @settings(max_examples=25)
 @given(st.integers(1, 40), st.floats(0.5, 100), st.floats(0.01, 1), st.floats(0, 5))
+@example(count=300, rate=100.0, timeout_s=1.0, window=1e6)  # more than all lanes have time for
 def test_it_ends_in_time_and_leaves_nothing_behind(
     count: int, rate: float, timeout_s: float, window: float
 ) -> None:
