@@ -41,13 +41,15 @@ def picked(record: Record, fields: tuple[str, ...] | None) -> Record:
     return Record(record.id, record.birth, dict(record.versions), deepcopy(dict(chosen)))
 
 
-def written(call: Write, row: Row, now_s: float) -> tuple[WriteResult, Row | None]:
+def written(call: Write, row: Row, now_s: float, *, fenced: bool) -> tuple[WriteResult, Row | None]:
     """Return a write's answer, and the row that it makes; None: it is not applied."""
     known = None if call.remember is None else row.remembered.get(call.operation)
     if known is not None:
         if known.fingerprint != call.remember:
             return WriteResult(Status.REUSED), None
         return replace(known.result, status=Status.REPLAYED), None
+    if fenced:
+        return WriteResult(Status.FENCED), None
     refusal = _refusal(call, row)
     if refusal is not None:
         return refusal, None

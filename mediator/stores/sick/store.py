@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from mediator.clock import Clock
@@ -38,6 +38,7 @@ class SickStore:
         clock: Its wall time makes versions.
         server: The server that answers; None: the first one.
         config: Its name.
+        fenced: Records with the tokens whose writes they refuse; shared by its servers.
     """
 
     def __init__(
@@ -46,17 +47,19 @@ class SickStore:
         clock: Clock,
         server: str | None = None,
         config: SystemConfig | None = None,
+        fenced: set[tuple[_Key, str]] | None = None,
     ) -> None:
         self.config = config or SystemConfig("sick", "sick", "memory:")
         self._replicas = replicas
         self._clock = clock
+        self._fenced = set() if fenced is None else fenced
         self._server = replicas.servers[0] if server is None else server
         if self._server not in replicas.servers:
             raise ValueError(f"{server} is none of the servers")
 
     def at(self, server: str) -> SickStore:
         """Return the same store as another one of its servers shows it."""
-        return SickStore(self._replicas, self._clock, server, self.config)
+        return SickStore(self._replicas, self._clock, server, self.config, self._fenced)
 
     async def open(self) -> None:
         """There is nothing to connect to."""
@@ -86,9 +89,15 @@ class SickStore:
         """Read records as this server shows them."""
         return [self._read(_key(call.fragment, call.id), call.fields) for call in calls]
 
-    async def write(self, calls: Sequence[Write]) -> list[WriteResult]:
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes; they are seen when their windows have passed."""
-        return [self._write(call) for call in calls]
+        return [self._write(call, token) for call in calls]
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
+        """Refuse a record the writes of a token from now on; tell the leader's versions."""
+        key = _key(fragment, id_)
+        self._fenced.add((key, token))
+        return (self._replicas.newest(key) or NOTHING).record.versions
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation, at the leader."""
@@ -120,10 +129,10 @@ class SickStore:
         row = self._replicas.read(key, self._server) or NOTHING
         return picked(row.record, fields) if row.there else None
 
-    def _write(self, call: Write) -> WriteResult:
+    def _write(self, call: Write, token: str) -> WriteResult:
         key = _key(call.fragment, call.id)
         row = self._replicas.newest(key) or NOTHING
-        result, made = written(call, row, self._clock.now())
+        result, made = written(call, row, self._clock.now(), fenced=(key, token) in self._fenced)
         if made is not None:
             self._replicas.write(key, made)
         return result
