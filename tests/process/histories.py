@@ -142,7 +142,8 @@ class History:
 
     async def transact(self, *, mortal: bool) -> None:
         """Read some objects, and write some if they still stand."""
-        began, some = now(), self.draw.sample(self.objects, self.draw.randrange(1, 5))
+        most = min(5, len(self.objects))
+        began, some = now(), self.draw.sample(self.objects, self.draw.randrange(1, most))
         reads: dict[Item, int | None] = {}
         seen = []
         for class_name, id_ in some:
