@@ -107,6 +107,7 @@ async def plant(
                 await worker.kill()
 
 
+@pytest.mark.timeout(900)  # three processes of Spark start, on a machine that may be busy
 async def test_a_run_outlives_its_worker_and_the_service(plant: Plant) -> None:
     """Its worker is killed while it reads, and the service while the next one goes on."""
     first = await plant.hire()

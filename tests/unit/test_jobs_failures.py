@@ -1,0 +1,36 @@
+"""What a person is told of a run that failed: a sentence, and nothing of the inside."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_jobs.runner.failures import reason_of
+from spark_jobs.runner.port import InputUnfit
+
+INSIDE = "postgresql://portolan:hush-hush@db.example/x\n  File worker.py, line 7"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (InputUnfit("left has no column id."), "left has no column id."),
+        (OSError(28, "No space left on device"), "The disk is full"),
+        (OSError(27, "File too large"), "The disk is full"),
+        (RuntimeError(f"{INSIDE}\nspark_jobs.runner.port.InputUnfit: a row has no id\n"), "a row"),
+        (RuntimeError(f"{INSIDE}\nmediator.errors.Unavailable: x"), "did not answer"),
+        (RuntimeError(f"{INSIDE} java.lang.OutOfMemoryError: Java heap space"), "Memory ran out"),
+        (RuntimeError("Python worker exited unexpectedly (crashed)"), "died again and again"),
+        (RuntimeError(INSIDE), "It failed with RuntimeError"),
+    ],
+)
+def test_a_failure_is_a_sentence(error: Exception, told: str) -> None:
+    reason = reason_of(error)
+    assert told in reason
+    assert "hush" not in reason
+    assert "\n" not in reason
+
+
+def test_the_cause_is_looked_at_too() -> None:
+    error = RuntimeError("the stage failed")
+    error.__cause__ = OSError(28, "No space left on device")
+    assert "The disk is full" in reason_of(error)
