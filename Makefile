@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test test-large check format lock clean
+.PHONY: install run test test-large check format lock rivals clean
 
 install: $(STAMP)
 
@@ -40,5 +40,13 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-annotate --no-header --all-extras pyproject.toml -o requirements.lock
 
+# What private linkage is measured against; its packages cannot live beside ours.
+rivals: .venv-rivals/.installed
+
+.venv-rivals/.installed: benchmarks/rivals.lock
+	$(PYTHON) -m venv .venv-rivals
+	.venv-rivals/bin/pip install --quiet --disable-pip-version-check --require-hashes -r benchmarks/rivals.lock
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv-rivals $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache

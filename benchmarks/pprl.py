@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.people import Person, owners
 from benchmarks.rivals import asked
-from spark_jobs.linkage.private.blocks import Block, Comparison, Tally
+from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Comparison, Tally
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
 from spark_jobs.linkage.private.limits import Limits
 from spark_jobs.linkage.private.reference import Filters
@@ -78,14 +78,13 @@ class _Found:
     tally: Tally
 
 
-def _ours(case: _Case, cores: int, filters: Filters | None = None) -> _Found:
+def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH) -> _Found:
     """Count, reorder, sort, cut and compare: all that is done with vectors."""
     started = perf_counter()
     total = len(case.left) + len(case.right)
     order = Order(frequencies(case.left) + frequencies(case.right), total)
     limits = Limits.of(_THRESHOLD, order.words * 64)
-    by = {} if filters is None else {"filters": filters}
-    comparison = Comparison(limits, order.telling, **by)
+    comparison = Comparison(limits, order.telling, filters)
     sides = [_cut(order, vectors) for vectors in (case.left, case.right)]
     work = [(left, right) for left in sides[0] for right in sides[1]]
     with ThreadPoolExecutor(cores) as pool:
@@ -156,7 +155,10 @@ def _exact(case: _Case, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     left, right = case.left[pairs[:, 0]], case.right[pairs[:, 1]]
     common = np.bitwise_count(left & right).sum(axis=1, dtype=np.int64)
     union = np.bitwise_count(left | right).sum(axis=1, dtype=np.int64)
-    return pairs[common * _THRESHOLD.denominator >= union * _THRESHOLD.numerator]
+    exact: NDArray[np.int64] = pairs[
+        common * _THRESHOLD.denominator >= union * _THRESHOLD.numerator
+    ]
+    return exact
 
 
 def _sorted(pairs: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from time import perf_counter
 from typing import Any
@@ -17,10 +18,10 @@ from typing import Any
 def compare(left: str, right: str, threshold: float, cores: int, found: str) -> dict[str, Any]:
     """Find the pairs of two files of vectors (128 bytes each) by their Dice coefficient."""
     import numpy as np  # noqa: PLC0415 - of the rivals' environment
-    from anonlink.similarities import (  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
+    from anonlink.similarities import (  # noqa: PLC0415 - as above
         dice_coefficient_accelerated,
     )
-    from bitarray import bitarray  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
+    from bitarray import bitarray  # noqa: PLC0415 - as above
 
     def read(path: str) -> list[Any]:
         rows = np.load(path)
@@ -62,8 +63,8 @@ def _run(number: int) -> Any:
 
 def encode(people: str, bits: int, hashes: int) -> dict[str, Any]:
     """Encode people (CSV without a header) with clkhash, on one core."""
-    from clkhash import comparators, field_formats, key_derivation, schema  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
-    from clkhash.bloomfilter import (  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
+    from clkhash import comparators, field_formats, key_derivation, schema  # noqa: PLC0415 - as above
+    from clkhash.bloomfilter import (  # noqa: PLC0415 - as above
         stream_bloom_filters,
     )
 
@@ -85,8 +86,8 @@ def encode(people: str, bits: int, hashes: int) -> dict[str, Any]:
 def main() -> None:
     """Do what the first argument, a JSON object, says."""
     asked = json.loads(sys.argv[1])
-    task = {"compare": compare, "encode": encode}[asked.pop("task")]
-    print(json.dumps(task(**asked)))
+    tasks: dict[str, Callable[..., dict[str, Any]]] = {"compare": compare, "encode": encode}
+    print(json.dumps(tasks[asked.pop("task")](**asked)))
 
 
 if __name__ == "__main__":

@@ -119,10 +119,12 @@ def spec(**given: Any) -> PrivateSpec:
 
 
 def run(desk: TrialDesk, of: PrivateSpec) -> list[Link]:
+    made = None
     for stage in KIND.stages(of):
         made = stage.run(desk)
         assert made is not None
         made.write.mode("overwrite").parquet(str(desk.kept / stage.name))
+    assert made is not None
     return [tuple(row) for row in made.collect()]
 
 
