@@ -10,6 +10,7 @@ from sketch.bounds import by_part, checked, checked_keys, known_versions
 from sketch.lifetimes import granted_us
 from sketch.memory_part import MemoryPart
 from sketch.port import Begun, Grant, Part, PendingWrite, Purge, SketchLimits, Snapshot
+from sketch.states import PartState
 from sketch.union import NO_INCARNATION, full_bits, united
 
 __all__ = ["MemorySketch", "system_clock"]
@@ -30,6 +31,8 @@ class MemorySketch:
         fresh: Whether there has never been a sketch before this one; if there was, its promises are
             unknown, and until they have run out everything is to be revalidated.
     """
+
+    kept_in = "memory"
 
     def __init__(
         self,
@@ -114,6 +117,11 @@ class MemorySketch:
             _, it = self._expired(part, len(own))
             for purge in own:
                 it.purges.settle(purge.key, purge.ticket)
+
+    async def states(self, parts: Sequence[Part]) -> list[PartState]:
+        """See `sketch.states.Inspectable`."""
+        now = self._clock()
+        return [self._part(part).state(now, part) for part in parts]
 
     async def close(self) -> None:
         """See the port."""

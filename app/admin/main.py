@@ -9,9 +9,10 @@ import orjson
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from app.admin import materialisation, placements, schemas, systems
+from app.admin import materialisation, placements, schemas, sketch, systems
 from app.admin.answers import PROBLEM
 from app.coherence.beginnings import Beginnings
+from app.coherence.caches import Caches
 from app.http.framework import answer_problems
 from mediator.materialise.service import MaterialiseService
 from mediator.planes import ControlPlane
@@ -24,6 +25,7 @@ def create_admin_app(
     metrics: CollectorRegistry,
     primaries: MaterialiseService | None = None,
     beginnings: Beginnings | None = None,
+    caches: Caches | None = None,
 ) -> FastAPI:
     """Make the admin application.
 
@@ -32,6 +34,7 @@ def create_admin_app(
         metrics: What ``/metrics`` shows.
         primaries: What keeps primaries up.
         beginnings: Tells the sketch of new classes; None: there is no sketch.
+        caches: What keeps caches coherent; None: there is no sketch.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -45,6 +48,7 @@ def create_admin_app(
     app.state.control = control
     app.state.primaries = primaries
     app.state.beginnings = beginnings
+    app.state.caches = caches
     app.get("/live", tags=["health"])(_live)
     app.get("/ready", tags=["health"])(_readiness(control.readiness))
     app.get("/metrics", tags=["health"], response_class=Response)(_exposition(metrics))
@@ -52,6 +56,7 @@ def create_admin_app(
     app.include_router(schemas.router, prefix="/admin/v1", tags=["schemas"])
     app.include_router(placements.router, prefix="/admin/v1", tags=["placements"])
     app.include_router(materialisation.router, prefix="/admin/v1", tags=["primaries"])
+    app.include_router(sketch.router, prefix="/admin/v1", tags=["sketch"])
     return app
 
 

@@ -12,7 +12,7 @@ from mediator.errors import Unavailable
 from sketch.port import Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
-__all__ = ["PurgeFirst", "SketchGuard", "by_part", "parts_of"]
+__all__ = ["SYSTEM", "PurgeFirst", "SketchGuard", "by_part", "parts_of"]
 
 SYSTEM: Final = "the cache sketch"
 _SEPARATOR: Final = ":"

@@ -11,7 +11,7 @@ from sketch.port import SketchLimits
 
 __all__ = ["source_of"]
 
-_PIECES: Final = ("part", "filter", "purges", "writes", "reads", "run")
+_PIECES: Final = ("part", "filter", "purges", "writes", "reads", "state", "run")
 
 
 def source_of(limits: SketchLimits, shape: FilterShape) -> str:
