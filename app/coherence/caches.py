@@ -75,7 +75,8 @@ class Caches:
         self.sketch = sketch
         self.reads = CachedReads(sketch, estimator, answer_s, clock)
         first = self._purge_first if self._purging and settings.purge_first else None
-        self.guard = SketchGuard(sketch, estimator, first, clock)
+        wake = self._purging.wake if self._purging else None
+        self.guard = SketchGuard(sketch, estimator, first, clock, wake)
         self._watch = Watch([])
 
     @property

@@ -44,6 +44,7 @@ class SketchGuard:
         purge_first: Has caches forget keys before their write is acknowledged, as far as that is
             possible in time; None: no write waits for that.
         clock: The time.
+        ended: Called when writes have ended and purges may be due; None: nothing is purged.
     """
 
     wants_versions = True
@@ -54,7 +55,9 @@ class SketchGuard:
         estimator: TtlEstimator,
         purge_first: PurgeFirst | None,
         clock: Clock,
+        ended: Callable[[], None] | None = None,
     ) -> None:
+        self._ended = ended
         self._purge_first = purge_first
         self._sketch = sketch
         self._estimator = estimator
@@ -79,6 +82,8 @@ class SketchGuard:
                 for part in parts_of(database, token)
             ]
         )
+        if self._ended is not None:
+            self._ended()
         if self._purge_first is not None:
             await asyncio.gather(*(self._purge_first(*each) for each in written.items()))
 
