@@ -38,6 +38,7 @@ CLIENTS: Final = 2
 RECORDS: Final = 1_000
 TTL_S: Final = 5
 _UNCACHED: Final = 5_000
+_AT_ONCE: Final = 100
 _BAR: Final = 0.1
 _HOST: Final = "127.0.0.1"
 _CLASS: Final = "records"
@@ -93,7 +94,9 @@ async def _set_up(service: Service) -> None:
         classes = {_CLASS: {"cache": cache, "fields": fields}}
         schema = {"annotations": [{"require": "joins"}], "mode": "mixed", "classes": classes}
         await service.set_schema(database, schema)
-        await service.create(database, {_CLASS: {id_: {"body": "x" * 1_000} for id_ in _ids()}})
+        for start in range(0, RECORDS, _AT_ONCE):
+            some = _ids()[start : start + _AT_ONCE]
+            await service.create(database, {_CLASS: {id_: {"body": "x" * 1_000} for id_ in some}})
 
 
 def _ids() -> list[str]:
