@@ -30,6 +30,7 @@ from app.settings import (
     MissingSetting,
     SystemSettings,
 )
+from mediator.catalogue.presence import NotAlone
 from mediator.clock import SystemClock
 from mediator.coordination.feed import Retention
 from mediator.guard import NullGuard, WriteGuard
@@ -90,10 +91,12 @@ async def build(
     caches = None
     if caching is not None:
         tell = partial(_tell_of_purging, instruments)
-        caches = make_caches(caching, _revealed(settings.coordination_url), tell)
+        url = _revealed(settings.coordination_url)
+        caches = make_caches(caching, url, tell, measured=instruments.measure_sketch)
     guard = caches.guard if caches else NullGuard()
-    mediator = Mediator(_options(settings, guard), make_store, observers)
-    await mediator.start()
+    alone = caches is not None and caches.alone
+    mediator = Mediator(_options(settings, guard, alone=alone), make_store, observers)
+    await _start(mediator, caching)
     relays = _relays(settings, broadcast(*observers))
     if caches is not None:
         caches.start(mediator.settlement, lambda: mediator.data.model)
@@ -125,7 +128,7 @@ async def build(
     readers = cache_readers(caching.probe_caches) if caching else None
     probes = StalenessProbes(mediator.data, SystemClock(), readers)
     admin = create_admin_app(
-        mediator.control, instruments.registry, mediator.primaries, beginnings, probes
+        mediator.control, instruments.registry, mediator.primaries, beginnings, probes, caches
     )
     return Container(mediator, DataApp(data), admin, caches, relays, probes, desk)
 
@@ -142,7 +145,7 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
         raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
     caches = make_caches(caching, _revealed(settings.coordination_url), log_purging)
     guard = caches.guard if caches else NullGuard()
-    mediator = Mediator(_options(settings, guard), make_store, [log_observation])
+    mediator = Mediator(_options(settings, guard, alone=False), make_store, [log_observation])
     async with AsyncExitStack() as rest:
         if caches is not None:
             rest.push_async_callback(caches.close)
@@ -182,7 +185,21 @@ def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) 
     )
 
 
-def _options(settings: MediatorSettings, guard: WriteGuard) -> MediatorOptions:
+async def _start(mediator: Mediator, caching: CacheSettings | None) -> None:
+    try:
+        await mediator.start()
+    except NotAlone as error:
+        await mediator.stop()
+        whose = "this" if caching and caching.sketch == "memory" else "the other"
+        raise MissingSetting(
+            f"Another replica serves this installation, and {whose} one has its cache sketch in"
+            " memory, which does not hear of what others write. Let all of them share a sketch:"
+            " set PORTOLAN_SKETCH=redis, and PORTOLAN_SKETCH_URL or PORTOLAN_COORDINATION_URL to"
+            " the same Redis; or PORTOLAN_SKETCH=off for all; or stop the other replica."
+        ) from error
+
+
+def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> MediatorOptions:
     if settings.catalogue_url is None:
         raise MissingSetting(
             "There is no catalogue: set PORTOLAN_CATALOGUE_URL to a PostgreSQL database,"
@@ -197,6 +214,7 @@ def _options(settings: MediatorSettings, guard: WriteGuard) -> MediatorOptions:
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
         guard=guard,
+        alone=alone,
         relaying="elsewhere" if _has_relay_process(settings) else "here",
     )
 

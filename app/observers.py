@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -31,6 +31,7 @@ from sketch.purging.events import (
     PurgesSent,
     PurgesWaiting,
 )
+from sketch.states import PartState
 
 __all__ = ["Instruments", "log_observation"]
 
@@ -136,6 +137,10 @@ class Instruments(Collector):
             "For how long the oldest purge waits that some cache has not confirmed.",
             registry=self.registry,
         )
+        self._sketch_keys = self._of_class("keys", "Keys in the filter.")
+        self._sketch_bits = self._of_class("bits_set", "Bits of the filter that are set.")
+        self._sketch_pending = self._of_class("pending_writes", "Writes that are pending.")
+        self._sketch_purges = self._of_class("purges_due", "Purges that nobody sends yet.")
         self._subscribers = Gauge(
             "portolan_feed_subscribers", "Clients that follow a feed.", registry=self.registry
         )
@@ -153,6 +158,23 @@ class Instruments(Collector):
                 self._purges_oldest.set(told.oldest_s)
             case PurgeQueueUnanswered():
                 return
+
+    def measure_sketch(self, states: Sequence[PartState]) -> None:
+        """Show how the parts of the sketch are; those that are gone are shown no more."""
+        gauges = {
+            self._sketch_keys: [state.keys for state in states],
+            self._sketch_bits: [state.bits_set for state in states],
+            self._sketch_pending: [state.pending for state in states],
+            self._sketch_purges: [state.purges_due for state in states],
+        }
+        for gauge, figures in gauges.items():
+            gauge.clear()
+            for state, figure in zip(states, figures, strict=True):
+                gauge.labels(*state.part).set(figure)
+
+    def _of_class(self, what: str, about: str) -> Gauge:
+        name = f"portolan_sketch_{what}"
+        return Gauge(name, about, ["database", "class"], registry=self.registry)
 
     def count_subscribers(self, count: Callable[[], int]) -> None:
         """Ask `count` for the clients that follow a feed, whenever the registry is read."""

@@ -37,6 +37,8 @@ LOOPS: Final = 32
 CLIENTS: Final = 2
 RECORDS: Final = 1_000
 TTL_S: Final = 5
+_UNCACHED: Final = 5_000
+_AT_ONCE: Final = 100
 _BAR: Final = 0.1
 _HOST: Final = "127.0.0.1"
 _CLASS: Final = "records"
@@ -76,10 +78,10 @@ async def run(options: Options) -> Measured:
 
 
 def _parts(options: Options) -> list[_Part]:
-    scale = 0.02 if options.quick else 10 if options.full else 1
+    scale = 0.01 if options.quick else 10 if options.full else 1
     return [
-        _Part(workload, away, round(reads * scale))
-        for workload, reads in ((B, 475_000), (A, 50_000))
+        _Part(workload, away, max(1_000, round(reads * scale)))
+        for workload, reads in ((B, 490_000), (A, 10_000))
         for away in (0.01, 0.0)
     ]
 
@@ -92,7 +94,9 @@ async def _set_up(service: Service) -> None:
         classes = {_CLASS: {"cache": cache, "fields": fields}}
         schema = {"annotations": [{"require": "joins"}], "mode": "mixed", "classes": classes}
         await service.set_schema(database, schema)
-        await service.create(database, {_CLASS: {id_: {"body": "x" * 1_000} for id_ in _ids()}})
+        for start in range(0, RECORDS, _AT_ONCE):
+            some = _ids()[start : start + _AT_ONCE]
+            await service.create(database, {_CLASS: {id_: {"body": "x" * 1_000} for id_ in some}})
 
 
 def _ids() -> list[str]:
@@ -121,7 +125,7 @@ async def _uncached(origin: int, part: _Part, options: Options) -> Tally:
     wire = Wire(_HOST, origin)
     judge = Staleness(DELTA_S)
     doors = [_Plain(wire)] * LOOPS
-    tally = await drive(doors, part.workload, _ids(), part.reads // 20, judge, options.seed)
+    tally = await drive(doors, part.workload, _ids(), _UNCACHED, judge, options.seed)
     await wire.aclose()
     if judge.violations:
         raise Failed("the service itself answered too old a value")

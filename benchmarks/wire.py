@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from time import monotonic
+from typing import Final, cast
 
 import httptools
 import httpx
 
 __all__ = ["Exchange", "Wire"]
+
+_IDLE_S: Final = 1.0
+"""Servers close connections that were idle for some seconds (Varnish: 5)."""
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -18,6 +22,7 @@ class Exchange(asyncio.Protocol):
 
     Attributes:
         usable: Whether it can carry another one.
+        used: When it carried the last one (seconds).
     """
 
     def __init__(self) -> None:
@@ -27,6 +32,7 @@ class Exchange(asyncio.Protocol):
         self._headers: RawHeaders = []
         self._body = b""
         self.usable = True
+        self.used = monotonic()
 
     async def send(self, request: bytes) -> httpx.Response:
         """Send a request as rendered; return its answer.
@@ -71,6 +77,7 @@ class Exchange(asyncio.Protocol):
         """Hand the answer over."""
         status = self._parser.get_status_code()
         self.usable = self._parser.should_keep_alive()
+        self.used = monotonic()
         if self._answer is not None and not self._answer.done():
             answer = httpx.Response(status, headers=self._headers, content=self._body)
             self._answer.set_result(answer)
@@ -119,8 +126,9 @@ class Wire(httpx.AsyncBaseTransport):
     async def _taken(self) -> Exchange:
         while self._idle:
             exchange = self._idle.pop()
-            if exchange.usable:
+            if exchange.usable and monotonic() - exchange.used < _IDLE_S:
                 return exchange
+            exchange.close()
         loop = asyncio.get_running_loop()
         _, exchange = await loop.create_connection(Exchange, self._host, self._port)
         return exchange

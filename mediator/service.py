@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.events import CatalogueEvents
+from mediator.catalogue.presence import Presence
 from mediator.catalogue.redo_log import CatalogueRedoLog
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.run_queue import RunQueue
@@ -70,6 +71,7 @@ class MediatorOptions:
         guard: Told of every write.
         relaying: Who brings changes to the feed and to primaries.
         clock: The time, for everything but the stores.
+        alone: Whether there must be no other replica: what it keeps for itself others need to know.
     """
 
     catalogue_url: str
@@ -82,6 +84,7 @@ class MediatorOptions:
     guard: WriteGuard = field(default_factory=NullGuard)
     relaying: Relaying = "here"
     clock: Clock = field(default_factory=SystemClock)
+    alone: bool = False
 
 
 class Mediator:
@@ -107,6 +110,7 @@ class Mediator:
         self.runs = CatalogueRuns(self._catalogue)
         self.queue = RunQueue(self._catalogue)
         self.workers = CatalogueWorkers(self._catalogue)
+        self._presence = Presence(self._catalogue, alone=options.alone)
         self._registrations = CatalogueSystems(self._catalogue)
         self._systems = Systems()
         self._registry = Registry(
@@ -191,6 +195,7 @@ class Mediator:
 
     def _serving_duties(self, judgement: Judgement) -> list[Duty]:
         return [
+            Duty("holding the place among replicas", 2.0, self._presence.hold),
             Duty("rolling writes forward", 1.0, self.data.recover),
             Duty("settling transactions", 1.0, self._settle),
             Duty("sharing metrics", 5.0, self._share_metrics),
@@ -216,9 +221,11 @@ class Mediator:
 
         Raises:
             Unavailable: The catalogue does not answer.
+            NotAlone: There is another replica, and one of the two must be alone.
         """
         await self.open()
         if self._options.relaying != "only":
+            await self._presence.hold()
             await self.data.recover()
         self._watch.start()
 
@@ -229,6 +236,7 @@ class Mediator:
         await self.changes.close()
         if self._coordination is not None:
             await self._coordination.close()
+        await self._presence.close()
         await asyncio.gather(
             self._registry.close(), self._catalogue.close(), self._exchange.close()
         )

@@ -25,6 +25,24 @@ class Deadlines:
         """Return the time of a key; 0 if it has none."""
         return self._times.get(key, 0)
 
+    def first(self) -> int | None:
+        """Return the earliest time; None: there are no keys."""
+        while self._queue:
+            queued, key = self._queue[0]
+            time = self._times.get(key)
+            if self._queued.get(key) == queued == time:
+                return time
+            heappop(self._queue)
+            if self._queued.get(key) == queued:
+                del self._queued[key]
+                if time is not None:
+                    self.put(key, time)
+        return None
+
+    def due(self, now: int) -> int:
+        """Return how many times are not after `now`."""
+        return sum(time <= now for time in self._times.values())
+
     def put(self, key: str, time: int) -> None:
         """Set the time of a key."""
         self._times[key] = time

@@ -25,6 +25,14 @@ class MemoryFilter:
         self.bits = bytearray(shape.bits // 8)
         self.generation = 1
 
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def bits_set(self) -> int:
+        """How many bits are set."""
+        return int.from_bytes(self.bits).bit_count()
+
     def __contains__(self, key: str) -> bool:
         return key in self._members
 

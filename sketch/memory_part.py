@@ -13,7 +13,8 @@ from sketch.memory_filter import MemoryFilter
 from sketch.memory_purges import OwedPurges
 from sketch.memory_queries import Registrations
 from sketch.memory_versions import Versions
-from sketch.port import Changes, Ended, SketchLimits
+from sketch.port import Changes, Ended, Part, SketchLimits
+from sketch.states import PartState
 
 __all__ = ["MemoryPart"]
 
@@ -158,6 +159,26 @@ class MemoryPart:
             self.versions.forget(key)
             self.queries.discard(key)
         return len(stale) + len(handed)
+
+    def state(self, now: int, part: Part) -> PartState:
+        """Return how it is."""
+        return PartState(
+            part=part,
+            time_us=now,
+            incarnation=self.incarnation,
+            generation=self.filter.generation,
+            keys=len(self.filter),
+            bits_set=self.filter.bits_set,
+            handed_out=len(self._handed),
+            pending=len(self._writes),
+            first_lease_us=self._leases.first(),
+            revalidate_all_until_us=self.saturated_until,
+            uncacheable_until_us=self.uncacheable_until,
+            purges=len(self.purges),
+            purges_due=self.purges.due(now),
+            first_purge_us=self.purges.first(),
+            bytes=None,
+        )
 
     def orphans(self, now: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:
         """Return tokens and keys of writes whose leases have ended."""

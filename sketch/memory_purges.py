@@ -24,6 +24,17 @@ class OwedPurges:
         self._owed: dict[str, set[int]] = {}
         self._next = Deadlines()
 
+    def __len__(self) -> int:
+        return len(self._owed)
+
+    def due(self, now: int) -> int:
+        """Return how many keys are due and not given out."""
+        return self._next.due(now)
+
+    def first(self) -> int | None:
+        """Return when the first key is given out next; None: there is none."""
+        return self._next.first()
+
     def owe(self, now: int, key: str) -> None:
         """Owe a purge now, and one after the longest fill; unless nothing is purged."""
         if self._again_us is None:

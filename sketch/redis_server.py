@@ -40,6 +40,7 @@ from sketch.redis_channel import Channel, ScriptCall, connect
 from sketch.redis_queries import RedisQueries
 from sketch.redis_scripts import source_of
 from sketch.redis_steps import Answer, Steps
+from sketch.states import PartState
 from sketch.union import NO_INCARNATION, full_bits, united
 
 __all__ = ["KEYS_OF_A_PART", "RedisSketch"]
@@ -86,6 +87,8 @@ class RedisSketch:
     Raises:
         ValueError: The namespace has a brace, or the filter has more than 2^27 bits.
     """
+
+    kept_in = "redis"
 
     def __init__(
         self,
@@ -217,6 +220,10 @@ class RedisSketch:
             for part, own in by_part(purges).items()
         )
 
+    async def states(self, parts: Sequence[Part]) -> list[PartState]:
+        """See `sketch.states.Inspectable`."""
+        return await _all(self._state(part) for part in parts)
+
     async def close(self) -> None:
         """See the port."""
         await self._steps.close()
@@ -238,6 +245,28 @@ class RedisSketch:
             self._remember(part, _Bits(incarnation, generation, bits))
         return Snapshot(
             self.shape, bits, answer.now_us, incarnation.decode(), generation, bool(all_stale)
+        )
+
+    async def _state(self, part: Part) -> PartState:
+        answer = await self._steps.take(part, "state", ())
+        incarnation, generation, keys, bits, handed, writes, lease, *rest = answer.value
+        saturated, uncacheable, purges, due, first_purge, size = rest
+        return PartState(
+            part,
+            answer.now_us,
+            incarnation.decode(),
+            generation,
+            keys,
+            bits,
+            handed,
+            writes,
+            _time(lease),
+            saturated,
+            uncacheable,
+            purges,
+            due,
+            _time(first_purge),
+            size,
         )
 
     def _remember(self, part: Part, bits: _Bits) -> None:
@@ -265,6 +294,10 @@ async def _all(calls: Iterable[Any]) -> list[Any]:
 
 def _pairs(versions: Mapping[str, int]) -> list[Any]:
     return [word for pair in versions.items() for word in pair]
+
+
+def _time(score: bytes | None) -> int | None:
+    return None if score is None else int(float(score))
 
 
 def _version(entry: bytes | None) -> int | None:

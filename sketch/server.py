@@ -21,6 +21,7 @@ from sketch.port import (
     SketchLimits,
     Snapshot,
 )
+from sketch.states import PartState
 from sketch.union import NO_INCARNATION, full_bits, united
 
 __all__ = ["MemorySketch", "system_clock"]
@@ -41,6 +42,8 @@ class MemorySketch:
         fresh: Whether there has never been a sketch before this one; if there was, its promises are
             unknown, and until they have run out everything is to be revalidated.
     """
+
+    kept_in = "memory"
 
     def __init__(
         self,
@@ -147,6 +150,11 @@ class MemorySketch:
             _, it = self._expired(part, len(own))
             for purge in own:
                 it.purges.settle(purge.key, purge.ticket)
+
+    async def states(self, parts: Sequence[Part]) -> list[PartState]:
+        """See `sketch.states.Inspectable`."""
+        now = self._clock()
+        return [self._part(part).state(now, part) for part in parts]
 
     async def close(self) -> None:
         """See the port."""

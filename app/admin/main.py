@@ -9,9 +9,10 @@ import orjson
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from app.admin import materialisation, placements, probes, schemas, systems
+from app.admin import materialisation, placements, probes, schemas, sketch, systems
 from app.admin.answers import PROBLEM
 from app.coherence.beginnings import Beginnings
+from app.coherence.caches import Caches
 from app.http.framework import answer_problems
 from mediator.materialise.service import MaterialiseService
 from mediator.planes import ControlPlane
@@ -26,6 +27,7 @@ def create_admin_app(
     primaries: MaterialiseService | None = None,
     beginnings: Beginnings | None = None,
     staleness: StalenessProbes | None = None,
+    caches: Caches | None = None,
 ) -> FastAPI:
     """Make the admin application.
 
@@ -35,6 +37,7 @@ def create_admin_app(
         primaries: What keeps primaries up.
         beginnings: Tells the sketch of new classes; None: there is no sketch.
         staleness: Carries out staleness probes.
+        caches: What keeps caches coherent; None: there is no sketch.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -49,6 +52,7 @@ def create_admin_app(
     app.state.primaries = primaries
     app.state.beginnings = beginnings
     app.state.probes = staleness
+    app.state.caches = caches
     app.get("/live", tags=["health"])(_live)
     app.get("/ready", tags=["health"])(_readiness(control.readiness))
     app.get("/metrics", tags=["health"], response_class=Response)(_exposition(metrics))
@@ -57,6 +61,7 @@ def create_admin_app(
     app.include_router(placements.router, prefix="/admin/v1", tags=["placements"])
     app.include_router(materialisation.router, prefix="/admin/v1", tags=["primaries"])
     app.include_router(probes.router, prefix="/admin/v1", tags=["probes"])
+    app.include_router(sketch.router, prefix="/admin/v1", tags=["sketch"])
     return app
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from app.coherence.beginnings import Beginnings
-from app.coherence.guard import SketchGuard
+from app.coherence.guard import SYSTEM, SketchGuard
+from app.coherence.overview import MOST_PARTS, described
 from app.coherence.purges import log_purging, make_purgers
 from app.coherence.reading import CachedReads
 from app.coherence.recovery import Recovery, Settles, parts_in
@@ -15,23 +17,28 @@ from app.coherence.results import RegisteredQueries, TellResults, log_nothing
 from app.settings import CacheSettings, MissingSetting
 from mediator.clock import Clock, SystemClock
 from mediator.control.watch import Duty, Watch
+from mediator.errors import Unavailable
 from mediator.placement.routing import EMPTY, RoutingModel
 from sketch.bloom import FilterShape
-from sketch.port import Part, PurgeQueue, ServerSketch, SketchLimits
+from sketch.port import Part, PurgeQueue, ServerSketch, SketchLimits, SketchUnavailable
 from sketch.purging import Purging
 from sketch.purging.events import PurgeEvents
 from sketch.redis_server import RedisSketch
 from sketch.server import MemorySketch
+from sketch.states import Inspectable, PartState
 from sketch.ttl import Static, TtlEstimator
 
 __all__ = ["Caches", "make_caches"]
 
 _MARGIN_OF_A_LAYER_S = 2.0
 """Transit to a cache, and its rounding of times: their part of the margin."""
+_MEASURED_EVERY_S = 10.0
 
 
-class Sketch(ServerSketch, PurgeQueue, Protocol):
-    """A sketch that keeps purges, too."""
+class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
+    """A sketch that keeps purges, too, and tells how it is."""
+
+    shape: FilterShape
 
 
 class Caches:
@@ -42,6 +49,7 @@ class Caches:
         sketch: The server's sketch.
         estimator: Says for how long answers should live.
         tell: Told of what becomes of purges.
+        measured: Told now and then how the parts are.
         clock: The replica's clock; what is promised goes by the sketch's.
         tell_results: Told of results of queries that may have changed.
 
@@ -55,10 +63,12 @@ class Caches:
         sketch: Sketch,
         estimator: TtlEstimator,
         tell: PurgeEvents = log_purging,
+        measured: Callable[[Sequence[PartState]], None] | None = None,
         clock: Clock | None = None,
         tell_results: TellResults = log_nothing,
     ) -> None:
         self._settings = settings
+        self._measured = measured
         self._model: Callable[[], RoutingModel] = lambda: EMPTY
         purgers = make_purgers(settings.purge)
         self._purging = Purging(sketch, purgers, self._parts, tell) if purgers else None
@@ -69,8 +79,14 @@ class Caches:
         self.reads = CachedReads(sketch, estimator, answer_s, clock)
         first = self._purge_first if self._purging and settings.purge_first else None
         results = RegisteredQueries(sketch, self._in_force)
-        self.guard = SketchGuard(sketch, estimator, results, tell_results, first, clock)
+        wake = self._purging.wake if self._purging else None
+        self.guard = SketchGuard(sketch, estimator, results, tell_results, first, clock, wake)
         self._watch = Watch([])
+
+    @property
+    def alone(self) -> bool:
+        """Whether the sketch knows only what this process writes."""
+        return self.sketch.kept_in == "memory"
 
     def beginnings(self, first_word: Callable[[str, str], Awaitable[str]]) -> Beginnings:
         """Return what tells the sketch of new classes; see there."""
@@ -80,7 +96,11 @@ class Caches:
         """Begin what goes on in the background."""
         self._model = model
         recovery = Recovery(self.sketch, self.guard, settlement, model)
-        self._watch = Watch([Duty("looking after orphaned writes", 1.0, recovery.run)])
+        duties = [Duty("looking after orphaned writes", 1.0, recovery.run)]
+        if self._measured is not None:
+            measure = partial(self._measure, self._measured)
+            duties.append(Duty("measuring the sketch", _MEASURED_EVERY_S, measure))
+        self._watch = Watch(duties)
         self._watch.start()
         if self._purging is not None:
             self._purger = asyncio.create_task(self._purging.run())
@@ -101,6 +121,32 @@ class Caches:
     def _in_force(self) -> RoutingModel:
         return self._model()
 
+    async def overview(self, database: str | None) -> dict[str, Any]:
+        """Describe the parts of the sketch, and what purges caches, for operators.
+
+        Raises:
+            Unavailable: The sketch does not answer.
+        """
+        parts = [part for part in self._parts() if database in (None, part.database)][:MOST_PARTS]
+        try:
+            states = await self.sketch.states(parts)
+            items = [await self._described(state) for state in states]
+        except SketchUnavailable as error:
+            raise Unavailable(str(error), system=SYSTEM) from error
+        standing = self._purging.standing if self._purging else {}
+        purgers = [{"name": name, "failing": not works} for name, works in standing.items()]
+        return {"kept_in": self.sketch.kept_in, "items": items, "purgers": purgers}
+
+    async def _described(self, state: PartState) -> dict[str, Any]:
+        snapshot = await self.sketch.snapshot([state.part])
+        return described(state, self.sketch.shape, snapshot, self.sketch.limits.lease_s)
+
+    async def _measure(self, tell: Callable[[Sequence[PartState]], None]) -> None:
+        try:
+            tell(await self.sketch.states(self._parts()[:MOST_PARTS]))
+        except SketchUnavailable as error:
+            raise Unavailable(str(error), system=SYSTEM) from error
+
     def _parts(self) -> list[Part]:
         return parts_in(self._model())
 
@@ -114,6 +160,7 @@ def make_caches(
     coordination_url: str | None,
     tell: PurgeEvents = log_purging,
     tell_results: TellResults = log_nothing,
+    measured: Callable[[Sequence[PartState]], None] | None = None,
 ) -> Caches | None:
     """Open the sketch where the settings say; None: nothing may be cached.
 
@@ -142,6 +189,6 @@ def make_caches(
     else:
         sketch = RedisSketch(url, limits, shape)
     try:
-        return Caches(settings, sketch, Static(), tell, tell_results=tell_results)
+        return Caches(settings, sketch, Static(), tell, measured, tell_results=tell_results)
     except ValueError as error:
         raise MissingSetting(f"PORTOLAN_PURGE: {error}") from None

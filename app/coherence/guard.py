@@ -14,7 +14,7 @@ from mediator.guard import Effects
 from sketch.port import Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
-__all__ = ["PurgeFirst", "SketchGuard", "by_part", "parts_of"]
+__all__ = ["SYSTEM", "PurgeFirst", "SketchGuard", "by_part", "parts_of"]
 
 SYSTEM: Final = "the cache sketch"
 _SEPARATOR: Final = ":"
@@ -52,6 +52,7 @@ class SketchGuard:
         purge_first: Has caches forget keys before their write is acknowledged, as far as that is
             possible in time; None: no write waits for that.
         clock: The time.
+        ended: Called when writes have ended and purges may be due; None: nothing is purged.
     """
 
     wants_versions = True
@@ -64,7 +65,9 @@ class SketchGuard:
         tell: TellResults,
         purge_first: PurgeFirst | None,
         clock: Clock,
+        ended: Callable[[], None] | None = None,
     ) -> None:
+        self._ended = ended
         self._purge_first = purge_first
         self._sketch = sketch
         self._estimator = estimator
@@ -104,6 +107,8 @@ class SketchGuard:
                 for part in parts_of(database, token)
             ]
         )
+        if self._ended is not None:
+            self._ended()
         if self._purge_first is not None:
             await asyncio.gather(*(self._purge_first(*each) for each in written.items()))
 

@@ -72,9 +72,18 @@ class Catalogue:
         Raises:
             Unavailable: The catalogue does not answer.
         """
+        async with self.failing(), self._engine.begin() as connection:
+            yield connection
+
+    async def session(self) -> AsyncConnection:
+        """Open a connection that the caller keeps and closes, without transactions."""
+        return await self._engine.execution_options(isolation_level="AUTOCOMMIT").connect()
+
+    @asynccontextmanager
+    async def failing(self) -> AsyncIterator[None]:
+        """Raise `Unavailable` for whatever the driver raises in the block."""
         try:
-            async with self._engine.begin() as connection:
-                yield connection
+            yield
         except (TimeoutError, SQLAlchemyError, OSError) as error:
             raise Unavailable("The catalogue does not answer.", system=NAME) from error
 

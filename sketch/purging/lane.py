@@ -74,6 +74,11 @@ class Lane:
         self._until = 0.0
 
     @property
+    def name(self) -> str:
+        """What the purger is called."""
+        return self._purger.name
+
+    @property
     def trusted(self) -> bool:
         """Whether it did not fail last."""
         return self._failures == 0

@@ -53,6 +53,11 @@ class Purging:
         self._waiting = WaitingKeys()
         self._woken = asyncio.Event()
 
+    @property
+    def standing(self) -> dict[str, bool]:
+        """Whether each purger, by its name, did not fail last."""
+        return {lane.name: lane.trusted for lane in self._lanes}
+
     async def run(self) -> None:
         """Purge until cancelled."""
         async with asyncio.TaskGroup() as batches:

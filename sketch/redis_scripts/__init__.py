@@ -11,7 +11,17 @@ from sketch.port import SketchLimits
 
 __all__ = ["source_of"]
 
-_PIECES: Final = ("part", "filter", "purges", "queries", "writes", "reads", "results", "run")
+_PIECES: Final = (
+    "part",
+    "filter",
+    "purges",
+    "queries",
+    "writes",
+    "reads",
+    "results",
+    "state",
+    "run",
+)
 
 
 def source_of(limits: SketchLimits, shape: FilterShape) -> str:

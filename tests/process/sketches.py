@@ -15,6 +15,7 @@ from sketch.hashing import positions
 from sketch.port import Part, PurgeQueue, ServerSketch, SketchLimits, Snapshot
 from sketch.redis_server import RedisSketch
 from sketch.server import MemorySketch
+from sketch.states import Inspectable
 
 __all__ = ["PART", "World", "bits_of", "has", "memory_world", "redis_world"]
 
@@ -23,7 +24,7 @@ START_US = 1_700_000_000_000_000
 SHAPE = FilterShape(bits=8192, hashes=4, seed=7)
 
 
-class Sketch(ServerSketch, PurgeQueue, Protocol):
+class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
     """What both implementations offer."""
 
     async def create(self, part: Part) -> None: ...

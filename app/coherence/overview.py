@@ -1,0 +1,82 @@
+"""What operators want to know of the sketch."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from sketch.bloom import FilterShape
+from sketch.hashing import hash_all, positions_of
+from sketch.port import Snapshot
+from sketch.sizing import false_positive_rate
+from sketch.states import PartState
+
+__all__ = ["MOST_PARTS", "described", "measured_false_positives"]
+
+MOST_PARTS: Final = 1_000
+"""Parts that one overview shows."""
+_SAMPLES: Final = 10_000
+
+
+def described(
+    state: PartState, shape: FilterShape, snapshot: Snapshot, lease_s: float
+) -> dict[str, Any]:
+    """Describe a part; durations are in seconds.
+
+    Args:
+        state: How it is.
+        shape: Of its filter.
+        snapshot: Its filter as clients get it.
+        lease_s: For how long a write is pending before it is taken for orphaned.
+    """
+    return {
+        "database": state.part.database,
+        "class": state.part.class_name,
+        "incarnation": state.incarnation,
+        "generation": state.generation,
+        "filter": {
+            "keys": state.keys,
+            "fill": state.bits_set / shape.bits,
+            "false_positives_estimated": false_positive_rate(shape.bits, shape.hashes, state.keys),
+            "false_positives_measured": measured_false_positives(snapshot),
+        },
+        "handed_out": state.handed_out,
+        "pending": _pending(state, lease_s),
+        "revalidate_all_for_s": _remaining(state.revalidate_all_until_us, state),
+        "uncacheable_for_s": _remaining(state.uncacheable_until_us, state),
+        "purges": _purges(state),
+        "bytes": state.bytes,
+    }
+
+
+def measured_false_positives(snapshot: Snapshot) -> float:
+    """Return the share of keys found in a filter that cannot be in it: nobody has had them."""
+    nonce = secrets.token_hex(16)
+    keys: Sequence[str] = [f"{nonce}/{number}" for number in range(_SAMPLES)]
+    places = positions_of(hash_all(keys, snapshot.shape.seed), snapshot.shape).astype(np.int64)
+    bits = np.frombuffer(snapshot.bits, np.uint8)
+    found = (bits[places >> 3] & (0x80 >> (places & 7))) != 0
+    return float(found.all(axis=1).mean())
+
+
+def _pending(state: PartState, lease_s: float) -> dict[str, Any]:
+    ends = _ahead(state.first_lease_us, state)
+    oldest = None if ends is None else lease_s - ends
+    return {"writes": state.pending, "oldest_s": oldest, "first_lease_ends_in_s": ends}
+
+
+def _purges(state: PartState) -> dict[str, Any]:
+    ahead = _ahead(state.first_purge_us, state)
+    overdue = None if ahead is None else max(0.0, -ahead)
+    return {"keys": state.purges, "due": state.purges_due, "oldest_due_s": overdue}
+
+
+def _remaining(time_us: int, state: PartState) -> float:
+    return max(0, time_us - state.time_us) / 1_000_000
+
+
+def _ahead(time_us: int | None, state: PartState) -> float | None:
+    return None if time_us is None else (time_us - state.time_us) / 1_000_000
