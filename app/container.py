@@ -79,7 +79,8 @@ async def build(
     caches = None
     if caching is not None:
         tell = partial(_tell_of_purging, instruments)
-        caches = make_caches(caching, _revealed(settings.coordination_url), tell)
+        url = _revealed(settings.coordination_url)
+        caches = make_caches(caching, url, tell, instruments.hear_results)
     guard = caches.guard if caches else NullGuard()
     mediator = Mediator(_options(settings, guard), make_store, observers)
     await mediator.start()

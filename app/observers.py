@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from app.coherence.results import ResultsChanged
 from mediator.observation import (
     ChangesRelayed,
     CircuitChanged,
@@ -136,6 +137,18 @@ class Instruments(Collector):
             "For how long the oldest purge waits that some cache has not confirmed.",
             registry=self.registry,
         )
+        self._results = self._counter(
+            "portolan_query_results_changed",
+            "Cached results of queries that writes may have changed.",
+            "database",
+            "class",
+        )
+        self._queries = Gauge(
+            "portolan_registered_queries",
+            "Queries whose results may be cached, as this replica knew them at the last change.",
+            ["database", "class"],
+            registry=self.registry,
+        )
         self._subscribers = Gauge(
             "portolan_feed_subscribers", "Clients that follow a feed.", registry=self.registry
         )
@@ -153,6 +166,11 @@ class Instruments(Collector):
                 self._purges_oldest.set(told.oldest_s)
             case PurgeQueueUnanswered():
                 return
+
+    def hear_results(self, told: ResultsChanged) -> None:
+        """Count results that writes may have changed."""
+        self._results.labels(*told.part).inc(told.changed)
+        self._queries.labels(*told.part).set(told.registered)
 
     def count_subscribers(self, count: Callable[[], int]) -> None:
         """Ask `count` for the clients that follow a feed, whenever the registry is read."""
