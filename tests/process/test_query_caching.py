@@ -278,12 +278,13 @@ async def test_what_was_read_before_a_write_counts_only_if_nobody_else_wrote(
 ) -> None:
     """The writer has read the object; another one moves it into a result, which is cached."""
     id_ = await note(paper, f"{word}1")
-    await kept(paper, "notes", text=f"{word}2")
-    await note(other, "any")  # it knows the query now, and will look
+    await kept(paper, "notes", text=f"{word}9")
+    await note(other, "any")  # it knows of a query now, and will look
 
     async def move() -> None:
         await note(paper, f"{word}2", id_)
         assert ids(await kept(paper, "notes", text=f"{word}2")) == [id_]
+        assert not await outdated(paper, "notes", text=f"{word}2")
 
     [system] = other.running.systems_of(paper.database, "notes")
     store = other.running.mediator._systems.get(system)
