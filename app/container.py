@@ -92,7 +92,9 @@ async def build(
     if caching is not None:
         tell = partial(_tell_of_purging, instruments)
         url = _revealed(settings.coordination_url)
-        caches = make_caches(caching, url, tell, measured=instruments.measure_sketch)
+        caches = make_caches(
+            caching, url, tell, instruments.hear_results, instruments.measure_sketch
+        )
     guard = caches.guard if caches else NullGuard()
     alone = caches is not None and caches.alone
     mediator = Mediator(_options(settings, guard, alone=alone), make_store, observers)

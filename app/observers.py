@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from app.coherence.results import ResultsChanged
 from mediator.observation import (
     ChangesRelayed,
     CircuitChanged,
@@ -141,6 +142,18 @@ class Instruments(Collector):
         self._sketch_bits = self._of_class("bits_set", "Bits of the filter that are set.")
         self._sketch_pending = self._of_class("pending_writes", "Writes that are pending.")
         self._sketch_purges = self._of_class("purges_due", "Purges that nobody sends yet.")
+        self._results = self._counter(
+            "portolan_query_results_changed",
+            "Cached results of queries that writes may have changed.",
+            "database",
+            "class",
+        )
+        self._queries = Gauge(
+            "portolan_registered_queries",
+            "Queries whose results may be cached, as this replica knew them at the last change.",
+            ["database", "class"],
+            registry=self.registry,
+        )
         self._subscribers = Gauge(
             "portolan_feed_subscribers", "Clients that follow a feed.", registry=self.registry
         )
@@ -175,6 +188,11 @@ class Instruments(Collector):
     def _of_class(self, what: str, about: str) -> Gauge:
         name = f"portolan_sketch_{what}"
         return Gauge(name, about, ["database", "class"], registry=self.registry)
+
+    def hear_results(self, told: ResultsChanged) -> None:
+        """Count results that writes may have changed."""
+        self._results.labels(*told.part).inc(told.changed)
+        self._queries.labels(*told.part).set(told.registered)
 
     def count_subscribers(self, count: Callable[[], int]) -> None:
         """Ask `count` for the clients that follow a feed, whenever the registry is read."""

@@ -38,6 +38,18 @@ def _announcing(request: Request) -> Callable[[str, Any], Awaitable[None]]:
     return announce
 
 
+def _taking_back(request: Request) -> Callable[[str, Any], Awaitable[None]]:
+    """Return what takes back cached results of queries, once a document is in force."""
+    beginnings: Beginnings | None = request.app.state.beginnings
+
+    async def take_back(database: str, document: Any) -> None:
+        if beginnings is not None:
+            await beginnings.changed(database, document["classes"])
+
+    return take_back
+
+
+TakeBack = Annotated[Callable[[str, Any], Awaitable[None]], Depends(_taking_back)]
 Announce = Annotated[Callable[[str, Any], Awaitable[None]], Depends(_announcing)]
 
 
@@ -59,6 +71,7 @@ async def get_schema(
 async def set_schema(
     control: Control,
     announce: Announce,
+    take_back: TakeBack,
     database: DatabaseName,
     body: Body,
     response: Response,
@@ -73,6 +86,8 @@ async def set_schema(
     if not dry_run:
         await announce(database, body)
     change = await control.set_schema(database, body, dry_run=dry_run, version=version)
+    if not dry_run:
+        await take_back(database, change.document)
     return _answer(change, response)
 
 
@@ -83,6 +98,7 @@ async def set_schema(
 async def patch_schema(
     control: Control,
     announce: Announce,
+    take_back: TakeBack,
     database: DatabaseName,
     body: Body,
     response: Response,
@@ -98,15 +114,21 @@ async def patch_schema(
     change = await control.set_schema(
         database, document, dry_run=dry_run, version=present.version if seen is None else seen
     )
+    if not dry_run:
+        await take_back(database, change.document)
     return _answer(change, response)
 
 
 @router.delete("/schemas/{database}")
 async def drop_database(
-    control: Control, database: DatabaseName, dry_run: DryRun = False
+    control: Control, take_back: TakeBack, database: DatabaseName, dry_run: DryRun = False
 ) -> dict[str, Any]:
     """Drop a database with all its objects; the dry run counts them."""
-    return await control.delete_schema(database, dry_run=dry_run)
+    present = await control.schema(database)
+    answer = await control.delete_schema(database, dry_run=dry_run)
+    if not dry_run:
+        await take_back(database, present.document)
+    return answer
 
 
 def _answer(change: SchemaChange, response: Response) -> dict[str, Any]:

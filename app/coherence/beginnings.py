@@ -25,11 +25,16 @@ class Beginnings:
     Args:
         sketch: The server's sketch.
         first_word: Returns the word that was proposed first under a name, and keeps it.
+        take_back: Takes back all cached results of queries of a class.
     """
 
     def __init__(
-        self, sketch: ServerSketch, first_word: Callable[[str, str], Awaitable[str]]
+        self,
+        sketch: ServerSketch,
+        first_word: Callable[[str, str], Awaitable[str]],
+        take_back: Callable[[str, str], Awaitable[None]],
     ) -> None:
+        self._take_back = take_back
         self._sketch = sketch
         self._first_word = first_word
         self._known: set[Part] = set()
@@ -46,6 +51,14 @@ class Beginnings:
                 _log.warning("the sketch was not told of %s: %s", "/".join(part), error)
             else:
                 self._known.add(part)
+
+    async def changed(self, database: str, names: Iterable[str]) -> None:
+        """Tell of classes that have another schema now: queries may find something else."""
+        for name in names:
+            try:
+                await self._take_back(database, name)
+            except MediatorError as error:
+                _log.warning("results of %s/%s were not taken back: %s", database, name, error)
 
     async def _begin(self, part: Part) -> None:
         ours = secrets.token_hex(16)

@@ -90,7 +90,7 @@ class Caches:
 
     def beginnings(self, first_word: Callable[[str, str], Awaitable[str]]) -> Beginnings:
         """Return what tells the sketch of new classes; see there."""
-        return Beginnings(self.sketch, first_word)
+        return Beginnings(self.sketch, first_word, self.guard.unsure)
 
     def start(self, settlement: Settles, model: Callable[[], RoutingModel]) -> None:
         """Begin what goes on in the background."""

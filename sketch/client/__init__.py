@@ -1,6 +1,6 @@
 """A coherent HTTP client: caches every record, never breaks its bound on staleness."""
 
-from sketch.client.answers import Read, Source, Written
+from sketch.client.answers import Read, Result, Source, Written
 from sketch.client.client import CoherentClient
 from sketch.client.problems import (
     BrokenFilter,
@@ -31,6 +31,7 @@ __all__ = [
     "PreconditionRequired",
     "Problem",
     "Read",
+    "Result",
     "Source",
     "Statistics",
     "Transaction",

@@ -19,6 +19,7 @@ __all__ = [
     "OK",
     "Answer",
     "Read",
+    "Result",
     "Source",
     "Written",
     "age_s",
@@ -26,6 +27,7 @@ __all__ = [
     "expires_us",
     "is_not_stored",
     "read_of",
+    "result_of",
     "source_of",
     "unsure_s",
 ]
@@ -87,6 +89,21 @@ class Read:
     source: Source
     age_s: int | None = None
     cache_status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a query.
+
+    Attributes:
+        items: The objects, in their order.
+        next: For `after`, if more follow.
+        source: Who answered; of objects that were read one by one, who told which they are.
+    """
+
+    items: list[dict[str, Any]]
+    next: str | None
+    source: Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +196,14 @@ def read_of(answer: Answer, *, missing_ok: bool) -> Read:
         answer.age_s,
         answer.cache_status,
     )
+
+
+def result_of(answer: Answer) -> Result:
+    """Return a result of its own for each reader; raises `NotFound`: the class is not there."""
+    if answer.status == NOT_FOUND:
+        raise problem_of(NOT_FOUND, answer.body)
+    document = orjson.loads(answer.body)
+    return Result(document["items"], document["next"], answer.source)
 
 
 def _natural(text: str) -> int | None:

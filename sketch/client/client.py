@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import httpx
 
-from sketch.client.answers import Read, read_of
+from sketch.client.answers import Read, Result, read_of, result_of
 from sketch.client.clock import Clock, ElapsedTime, StrictlyIncreasing
 from sketch.client.connection import Connection
 from sketch.client.copies import Copies
 from sketch.client.filters import FilterKeeper
 from sketch.client.own_writes import OwnWrites
 from sketch.client.reading import Reader
-from sketch.client.resources import Resource
+from sketch.client.resources import QueryResult, Resource
 from sketch.client.statistics import Statistics
 from sketch.client.transactions import Transaction, Transactor
 from sketch.client.writing import Writer
@@ -182,6 +183,45 @@ class CoherentClient(Writer):
             Unreachable: It is not known what came of it.
         """
         return await self._transactor.run(work, attempts)
+
+    async def query(
+        self,
+        class_name: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        one_by_one: bool = False,
+        refresh: bool = False,
+    ) -> Result:
+        """Ask for objects of a class.
+
+        The result is no older than any write that was acknowledged more than `delta_s` before.
+
+        Args:
+            class_name: The class.
+            parameters: Conditions, ``order``, ``limit`` and so on (docs/queries.md); values that
+                are no texts are written as such, lists with commas.
+            one_by_one: Let only the ids be listed, and read the objects as `get` does: each is
+                cached by itself, and the list lasts until an object enters, leaves or moves.
+            refresh: As it is now, whatever the filter says.
+
+        Raises:
+            NotFound: The class is not there.
+            Problem: The service refused; Unreachable: it did not answer.
+        """
+        asked = dict(parameters or {})
+        fields = asked.pop("fields", None) if one_by_one else None
+        if one_by_one:
+            asked["fields"] = "id"
+        resource = QueryResult.of(class_name, asked)
+        result = result_of(await self._reader.read(resource, refresh=refresh))
+        if not one_by_one:
+            return result
+        reads = [
+            self.get(class_name, item["id"], fields=fields, refresh=refresh, missing_ok=True)
+            for item in result.items
+        ]
+        found = [read.value for read in await asyncio.gather(*reads)]
+        return replace(result, items=[value for value in found if value is not None])
 
     async def _keep_fresh(self, pause: float) -> None:
         while True:

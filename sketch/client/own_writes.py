@@ -33,6 +33,8 @@ class OwnWrites:
         self._limit = limit
         self._under_way: Counter[str] = Counter()
         self._ended: dict[str, float] = {}
+        self._classes_under_way: Counter[str] = Counter()
+        self._classes_ended: dict[str, float] = {}
         self._all_ended = -math.inf
 
     @contextmanager
@@ -49,9 +51,12 @@ class OwnWrites:
         names = tuple(groups) or ("",)
         keys = [object_key(class_name, id_, group) for id_ in ids for group in names]
         self._under_way.update(keys)
+        self._classes_under_way[class_name] += 1
         try:
             yield
         finally:
+            self._classes_under_way[class_name] -= 1
+            self._classes_ended[class_name] = self._clock()
             self._under_way.subtract(keys)
             self._under_way += Counter()
             self._note(keys)
@@ -78,6 +83,12 @@ class OwnWrites:
             return math.inf
         return max(self._all_ended, *(self._ended.get(key, -math.inf) for key in keys))
 
+    def floor_of_class(self, class_name: str) -> float:
+        """Return the same for results of queries, which any write to the class may change."""
+        if self._classes_under_way[class_name]:
+            return math.inf
+        return self._classes_ended.get(class_name, -math.inf)
+
     def forget(self, born: float) -> None:
         """Forget the writes that ended before a filter was generated.
 
@@ -85,5 +96,6 @@ class OwnWrites:
             born: The earliest time at which the filter can have been generated.
         """
         self._ended = {key: ended for key, ended in self._ended.items() if ended >= born}
+        self._classes_ended = {n: at for n, at in self._classes_ended.items() if at >= born}
         if self._all_ended < born:
             self._all_ended = -math.inf

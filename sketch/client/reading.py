@@ -26,7 +26,7 @@ from sketch.client.filters import FilterKeeper, HeldFilter
 from sketch.client.flights import Flights, Need
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
-from sketch.client.resources import Resource, object_key
+from sketch.client.resources import Readable
 from sketch.client.statistics import Statistics
 
 __all__ = ["Reader"]
@@ -62,7 +62,7 @@ class Reader:
         self._flights = Flights()
         self._on_systems: set[str] = set()
 
-    async def read(self, resource: Resource, *, refresh: bool) -> Answer:
+    async def read(self, resource: Readable, *, refresh: bool) -> Answer:
         """Return an answer that is within the bound.
 
         Args:
@@ -87,7 +87,7 @@ class Reader:
             self._statistics.joined += 1
         return await flight.answer()
 
-    async def read_at_least(self, resource: Resource, position: str) -> Answer:
+    async def read_at_least(self, resource: Readable, position: str) -> Answer:
         """Return an answer that has all of what a position says; it is not kept.
 
         Raises:
@@ -107,7 +107,7 @@ class Reader:
         """Give up the requests under way."""
         await self._flights.close()
 
-    def _need(self, resource: Resource, copy: Copy | None, *, refresh: bool) -> Need:
+    def _need(self, resource: Readable, copy: Copy | None, *, refresh: bool) -> Need:
         """Decide who may answer (COHERENCE.md, "The client")."""
         now = self._clock()
         current = self._keeper.usable()
@@ -116,11 +116,10 @@ class Reader:
         if current is None or refresh:
             return Need(current, now)
         document = current.document
-        groups = resource.groups(document.map)
-        if not groups:
+        keys = resource.keys(document.map)
+        if not keys:
             return Need(current, now)
-        floor = self._own_writes.floor(resource.class_name, resource.id, groups)
-        keys = (object_key(resource.class_name, resource.id, group) for group in groups)
+        floor = resource.floor(self._own_writes, document.map)
         if self._is_beyond(copy, current) or any(document.contains(key) for key in keys):
             floor = max(floor, current.born)
         return Need(current, None if floor == -math.inf else floor)
@@ -145,7 +144,7 @@ class Reader:
         return in_time and self._is_alive(copy, need.filter)
 
     async def _fetch(
-        self, resource: Resource, need: Need, sent: float, copy: Copy | None
+        self, resource: Readable, need: Need, sent: float, copy: Copy | None
     ) -> Answer:
         epoch = self._keeper.epoch
         headers = {}
@@ -164,7 +163,7 @@ class Reader:
         self._copies.put(resource.path, _kept(new, response.headers))
         return answer_of(new.status, new.etag, new.body, response.headers)
 
-    async def _ask(self, resource: Resource, headers: dict[str, str]) -> httpx.Response:
+    async def _ask(self, resource: Readable, headers: dict[str, str]) -> httpx.Response:
         """Ask the systems, not the primary: what bounds its age is the schema, not this client."""
         if resource.class_name in self._on_systems:
             headers |= {"Prefer": "consistency=strong"}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 from urllib.parse import quote
 
+import orjson
+
+from sketch.queries import key_of_query, spelled
 from sketch.wire import GroupMap
 
-__all__ = ["Resource", "object_key", "segment"]
+__all__ = ["QueryResult", "Readable", "Resource", "object_key", "segment"]
 
 _ROUTES = frozenset({"query", "import", "export"})
 _UNESCAPED = "!'()*~"
@@ -30,6 +34,34 @@ def segment(text: str) -> str:
 def object_key(class_name: str, id_: str, group: str) -> str:
     """Return the key of one cache group of an object."""
     return f"{class_name}/{id_}#{group}"
+
+
+class Floors(Protocol):
+    """Tells after which time an answer must have been asked for, as this client wrote before."""
+
+    def floor(self, class_name: str, id_: str, groups: Iterable[str]) -> float:
+        """Return that of an object."""
+
+    def floor_of_class(self, class_name: str) -> float:
+        """Return that of results of queries."""
+
+
+class Readable(Protocol):
+    """What can be read, and cached."""
+
+    @property
+    def class_name(self) -> str:
+        """The class."""
+
+    @property
+    def path(self) -> str:
+        """Path and query, below the address of the database."""
+
+    def keys(self, group_map: GroupMap) -> tuple[str, ...]:
+        """Return the keys that a filter tests it by; none if the map does not tell them all."""
+
+    def floor(self, floors: Floors, group_map: GroupMap) -> float:
+        """Return after which time an answer must have been asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +110,57 @@ class Resource:
         if set().union(*shown.values()) != wanted:
             return ()
         return tuple(group for group, names in shown.items() if names)
+
+    def keys(self, group_map: GroupMap) -> tuple[str, ...]:
+        """Return the keys that a filter tests it by; none if the map does not tell them all."""
+        groups = self.groups(group_map)
+        return tuple(object_key(self.class_name, self.id, group) for group in groups)
+
+    def floor(self, floors: Floors, group_map: GroupMap) -> float:
+        """Return after which time an answer must have been asked for."""
+        return floors.floor(self.class_name, self.id, self.groups(group_map))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The result of a query.
+
+    Attributes:
+        class_name: The class asked.
+        spelling: The query as it is spelled in the address.
+    """
+
+    class_name: str
+    spelling: str
+
+    @classmethod
+    def of(cls, class_name: str, parameters: Mapping[str, Any]) -> QueryResult:
+        """Return the result in its canonical spelling; only that one may be cached."""
+        pairs = ((name, _text(name, value)) for name, value in parameters.items())
+        return cls(class_name, spelled(pairs))
+
+    @property
+    def path(self) -> str:
+        """Path and query, below the address of the database."""
+        path = segment(self.class_name)
+        return f"{path}?{self.spelling}" if self.spelling else path
+
+    def keys(self, group_map: GroupMap) -> tuple[str, ...]:
+        """Return the key that a filter tests it by; none if the map does not know the class."""
+        known = self.class_name in group_map
+        return (key_of_query(self.class_name, self.spelling),) if known else ()
+
+    def floor(self, floors: Floors, _: GroupMap) -> float:
+        """Return after which time an answer must have been asked for."""
+        return floors.floor_of_class(self.class_name)
+
+
+def _text(name: str, value: Any) -> str:
+    """Write a parameter: a text as it is, a list with its commas escaped once more."""
+    if name == "fields" and not isinstance(value, str):
+        value = sorted(set(value))
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return ",".join(_text("", each).replace("%", "%25").replace(",", "%2C") for each in value)
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

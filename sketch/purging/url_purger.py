@@ -11,6 +11,7 @@ import httpx
 
 from sketch.purging.port import CachedKey, PurgeFailed
 from sketch.purging.requests import CacheConnection, checked_secret, checked_url
+from sketch.queries import query_of_key
 
 __all__ = ["UrlPurger", "target_of"]
 
@@ -22,6 +23,9 @@ _GONE: Final = (httpx.codes.OK, httpx.codes.NO_CONTENT, httpx.codes.NOT_FOUND)
 def target_of(key: CachedKey) -> str:
     """Return the target of the whole resource that shows a key."""
     class_name, _, rest = key.key.partition("/")
+    query = query_of_key(key.key)
+    if query is not None:
+        return f"/v1/{key.database}/{class_name}{'?' if query else ''}{query}"
     identity, _, _ = rest.rpartition("#")
     return f"/v1/{key.database}/{class_name}/{quote(identity, safe='')}"
 

@@ -11,6 +11,7 @@ import pytest
 from app.settings import CacheSettings
 from mediator.errors import Unavailable
 from mediator.stores.port import SystemConfig
+from sketch.client import CoherentClient, Source
 from sketch.port import Grant, Part
 from sketch.queries import key_of_query, spelled
 from tests.faults.conditions import eventually
@@ -277,12 +278,13 @@ async def test_what_was_read_before_a_write_counts_only_if_nobody_else_wrote(
 ) -> None:
     """The writer has read the object; another one moves it into a result, which is cached."""
     id_ = await note(paper, f"{word}1")
-    await kept(paper, "notes", text=f"{word}2")
-    await note(other, "any")  # it knows the query now, and will look
+    await kept(paper, "notes", text=f"{word}9")
+    await note(other, "any")  # it knows of a query now, and will look
 
     async def move() -> None:
         await note(paper, f"{word}2", id_)
         assert ids(await kept(paper, "notes", text=f"{word}2")) == [id_]
+        assert not await outdated(paper, "notes", text=f"{word}2")
 
     [system] = other.running.systems_of(paper.database, "notes")
     store = other.running.mediator._systems.get(system)
@@ -337,3 +339,42 @@ async def test_a_write_that_nobody_ended_takes_all_results_back(
 
         await eventually(settled)
         await kept(paper, "notes", text="another")
+
+
+def client(paper: Paper, delta_s: float) -> CoherentClient:
+    transport = httpx.ASGITransport(paper.api)
+    return CoherentClient("http://test", paper.database, delta_s=delta_s, transport=transport)
+
+
+async def test_a_client_reads_results_again_without_a_request(paper: Paper, word: str) -> None:
+    ids_ = [unique("a") for _ in range(2)]
+    async with client(paper, 30.0) as own:
+        for id_ in ids_:
+            await own.put("articles", id_, {"title": word, "hits": 1})
+        await own.refresh_filter()
+        asked = {"title": word, "hits.in": [1, 2], "order": "-id"}
+        results = [await own.query("articles", asked) for _ in range(2)]
+        assert [result.source for result in results] == [Source.ORIGIN, Source.OWN]
+        assert [item["id"] for item in results[1].items] == sorted(ids_, reverse=True)
+        single = [await own.query("articles", asked, one_by_one=True) for _ in range(2)]
+        assert single[1].source is Source.OWN
+        assert single[1].items == results[1].items
+        await own.delete("articles", ids_[0])
+        left = await own.query("articles", asked)
+        assert [item["id"] for item in left.items] == ids_[1:]
+
+
+async def test_a_client_sees_what_another_replica_acknowledged_within_its_bound(
+    paper: Paper, other: Paper, word: str
+) -> None:
+    id_ = await note(paper, word)
+    async with client(paper, 0.3) as own:
+
+        async def count_from_its_own_cache() -> bool:
+            result = await own.query("notes", {"text": word})
+            return result.source is Source.OWN and len(result.items) == 1
+
+        await eventually(count_from_its_own_cache)
+        await other.http.delete(f"notes/{id_}")
+        await own.refresh_filter()
+        assert (await own.query("notes", {"text": word})).items == []

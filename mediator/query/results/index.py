@@ -24,7 +24,7 @@ from mediator.query.results.cover import (
 )
 from mediator.query.results.effects import Effect, Image
 from mediator.query.results.intervals import Intervals
-from mediator.query.results.possibility import Judge, Truth, judge_of
+from mediator.query.results.possibility import NO, Judge, Truth, judge_of
 from mediator.schema.tree import MISSING
 
 __all__ = ["QueryIndex", "WatchedQuery"]
@@ -64,15 +64,14 @@ class WatchedQuery:
         touched = effect.touched
         if touched is not None and not _meet(touched, self.fields):
             return False
-        before, after = self._found(effect.before), self._found(effect.after)
-        if before is Truth.NO and after is Truth.NO:
-            return False
-        if touched is None or _meet(touched, self.visible):
+        shown = touched is None or _meet(touched, self.visible)
+        before = NO if effect.before is None else self.judge(effect.before)
+        if shown and before is not NO:
             return True
-        return not (before is Truth.YES and after is Truth.YES)
-
-    def _found(self, image: Image | None) -> Truth:
-        return Truth.NO if image is None else self.judge(image)
+        after = NO if effect.after is None else self.judge(effect.after)
+        if shown:
+            return after is not NO
+        return before is not after or before is Truth.PERHAPS
 
 
 def _meet(touched: AbstractSet[str], fields: AbstractSet[str] | None) -> bool:

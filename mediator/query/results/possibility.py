@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from mediator.query.conjuncts import paths_of
 from mediator.query.evaluate import compile_filter
-from mediator.query.filters import And, Filter, Not, Or
+from mediator.query.filters import ID, And, Filter, Not, Or
 from mediator.query.results.effects import Image
 
-__all__ = ["Judge", "Truth", "judge_of"]
+__all__ = ["NO", "YES", "Judge", "Truth", "judge_of"]
 
 
 class Truth(IntEnum):
@@ -22,12 +22,15 @@ class Truth(IntEnum):
     YES = 2
 
 
+NO: Final = Truth.NO
+YES: Final = Truth.YES
+
 Judge: TypeAlias = Callable[[Image], Truth]
 
 
 def judge_of(filter_: Filter | None) -> Judge:
     """Return what tells whether a filter holds for an object; None holds for all that are there."""
-    within = _within(filter_) if filter_ is not None else lambda _: Truth.YES
+    within = _within(filter_) if filter_ is not None else lambda _: YES
 
     def judge(image: Image) -> Truth:
         truth = within(image)
@@ -37,13 +40,13 @@ def judge_of(filter_: Filter | None) -> Judge:
 
 
 def _within(filter_: Filter) -> Judge:
-    test, paths, parts = compile_filter(filter_), tuple(paths_of(filter_)), _by_parts(filter_)
+    test, parts = compile_filter(filter_), _by_parts(filter_)
+    names = frozenset(path[0] for path in paths_of(filter_) if path != ID)
 
     def judge(image: Image) -> Truth:
-        for path in paths:
-            if not image.knows(path):
-                return parts(image)
-        return Truth.YES if test(image.lookup) else Truth.NO
+        if names <= image.known:
+            return YES if test(image.lookup) else NO
+        return parts(image)
 
     return judge
 

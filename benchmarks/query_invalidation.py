@@ -1,0 +1,224 @@
+"""Registered queries: what it costs a write to find the results it may have changed, and to say so.
+
+Each write moves one of a shop's articles: it is found by queries that it leaves, queries that it
+enters, and ranges around its price. Of the queries six in ten ask for a value, the others for
+ranges, beginnings, elements and combinations; one in two hundred has nothing that an index could
+look for. The search is measured in time of the processor, the writes by the clock. A figure counts
+only if every result that changed was found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from time import perf_counter, thread_time
+from typing import Final
+
+from app.coherence.guard import SketchGuard
+from app.coherence.results import RegisteredQueries, log_nothing
+from benchmarks.measured import Failed, Measured, Options, Result
+from mediator.clock import SystemClock
+from mediator.guard import guard_key
+from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
+from mediator.query.evaluate import holds, lookup_of
+from mediator.query.parameters import read_parameters
+from mediator.query.reading import MOST_LIMIT
+from mediator.query.results.effects import Effect, Image
+from mediator.query.results.index import QueryIndex, WatchedQuery
+from mediator.schema.parse import parse_schema
+from mediator.schema.types import Values
+from mediator.stores.embedded.redis import EmbeddedRedis
+from sketch.bloom import FilterShape
+from sketch.port import Part, SketchLimits
+from sketch.queries import key_of_query, spelled
+from sketch.redis_server import RedisSketch
+from sketch.ttl import Static
+
+__all__ = ["run"]
+
+_COUNTS: Final = (0, 100, 10_000)
+_BAR_MS: Final = 1.0
+_PART: Final = Part("shop", "articles")
+_SCHEMA: Final = parse_schema(
+    _PART.database,
+    {
+        "classes": {
+            _PART.class_name: {
+                "fields": {
+                    "maker": {"type": "string"},
+                    "price": {"type": "integer"},
+                    "name": {"type": "string"},
+                    "tags": {"type": "set", "items": "string"},
+                }
+            }
+        }
+    },
+)
+_FIELDS: Final = frozenset(_SCHEMA.classes[_PART.class_name].fields)
+_MAKERS: Final = 5_000
+_PRICES: Final = 1_000_000
+_LOOSE: Final = 200
+_CHECKED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    mean_ms: float
+    p99_ms: float
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> _Costs:
+        ordered = sorted(seconds)
+        p99 = ordered[len(ordered) * 99 // 100]
+        return cls(1_000 * sum(ordered) / len(ordered), 1_000 * p99)
+
+
+async def run(options: Options) -> Measured:
+    """Measure the index alone, and a write's two calls of the sketch with all they entail."""
+    rounds = 2_000 if options.quick else 20_000
+    results: list[Result] = []
+    for count in _COUNTS:
+        costs = _search(options.seed, count, rounds)
+        options.say(f"search of {count:,}: {costs.mean_ms:.3f} ms, p99 {costs.p99_ms:.3f} ms")
+        results += _rows(f"finding results among {count} queries", costs, count)
+    with TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        server = EmbeddedRedis(Path(scratch))
+        endpoint = await asyncio.to_thread(server.start)
+        try:
+            results += await _whole(options, endpoint.url, rounds // 10)
+        finally:
+            await asyncio.to_thread(server.stop)
+    return Measured(results, {"redis": f"redis {endpoint.version}"})
+
+
+def _rows(name: str, costs: _Costs, count: int) -> Iterator[Result]:
+    bar = _BAR_MS if count == _COUNTS[-1] else None
+    yield Result(name, "ms", costs.mean_ms, bar=bar, small_is_good=True)
+    yield Result(f"{name}, p99", "ms", costs.p99_ms, bar=bar, small_is_good=True)
+
+
+def _search(seed: int, count: int, rounds: int) -> _Costs:
+    draw = Random(seed)
+    queries = dict(_queries(draw, count))
+    index = QueryIndex()
+    for key, query in queries.items():
+        index.put(key, query)
+    seconds = []
+    for number in range(rounds):
+        effect = _move(draw)
+        started = thread_time()
+        found = index.changed(effect)
+        seconds.append(thread_time() - started)
+        if number < _CHECKED:
+            _check(queries, effect, found)
+    return _Costs.of(seconds)
+
+
+async def _whole(options: Options, url: str, rounds: int) -> list[Result]:
+    """Measure `begin` and `end` of writes that touch one object each."""
+    rows: list[Result] = []
+    costs: dict[int, _Costs] = {}
+    for count in _COUNTS:
+        sketch = RedisSketch(url, SketchLimits(), FilterShape(), f"bench{count}")
+        try:
+            costs[count] = await _writes(sketch, options.seed, count, rounds)
+        finally:
+            await sketch.close()
+        told = costs[count]
+        options.say(f"write with {count:,}: {told.mean_ms:.3f} ms, p99 {told.p99_ms:.3f} ms")
+    base, most = costs[0], costs[_COUNTS[-1]]
+    rows += _rows("begin and end of a write with 0 queries", base, 0)
+    more = _Costs(most.mean_ms - base.mean_ms, most.p99_ms - base.p99_ms)
+    rows += _rows(f"what {_COUNTS[-1]} queries add to it", more, _COUNTS[-1])
+    return rows
+
+
+async def _writes(sketch: RedisSketch, seed: int, count: int, rounds: int) -> _Costs:
+    await sketch.create(_PART)
+    draw = Random(seed)
+    keys = [key for key, _ in _queries(draw, count)]
+    await asyncio.gather(*(sketch.report_query(_PART, key, 600.0) for key in keys))
+    guard = _guard(sketch)
+    await guard.end(_PART.database, await guard.begin(_PART.database, _keys(0)), {}, _nothing)
+    seconds = []
+    for number in range(1, rounds + 1):
+        effect = _move(draw)
+        started = perf_counter()
+        token = await guard.begin(_PART.database, _keys(number))
+        await guard.end(_PART.database, token, {}, partial(_told, effect))
+        seconds.append(perf_counter() - started)
+    return _Costs.of(seconds)
+
+
+def _guard(sketch: RedisSketch) -> SketchGuard:
+    route = ClassRoute(_SCHEMA.classes[_PART.class_name], 1, ())
+    database = DatabaseRoute(_SCHEMA, {_PART.class_name: route})
+    model = RoutingModel(1, {_PART.database: database})
+    results = RegisteredQueries(sketch, lambda: model)
+    return SketchGuard(sketch, Static(), results, log_nothing, None, SystemClock())
+
+
+def _nothing(_: bool) -> Mapping[str, list[Effect]]:
+    return {}
+
+
+def _keys(number: int) -> list[str]:
+    return [guard_key(_PART.class_name, str(number), "main")]
+
+
+def _queries(draw: Random, count: int) -> Iterator[tuple[str, WatchedQuery]]:
+    for number in range(count):
+        pairs = [*_asked(draw, number).items(), ("limit", str(1 + number % 100))]
+        read = read_parameters(pairs, _SCHEMA, _PART.class_name, most=MOST_LIMIT)
+        yield key_of_query(_PART.class_name, spelled(pairs)), WatchedQuery(read.query)
+
+
+def _asked(draw: Random, number: int) -> dict[str, str]:
+    """Return the conditions of a query."""
+    low = draw.randrange(_PRICES)
+    if number % _LOOSE == 0:
+        return {"name.like": f"%{draw.randrange(_MAKERS)}%"}
+    match number % 10:
+        case 0:
+            return {"price.between": f"{low},{low + _PRICES // 1_000}"}
+        case 1:
+            return {"name.like": f"{draw.randrange(_MAKERS):04}%"}
+        case 2:
+            return {"tags.contains": f"t{draw.randrange(_MAKERS)}"}
+        case 3:
+            return {"maker": _maker(draw), "price.ge": str(low), "order": "price"}
+        case _:
+            return {"maker": _maker(draw), "order": "-price", "fields": "id"}
+
+
+def _maker(draw: Random) -> str:
+    return f"m{draw.randrange(_MAKERS)}"
+
+
+def _move(draw: Random) -> Effect:
+    """Return what a write did that changed the maker and the price of an article."""
+    same: Values = {"name": f"{draw.randrange(_MAKERS):04} lamp", "tags": ["t1", "t2"]}
+    before, after = (
+        Image("a", _FIELDS, {**same, "maker": _maker(draw), "price": draw.randrange(_PRICES)})
+        for _ in range(2)
+    )
+    return Effect(before, after, frozenset({"maker", "price"}))
+
+
+def _check(queries: Mapping[str, WatchedQuery], effect: Effect, found: set[str]) -> None:
+    images = [image for image in (effect.before, effect.after) if image is not None]
+    for key, query in queries.items():
+        filter_ = query.query.filter
+        assert filter_ is not None
+        held = [holds(filter_, lookup_of(image.id, image.values)) for image in images]
+        if held[0] is not held[1] and key not in found:
+            raise Failed(f"{key} was not found")
+
+
+def _told(effect: Effect, alone: bool) -> Mapping[str, list[Effect]]:  # noqa: ARG001 - the guard's
+    return {_PART.class_name: [effect]}

@@ -1,0 +1,147 @@
+"""Query results in both server sketches, one rule at a time (docs/query-caching.md)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from sketch.port import Changes, Ended, SketchLimits
+from sketch.queries import key_of_query, query_of_key, spelled
+from tests.process.sketches import PART, World, bits_of, has, memory_world, redis_world
+
+LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, queries=3, purge_again_s=8.0)
+LIFE_S = 15.0
+A = "articles/1#text"
+Q, R = (key_of_query("articles", f"title={letter}") for letter in "qr")
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def world(request: pytest.FixtureRequest, redis_config: SystemConfig) -> AsyncIterator[World]:
+    if request.param == "memory":
+        made = await memory_world(LIMITS)
+    else:
+        made = await redis_world(redis_config.url, LIMITS)
+    await made.sketch.create(PART)
+    yield made
+    assert await made.leaks() == []
+    await made.close()
+
+
+async def register(world: World, *keys: str) -> None:
+    for key in keys:
+        assert (await world.sketch.report_query(PART, key, 10.0)).ttl_us == 10_000_000
+
+
+async def known(world: World, since: int = 0) -> set[str]:
+    return set((await world.sketch.registered(PART, since)).numbers)
+
+
+async def mark(world: World) -> int:
+    return (await world.sketch.registered(PART, 0)).mark
+
+
+async def test_a_query_is_registered_as_long_as_a_copy_may_be_alive(world: World) -> None:
+    before = await mark(world)
+    await register(world, Q)
+    await world.advance(5.0)
+    await register(world, Q, R)
+    told = await world.sketch.registered(PART, before)
+    assert told.count == 2
+    assert not told.whole
+    assert sorted(told.numbers, key=lambda key: told.numbers[key]) == [Q, R]
+    assert max(told.numbers.values()) == told.mark
+    assert await known(world, told.mark) == set()
+    assert await known(world, told.numbers[Q]) == {R}
+    await world.advance(LIFE_S)
+    await world.snapshot()
+    assert await known(world) == set()
+
+
+async def test_a_changed_result_is_in_the_filter_until_its_last_copy_dies(world: World) -> None:
+    await register(world, Q, R)
+    await world.sketch.changed(PART, [Q, key_of_query("articles", "never=asked")])
+    assert bits_of([Q]) == (await world.snapshot()).bits
+    assert await known(world) == {R}
+    purges = await world.sketch.purges([PART], 10)
+    await world.advance(1.0)
+    purges += await world.sketch.purges([PART], 10)
+    assert {purge.key for purge in purges} == {Q}
+    await register(world, Q)  # later copies are new
+    assert await known(world) == {Q, R}
+    await world.advance(LIFE_S - 1.0)
+    assert not has(await world.snapshot(), Q)
+    assert await known(world) == {Q}
+
+
+async def test_a_write_ends_only_if_its_writer_knows_every_query(world: World) -> None:
+    await world.sketch.begin(PART, [A], "t")
+    behind = Changes((), await mark(world))
+    await register(world, Q)
+    assert await world.sketch.end(PART, "t", {}, behind) is Ended.BEHIND
+    assert (await world.sketch.report_read(PART, [A], 10.0)).ttl_us == 0
+    up_to_date = Changes((Q,), await mark(world))
+    assert await world.sketch.end(PART, "t", {A: 7}, up_to_date) is Ended.DONE
+    assert has(await world.snapshot(), Q)
+    assert (await world.sketch.report_read(PART, [A], 10.0)).ttl_us
+    assert await world.sketch.end(PART, "t", {}, behind) is Ended.DONE  # it has ended already
+
+
+async def test_who_insists_is_up_to_date_the_next_time(world: World) -> None:
+    await register(world, Q)
+    await world.sketch.begin(PART, [A], "t")
+    assert await world.sketch.end(PART, "t", {}, Changes((), 1, insists=True)) is Ended.BEHIND
+    assert (await world.sketch.report_query(PART, R, 10.0)).ttl_us == 0
+    await register(world, Q)  # it is registered already
+    await world.advance(0.2)
+    await register(world, R)
+
+
+@pytest.mark.parametrize("first_ends", [True, False])
+async def test_writers_of_the_same_key_know_that_they_were_not_alone(
+    world: World, first_ends: bool
+) -> None:
+    alone = Changes((), await mark(world), alone=True)
+    await world.sketch.begin(PART, [A], "t")
+    await world.sketch.begin(PART, [A], "u")
+    if first_ends:
+        assert await world.sketch.end(PART, "t", {}) is Ended.DONE
+    assert await world.sketch.end(PART, "u", {}, alone) is Ended.CONTESTED
+    assert await world.sketch.end(PART, "u", {}, Changes((), alone.mark)) is Ended.DONE
+    await world.sketch.end(PART, "t", {})
+    await world.sketch.begin(PART, [A], "v")
+    assert await world.sketch.end(PART, "v", {}, alone) is Ended.DONE
+
+
+async def test_no_more_queries_are_registered_than_may_be(world: World) -> None:
+    keys = [key_of_query("articles", f"limit={number}") for number in range(4)]
+    await register(world, *keys[:3])
+    assert (await world.sketch.report_query(PART, keys[3], 10.0)).ttl_us == 0
+    await register(world, keys[0])
+    await world.sketch.changed(PART, [keys[1]])
+    await register(world, keys[3])
+
+
+@pytest.mark.parametrize("everything", [True, False])
+async def test_after_a_loss_everybody_learns_anew(world: World, everything: bool) -> None:
+    await register(world, Q)
+    old = await mark(world)
+    await world.advance(1.0)
+    await world.lose(everything=everything)
+    assert (await world.sketch.report_query(PART, Q, 10.0)).ttl_us == 0
+    await world.advance(106.0)
+    await world.snapshot()
+    await register(world, R)
+    await world.sketch.begin(PART, [A], "t")
+    assert await world.sketch.end(PART, "t", {}, Changes((), old)) is Ended.BEHIND
+    assert await known(world, old) == {R}
+
+
+def test_spellings_are_sorted_and_escaped_and_no_key_is_an_objects() -> None:
+    assert (
+        spelled([("b", "x,y"), ("a.ge", "ä &=+"), ("a", "1")])
+        == "a.ge=%C3%A4%20%26%3D%2B&a=1&b=x,y"
+    )
+    assert query_of_key("articles/a?b#main") is None
+    assert query_of_key(key_of_query("articles", "")) == ""
