@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
-from app.coherence.caches import Caches, make_caches
+from app.coherence.caches import CacheEvents, Caches, make_caches
 from app.coherence.purges import log_purging
 from app.main import DataApp
 from app.observers import Instruments, log_observation
@@ -78,13 +78,14 @@ async def build(
     observers = (instruments.observe, log_observation)
     caches = None
     if caching is not None:
-        tell = partial(_tell_of_purging, instruments)
+        tell = CacheEvents(partial(_tell_of_purging, instruments), instruments.hear_life)
         caches = make_caches(caching, _revealed(settings.coordination_url), tell)
     guard = caches.guard if caches else NullGuard()
     mediator = Mediator(_options(settings, guard), make_store, observers)
     await mediator.start()
     relays = _relays(settings, broadcast(*observers))
     if caches is not None:
+        instruments.count_regrets(lambda: caches.estimator.regrets)
         caches.start(mediator.settlement, lambda: mediator.data.model)
     key = await mediator.secret("cursors", secrets.token_hex(32))
     options = DataOptions(

@@ -159,6 +159,24 @@ class CacheSettings(BaseSettings):
     cache_layers: int = Field(
         1, ge=1, le=8, description="Shared caches in a row that do not tell how old a copy is."
     )
+    cache_estimator: Literal["static", "cate", "learner"] = Field(
+        "learner",
+        description="How lives of cached answers are chosen: `static`, the longest that the class"
+        " allows; `cate`, by the rates of misses and writes; `learner`, by cost.",
+    )
+    cache_false_positives: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="Lives become shorter while a class's filter finds a larger share of keys"
+        " wrongly.",
+    )
+    cache_invalidations_per_s: float | None = Field(
+        None,
+        gt=0,
+        description="Lives become shorter while more copies of a class are invalidated in a"
+        " second.",
+    )
     purge: list[PurgeTarget] = Field(
         default_factory=list, description="Caches that are purged, as a JSON list."
     )

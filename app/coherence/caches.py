@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from app.coherence.beginnings import Beginnings
 from app.coherence.guard import SketchGuard
+from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
 from app.coherence.purges import log_purging, make_purgers
 from app.coherence.reading import CachedReads
 from app.coherence.recovery import Recovery, Settles, parts_in
 from app.settings import CacheSettings, MissingSetting
 from mediator.clock import SystemClock
 from mediator.control.watch import Duty, Watch
+from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.placement.routing import EMPTY, RoutingModel
 from sketch.bloom import FilterShape
 from sketch.port import Part, PurgeQueue, ServerSketch, SketchLimits
@@ -21,9 +23,10 @@ from sketch.purging import Purging
 from sketch.purging.events import PurgeEvents
 from sketch.redis_server import RedisSketch
 from sketch.server import MemorySketch
-from sketch.ttl import Static, TtlEstimator
+from sketch.ttl import TtlEstimator
+from sketch.ttl.events import LifeGranted
 
-__all__ = ["Caches", "make_caches"]
+__all__ = ["CacheEvents", "Caches", "make_caches"]
 
 _MARGIN_OF_A_LAYER_S = 2.0
 """Transit to a cache, and its rounding of times: their part of the margin."""
@@ -33,6 +36,26 @@ class Sketch(ServerSketch, PurgeQueue, Protocol):
     """A sketch that keeps purges, too."""
 
 
+def _ignore(_: LifeGranted) -> None:
+    """Tell nobody."""
+
+
+class CacheEvents(NamedTuple):
+    """Who is told of what goes on.
+
+    Attributes:
+        purging: Told of what becomes of purges.
+        granted: Told of every life that is granted.
+    """
+
+    purging: PurgeEvents = log_purging
+    granted: Callable[[LifeGranted], None] = _ignore
+
+
+LOGGED: Final = CacheEvents()
+"""Purging is logged, and that is all."""
+
+
 class Caches:
     """The sketch, and what works with it.
 
@@ -40,7 +63,8 @@ class Caches:
         settings: Bounds.
         sketch: The server's sketch.
         estimator: Says for how long answers should live.
-        tell: Told of what becomes of purges.
+        tell: Told of what goes on.
+        exchange: Where replicas tell one another what their estimators have seen; None: nowhere.
 
     Raises:
         ValueError: A cache that is to be purged has an address or a token that cannot be.
@@ -51,20 +75,25 @@ class Caches:
         settings: CacheSettings,
         sketch: Sketch,
         estimator: TtlEstimator,
-        tell: PurgeEvents = log_purging,
+        tell: CacheEvents = LOGGED,
+        exchange: MetricsExchange | None = None,
     ) -> None:
         self._settings = settings
         self._model: Callable[[], RoutingModel] = lambda: EMPTY
         purgers = make_purgers(settings.purge)
-        self._purging = Purging(sketch, purgers, self._parts, tell) if purgers else None
+        self._purging = Purging(sketch, purgers, self._parts, tell.purging) if purgers else None
         self._purger: asyncio.Task[None] | None = None
         clock = SystemClock()
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
         self.sketch = sketch
-        self.reads = CachedReads(sketch, estimator, answer_s, clock)
+        self.estimator = estimator
+        told = exchange or NoExchange()
+        self.lifetimes = Lifetimes(estimator, sketch, told, self._routing, clock)
+        self.reads = CachedReads(sketch, estimator, answer_s, clock, tell.granted)
         first = self._purge_first if self._purging and settings.purge_first else None
         self.guard = SketchGuard(sketch, estimator, first, clock)
         self._watch = Watch([])
+        self._hearing: asyncio.Task[None] | None = None
 
     def beginnings(self, first_word: Callable[[str, str], Awaitable[str]]) -> Beginnings:
         """Return what tells the sketch of new classes; see there."""
@@ -74,14 +103,18 @@ class Caches:
         """Begin what goes on in the background."""
         self._model = model
         recovery = Recovery(self.sketch, settlement, model)
-        self._watch = Watch([Duty("looking after orphaned writes", 1.0, recovery.run)])
+        settling = Duty("looking after orphaned writes", 1.0, recovery.run)
+        self._watch = Watch([settling, *self.lifetimes.duties()])
         self._watch.start()
+        self._hearing = asyncio.create_task(self.lifetimes.hear())
         if self._purging is not None:
             self._purger = asyncio.create_task(self._purging.run())
 
     async def stop(self) -> None:
         """End what goes on in the background; purges that are left are the sketch's to keep."""
         await self._watch.stop()
+        if self._hearing is not None:
+            await self._hearing
         if self._purger is not None:
             self._purger.cancel()
             await asyncio.gather(self._purger, return_exceptions=True)
@@ -90,10 +123,14 @@ class Caches:
         """Release every connection; there are no more writes."""
         if self._purging is not None:
             await self._purging.close()
+        await self.lifetimes.close()
         await self.sketch.close()
 
+    def _routing(self) -> RoutingModel:
+        return self._model()
+
     def _parts(self) -> list[Part]:
-        return parts_in(self._model())
+        return parts_in(self._routing())
 
     async def _purge_first(self, part: Part, keys: Sequence[str]) -> None:
         if self._purging is not None and "/".join(part) in self._settings.purge_first:
@@ -101,7 +138,7 @@ class Caches:
 
 
 def make_caches(
-    settings: CacheSettings, coordination_url: str | None, tell: PurgeEvents = log_purging
+    settings: CacheSettings, coordination_url: str | None, tell: CacheEvents = LOGGED
 ) -> Caches | None:
     """Open the sketch where the settings say; None: nothing may be cached.
 
@@ -121,6 +158,7 @@ def make_caches(
     shape = FilterShape(settings.sketch_bits, settings.sketch_hashes)
     if settings.sketch == "memory":
         sketch: Sketch = MemorySketch(limits, shape)
+        exchange: MetricsExchange = NoExchange()
     elif url is None:
         raise MissingSetting(
             "There is no Redis for the sketch: set PORTOLAN_SKETCH_URL or"
@@ -128,7 +166,8 @@ def make_caches(
         )
     else:
         sketch = RedisSketch(url, limits, shape)
+        exchange = RedisExchange(url, EXCHANGE_KEY)
     try:
-        return Caches(settings, sketch, Static(), tell)
+        return Caches(settings, sketch, make_estimator(settings), tell, exchange)
     except ValueError as error:
         raise MissingSetting(f"PORTOLAN_PURGE: {error}") from None

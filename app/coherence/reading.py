@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -20,6 +20,7 @@ from mediator.operations.model import Outcome
 from sketch.port import Grant, Part, ServerSketch, SketchUnavailable
 from sketch.tags import tag_of
 from sketch.ttl import TtlEstimator
+from sketch.ttl.events import LifeGranted
 
 __all__ = ["Asked", "CachedReads"]
 
@@ -65,11 +66,18 @@ class CachedReads:
         answer_s: Within how many seconds an answer must leave after the sketch was asked: its part
             of the margin M.
         clock: The time.
+        tell: Told of every life that is granted.
     """
 
     def __init__(
-        self, sketch: ServerSketch, estimator: TtlEstimator, answer_s: float, clock: Clock
+        self,
+        sketch: ServerSketch,
+        estimator: TtlEstimator,
+        answer_s: float,
+        clock: Clock,
+        tell: Callable[[LifeGranted], None],
     ) -> None:
+        self._tell = tell
         self._sketch = sketch
         self._estimator = estimator
         self._answer_s = answer_s
@@ -94,13 +102,15 @@ class CachedReads:
         keys = {group: guard_key(resource.name, id_, group) for group in selection.groups}
         names, now_s = tuple(keys.values()), self._clock.now()
         ttl_s = min(resource.schema.cache.max_ttl_s, self._estimator.ttl_s(part, names, now_s))
-        self._estimator.missed(part, names, now_s)
         asked_s = self._clock.monotonic()
         try:
             grant = await self._sketch.report_read(part, names, ttl_s)
         except SketchUnavailable as error:
             _log.warning("nothing may be cached: %s", error)
             grant = Grant(0)
+        life_s = grant.ttl_us / 1_000_000
+        self._estimator.missed(part, names, now_s, life_s)
+        self._tell(LifeGranted(part, life_s))
         return Asked(part, keys, visibility, grant, asked_s)
 
     def current_tag(self, asked: Asked, selection: Selection, wanted: Preconditions) -> str | None:
