@@ -16,7 +16,7 @@ from app.api.asgi import DataApi
 from app.api.jobs import JobDesk
 from app.api.options import DataOptions
 from app.api.run_progress import RunStreams
-from app.coherence.caches import Caches, make_caches
+from app.coherence.caches import CacheEvents, Caches, make_caches
 from app.coherence.probing import cache_readers
 from app.coherence.purges import log_purging
 from app.main import DataApp
@@ -90,17 +90,20 @@ async def build(
     observers = (instruments.observe, log_observation)
     caches = None
     if caching is not None:
-        tell = partial(_tell_of_purging, instruments)
-        url = _revealed(settings.coordination_url)
-        caches = make_caches(
-            caching, url, tell, instruments.hear_results, instruments.measure_sketch
+        tell = CacheEvents(
+            partial(_tell_of_purging, instruments),
+            instruments.hear_life,
+            instruments.hear_results,
+            instruments.measure_sketch,
         )
+        caches = make_caches(caching, _revealed(settings.coordination_url), tell)
     guard = caches.guard if caches else NullGuard()
     alone = caches is not None and caches.alone
     mediator = Mediator(_options(settings, guard, alone=alone), make_store, observers)
     await _start(mediator, caching)
     relays = _relays(settings, broadcast(*observers))
     if caches is not None:
+        instruments.count_regrets(lambda: caches.estimator.regrets)
         caches.start(mediator.settlement, lambda: mediator.data.model)
     key = await mediator.secret("cursors", secrets.token_hex(32))
     options = DataOptions(
@@ -145,7 +148,7 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
     """
     if caching.sketch == "memory":
         raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
-    caches = make_caches(caching, _revealed(settings.coordination_url), log_purging)
+    caches = make_caches(caching, _revealed(settings.coordination_url))
     guard = caches.guard if caches else NullGuard()
     mediator = Mediator(_options(settings, guard, alone=False), make_store, [log_observation])
     async with AsyncExitStack() as rest:

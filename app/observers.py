@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -24,6 +25,7 @@ from mediator.observation import (
     StoreCallFinished,
     ViolationDetected,
 )
+from sketch.port import Part
 from sketch.purging.events import (
     PurgeEvent,
     PurgeQueueUnanswered,
@@ -33,6 +35,8 @@ from sketch.purging.events import (
     PurgesWaiting,
 )
 from sketch.states import PartState
+from sketch.ttl import Regret
+from sketch.ttl.events import LifeGranted
 
 __all__ = ["Instruments", "log_observation"]
 
@@ -41,7 +45,7 @@ _log = logging.getLogger("portolan")
 # Buckets of the OpenTelemetry semantic conventions for HTTP and database durations, in seconds.
 _HTTP_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _STORE_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)
-
+_LIVES_S: Final = (0, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 3_600, 86_400)
 
 _FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished})
 _UNLOGGED: Final = _FREQUENT | {ChangesRelayed, FeedLagMeasured}
@@ -73,9 +77,10 @@ class Instruments(Collector):
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(self)  # before the others: they are asked in this order
-        self._waiting: list[Observation] = []
+        self._waiting: list[Observation | LifeGranted] = []
         # Finding a child by its labels takes longer than counting.
         self._children: dict[tuple[str, ...], tuple[Histogram, Counter]] = {}
+        self._life_timers: dict[Part, Histogram] = {}
         self._timers: dict[tuple[str, str, int], Histogram] = {}
         self._requests = Histogram(
             "http_server_request_duration_seconds",
@@ -154,6 +159,24 @@ class Instruments(Collector):
             ["database", "class"],
             registry=self.registry,
         )
+        self._lives = Histogram(
+            "portolan_cache_life_seconds",
+            "Lives that answers were granted.",
+            ["database", "class"],
+            buckets=_LIVES_S,
+            registry=self.registry,
+        )
+        self._fates = self._counter(
+            "portolan_cache_copies", "What became of copies.", "database", "class", "fate"
+        )
+        self._life_error = Gauge(
+            "portolan_cache_life_error",
+            "Share of the copies that were invalidated, less the share that was expected.",
+            ["database", "class"],
+            registry=self.registry,
+        )
+        self._regrets: Callable[[], Mapping[Part, Regret]] = dict
+        self._regretted: dict[Part, Regret] = {}
         self._subscribers = Gauge(
             "portolan_feed_subscribers", "Clients that follow a feed.", registry=self.registry
         )
@@ -194,26 +217,54 @@ class Instruments(Collector):
         self._results.labels(*told.part).inc(told.changed)
         self._queries.labels(*told.part).set(told.registered)
 
+    def hear_life(self, told: LifeGranted) -> None:
+        """Note a life that was granted; on the path of every request, and counted later."""
+        self._wait(told)
+
+    def count_regrets(self, regrets: Callable[[], Mapping[Part, Regret]]) -> None:
+        """Ask `regrets` what became of copies, whenever the registry is read."""
+        self._regrets = regrets
+
     def count_subscribers(self, count: Callable[[], int]) -> None:
         """Ask `count` for the clients that follow a feed, whenever the registry is read."""
         self._subscribers.set_function(count)
 
     def collect(self) -> Iterable[Metric]:
         """Count what waits, so that the metrics asked next have it; there is none of its own."""
+        self._count_waiting()
+        regrets = self._regrets()
+        for part, regret in regrets.items():
+            self._count_fates(part, regret)
+        # What an estimator has forgotten begins anew.
+        self._regretted = {part: replace(regret) for part, regret in regrets.items()}
+        return ()
+
+    def _count_fates(self, part: Part, regret: Regret) -> None:
+        before = self._regretted.get(part) or Regret()
+        for fate in ("invalidations", "revalidations_paid", "stale_avoided"):
+            since = getattr(regret, fate) - getattr(before, fate)
+            self._fates.labels(*part, fate).inc(max(0, since))
+        self._life_error.labels(*part).set(regret.error)
+
+    def _wait(self, told: Observation | LifeGranted) -> None:
+        self._waiting.append(told)
+        if len(self._waiting) >= MOST_WAITING:
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for told in waiting:
             if isinstance(told, StoreCallFinished):
                 self._call(told)
             elif isinstance(told, RequestFinished):
                 self._request(told)
-        return ()
+            elif isinstance(told, LifeGranted):
+                self._life(told)
 
     def observe(self, told: Observation) -> None:
         """Count what happened."""
         if told.__class__ in _FREQUENT:
-            self._waiting.append(told)
-            if len(self._waiting) >= MOST_WAITING:
-                self.collect()
+            self._wait(told)
             return
         match told:
             case CircuitChanged():
@@ -258,6 +309,12 @@ class Instruments(Collector):
         if timer is None:
             timer = self._timers[labels] = self._requests.labels(*map(str, labels))
         timer.observe(told.seconds)
+
+    def _life(self, told: LifeGranted) -> None:
+        timer = self._life_timers.get(told.part)
+        if timer is None:
+            timer = self._life_timers[told.part] = self._lives.labels(*told.part)
+        timer.observe(told.life_s)
 
     def _counter(self, name: str, help_: str, *labels: str) -> Counter:
         return Counter(name, help_, labels, registry=self.registry)

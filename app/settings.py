@@ -170,6 +170,24 @@ class CacheSettings(BaseSettings):
         le=100_000,
         description="Queries of a class whose results may be cached at the same time; 0: none.",
     )
+    cache_estimator: Literal["static", "cate", "learner"] = Field(
+        "learner",
+        description="How lives of cached answers are chosen: `static`, the longest that the class"
+        " allows; `cate`, by the rates of misses and writes; `learner`, by cost.",
+    )
+    cache_false_positives: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="Lives become shorter while a class's filter finds a larger share of keys"
+        " wrongly.",
+    )
+    cache_invalidations_per_s: float | None = Field(
+        None,
+        gt=0,
+        description="Lives become shorter while more copies of a class are invalidated in a"
+        " second.",
+    )
     purge: list[PurgeTarget] = Field(
         default_factory=list, description="Caches that are purged, as a JSON list."
     )

@@ -93,7 +93,12 @@ _CLASS = _object(
     {
         "annotations": _ANNOTATIONS,
         "cache": _object(
-            {"visibility": {"enum": ["public", "private", "none"]}, "max_ttl_s": _POSITIVE}
+            {
+                "visibility": {"enum": ["public", "private", "none"]},
+                "max_ttl_s": _POSITIVE,
+                "invalidation_cost": _POSITIVE,
+                "stale_cost": _POSITIVE,
+            }
         ),
         "require_if_match": {"type": "boolean"},
         "batching": _nullable(

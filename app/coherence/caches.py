@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from app.coherence.beginnings import Beginnings
 from app.coherence.guard import SYSTEM, SketchGuard
+from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
 from app.coherence.overview import MOST_PARTS, described
 from app.coherence.purges import log_purging, make_purgers
 from app.coherence.reading import CachedReads
@@ -17,6 +18,7 @@ from app.coherence.results import RegisteredQueries, TellResults, log_nothing
 from app.settings import CacheSettings, MissingSetting
 from mediator.clock import Clock, SystemClock
 from mediator.control.watch import Duty, Watch
+from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.errors import Unavailable
 from mediator.placement.routing import EMPTY, RoutingModel
 from sketch.bloom import FilterShape
@@ -26,9 +28,10 @@ from sketch.purging.events import PurgeEvents
 from sketch.redis_server import RedisSketch
 from sketch.server import MemorySketch
 from sketch.states import Inspectable, PartState
-from sketch.ttl import Static, TtlEstimator
+from sketch.ttl import TtlEstimator
+from sketch.ttl.events import LifeGranted
 
-__all__ = ["Caches", "make_caches"]
+__all__ = ["CacheEvents", "Caches", "make_caches"]
 
 _MARGIN_OF_A_LAYER_S = 2.0
 """Transit to a cache, and its rounding of times: their part of the margin."""
@@ -41,6 +44,30 @@ class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
     shape: FilterShape
 
 
+def _ignore(_: LifeGranted) -> None:
+    """Tell nobody."""
+
+
+class CacheEvents(NamedTuple):
+    """Who is told of what goes on.
+
+    Attributes:
+        purging: Told of what becomes of purges.
+        granted: Told of every life that is granted.
+        results: Told of results of queries that may have changed.
+        measured: Told now and then how the parts are; None: they are not looked at.
+    """
+
+    purging: PurgeEvents = log_purging
+    granted: Callable[[LifeGranted], None] = _ignore
+    results: TellResults = log_nothing
+    measured: Callable[[Sequence[PartState]], None] | None = None
+
+
+LOGGED: Final = CacheEvents()
+"""Purging is logged, and that is all."""
+
+
 class Caches:
     """The sketch, and what works with it.
 
@@ -48,10 +75,9 @@ class Caches:
         settings: Bounds.
         sketch: The server's sketch.
         estimator: Says for how long answers should live.
-        tell: Told of what becomes of purges.
-        measured: Told now and then how the parts are.
+        tell: Told of what goes on.
+        exchange: Where replicas tell one another what their estimators have seen; None: nowhere.
         clock: The replica's clock; what is promised goes by the sketch's.
-        tell_results: Told of results of queries that may have changed.
 
     Raises:
         ValueError: A cache that is to be purged has an address or a token that cannot be.
@@ -62,26 +88,29 @@ class Caches:
         settings: CacheSettings,
         sketch: Sketch,
         estimator: TtlEstimator,
-        tell: PurgeEvents = log_purging,
-        measured: Callable[[Sequence[PartState]], None] | None = None,
+        tell: CacheEvents = LOGGED,
+        exchange: MetricsExchange | None = None,
         clock: Clock | None = None,
-        tell_results: TellResults = log_nothing,
     ) -> None:
         self._settings = settings
-        self._measured = measured
+        self._tell = tell
         self._model: Callable[[], RoutingModel] = lambda: EMPTY
         purgers = make_purgers(settings.purge)
-        self._purging = Purging(sketch, purgers, self._parts, tell) if purgers else None
+        self._purging = Purging(sketch, purgers, self._parts, tell.purging) if purgers else None
         self._purger: asyncio.Task[None] | None = None
         clock = clock or SystemClock()
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
         self.sketch = sketch
-        self.reads = CachedReads(sketch, estimator, answer_s, clock)
+        self.estimator = estimator
+        told = exchange or NoExchange()
+        self.lifetimes = Lifetimes(estimator, sketch, told, self._routing, clock)
+        self.reads = CachedReads(sketch, estimator, answer_s, clock, tell.granted)
         first = self._purge_first if self._purging and settings.purge_first else None
-        results = RegisteredQueries(sketch, self._in_force)
+        results = RegisteredQueries(sketch, self._routing)
         wake = self._purging.wake if self._purging else None
-        self.guard = SketchGuard(sketch, estimator, results, tell_results, first, clock, wake)
+        self.guard = SketchGuard(sketch, estimator, results, tell.results, first, clock, wake)
         self._watch = Watch([])
+        self._hearing: asyncio.Task[None] | None = None
 
     @property
     def alone(self) -> bool:
@@ -97,17 +126,20 @@ class Caches:
         self._model = model
         recovery = Recovery(self.sketch, self.guard, settlement, model)
         duties = [Duty("looking after orphaned writes", 1.0, recovery.run)]
-        if self._measured is not None:
-            measure = partial(self._measure, self._measured)
+        if self._tell.measured is not None:
+            measure = partial(self._measure, self._tell.measured)
             duties.append(Duty("measuring the sketch", _MEASURED_EVERY_S, measure))
-        self._watch = Watch(duties)
+        self._watch = Watch([*duties, *self.lifetimes.duties()])
         self._watch.start()
+        self._hearing = asyncio.create_task(self.lifetimes.hear())
         if self._purging is not None:
             self._purger = asyncio.create_task(self._purging.run())
 
     async def stop(self) -> None:
         """End what goes on in the background; purges that are left are the sketch's to keep."""
         await self._watch.stop()
+        if self._hearing is not None:
+            await self._hearing
         if self._purger is not None:
             self._purger.cancel()
             await asyncio.gather(self._purger, return_exceptions=True)
@@ -116,9 +148,10 @@ class Caches:
         """Release every connection; there are no more writes."""
         if self._purging is not None:
             await self._purging.close()
+        await self.lifetimes.close()
         await self.sketch.close()
 
-    def _in_force(self) -> RoutingModel:
+    def _routing(self) -> RoutingModel:
         return self._model()
 
     async def overview(self, database: str | None) -> dict[str, Any]:
@@ -148,7 +181,7 @@ class Caches:
             raise Unavailable(str(error), system=SYSTEM) from error
 
     def _parts(self) -> list[Part]:
-        return parts_in(self._model())
+        return parts_in(self._routing())
 
     async def _purge_first(self, part: Part, keys: Sequence[str]) -> None:
         if self._purging is not None and "/".join(part) in self._settings.purge_first:
@@ -156,11 +189,7 @@ class Caches:
 
 
 def make_caches(
-    settings: CacheSettings,
-    coordination_url: str | None,
-    tell: PurgeEvents = log_purging,
-    tell_results: TellResults = log_nothing,
-    measured: Callable[[Sequence[PartState]], None] | None = None,
+    settings: CacheSettings, coordination_url: str | None, tell: CacheEvents = LOGGED
 ) -> Caches | None:
     """Open the sketch where the settings say; None: nothing may be cached.
 
@@ -181,6 +210,7 @@ def make_caches(
     shape = FilterShape(settings.sketch_bits, settings.sketch_hashes)
     if settings.sketch == "memory":
         sketch: Sketch = MemorySketch(limits, shape)
+        exchange: MetricsExchange = NoExchange()
     elif url is None:
         raise MissingSetting(
             "There is no Redis for the sketch: set PORTOLAN_SKETCH_URL or"
@@ -188,7 +218,8 @@ def make_caches(
         )
     else:
         sketch = RedisSketch(url, limits, shape)
+        exchange = RedisExchange(url, EXCHANGE_KEY)
     try:
-        return Caches(settings, sketch, Static(), tell, measured, tell_results=tell_results)
+        return Caches(settings, sketch, make_estimator(settings), tell, exchange)
     except ValueError as error:
         raise MissingSetting(f"PORTOLAN_PURGE: {error}") from None

@@ -22,6 +22,7 @@ from sketch.port import Grant, Part, ServerSketch, SketchUnavailable
 from sketch.queries import LONGEST, key_of_query, spelled
 from sketch.tags import tag_of
 from sketch.ttl import TtlEstimator
+from sketch.ttl.events import LifeGranted
 
 __all__ = ["Asked", "CachedReads"]
 
@@ -67,11 +68,18 @@ class CachedReads:
         answer_s: Within how many seconds an answer must leave after the sketch was asked: its part
             of the margin M.
         clock: The time.
+        tell: Told of every life that is granted.
     """
 
     def __init__(
-        self, sketch: ServerSketch, estimator: TtlEstimator, answer_s: float, clock: Clock
+        self,
+        sketch: ServerSketch,
+        estimator: TtlEstimator,
+        answer_s: float,
+        clock: Clock,
+        tell: Callable[[LifeGranted], None],
     ) -> None:
+        self._tell = tell
         self._sketch = sketch
         self._estimator = estimator
         self._answer_s = answer_s
@@ -114,13 +122,15 @@ class CachedReads:
         part, names = Part(resource.database, resource.name), tuple(keys.values())
         now_s = self._clock.now()
         ttl_s = min(cache.max_ttl_s, self._estimator.ttl_s(part, names, now_s))
-        self._estimator.missed(part, names, now_s)
         asked_s = self._clock.monotonic()
         try:
             grant = await report(part, ttl_s)
         except SketchUnavailable as error:
             _log.warning("nothing may be cached: %s", error)
             grant = Grant(0)
+        life_s = grant.ttl_us / 1_000_000
+        self._estimator.missed(part, names, now_s, life_s)
+        self._tell(LifeGranted(part, life_s))
         return Asked(part, keys, cache.visibility, grant, asked_s)
 
     async def ask_query(

@@ -44,9 +44,15 @@ class NoExchange:
 
 
 class RedisExchange:
-    """One hash with a field for each replica."""
+    """One hash with a field for each replica.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        url: The Redis.
+        key: The hash; what is told of one thing has nothing to do with what is told of others.
+    """
+
+    def __init__(self, url: str, key: str = KEY) -> None:
+        self._key = key
         self._redis = Redis.from_url(
             url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
         )
@@ -55,14 +61,14 @@ class RedisExchange:
         """Tell what this replica measured."""
         told = orjson.dumps({"at": time.time(), "snapshot": snapshot})
         try:
-            await self._redis.hset(KEY, replica, told)
+            await self._redis.hset(self._key, replica, told)
         except (RedisError, OSError):
             return
 
     async def others(self, replica: str) -> list[dict[str, Any]]:
         """Return what the other replicas told lately, and forget those that are gone."""
         try:
-            told = await self._redis.hgetall(KEY)
+            told = await self._redis.hgetall(self._key)
             return await self._lively({str(k): orjson.loads(v) for k, v in told.items()}, replica)
         except (RedisError, OSError):
             return []
@@ -75,6 +81,6 @@ class RedisExchange:
         now = time.time()
         gone = [name for name, entry in told.items() if now - entry["at"] > STALE_S]
         if gone:
-            await self._redis.hdel(KEY, *gone)
+            await self._redis.hdel(self._key, *gone)
         kept = set(told) - set(gone) - {replica}
         return [told[name]["snapshot"] for name in sorted(kept)]

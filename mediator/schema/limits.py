@@ -8,6 +8,8 @@ __all__ = [
     "ANNOTATIONS_PER_NODE",
     "BATCH_MAX_SIZE",
     "BATCH_MAX_WAIT_S",
+    "CACHE_COST_MAX",
+    "CACHE_COST_MIN",
     "CACHE_MAX_TTL_S",
     "CLASSES_PER_DATABASE",
     "DECIMAL_DIGITS",
@@ -36,6 +38,10 @@ MAX_LENGTH: Final = 16 * 2**20
 
 CACHE_MAX_TTL_S: Final = 365 * 86_400
 """Longest declared freshness in seconds: a year, as HTTP caches take it (RFC 9111, 5.2.2.1)."""
+
+CACHE_COST_MIN: Final = 0.001
+CACHE_COST_MAX: Final = 1000
+"""Costs of caching, in units of a read that reaches the systems."""
 
 OBJECT_TTL_MAX_S: Final = 100 * CACHE_MAX_TTL_S
 """Longest life of an object in seconds; its end must be a time that every store can hold."""

@@ -10,6 +10,8 @@ from mediator.errors import Place, SchemaInvalid
 from mediator.schema.limits import (
     BATCH_MAX_SIZE,
     BATCH_MAX_WAIT_S,
+    CACHE_COST_MAX,
+    CACHE_COST_MIN,
     CACHE_MAX_TTL_S,
     CLASSES_PER_DATABASE,
     FIELDS_PER_CLASS,
@@ -125,13 +127,19 @@ def _class(name: str, node: Node, classes: frozenset[str]) -> ClassSchema:
 def _cache(node: Node) -> CachePolicy:
     if not node.given:
         return CachePolicy()
-    node.shape("visibility", "max_ttl_s")
+    node.shape("visibility", "max_ttl_s", "invalidation_cost", "stale_cost")
     default = CachePolicy()
     visibility = node["visibility"].word("public", "private", "none") or default.visibility
     return CachePolicy(
         visibility=cast("Visibility", visibility),
         max_ttl_s=node["max_ttl_s"].number(default.max_ttl_s, least=POSITIVE, most=CACHE_MAX_TTL_S),
+        invalidation_cost=_cost(node["invalidation_cost"], default.invalidation_cost),
+        stale_cost=_cost(node["stale_cost"], default.stale_cost),
     )
+
+
+def _cost(node: Node, default: float) -> float:
+    return node.number(default, least=CACHE_COST_MIN, most=CACHE_COST_MAX)
 
 
 def _batching(node: Node) -> Batching | None:

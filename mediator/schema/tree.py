@@ -66,10 +66,16 @@ Visibility: TypeAlias = Literal["public", "private", "none"]
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """Who may cache objects of a class, and for how long at most (seconds)."""
+    """Who may cache objects of a class, for how long at most (seconds), and what it may cost.
+
+    Costs are in units of a read that has to reach the systems: of a write to an object that caches
+    hold, and of a read that is answered with what was overwritten lately.
+    """
 
     visibility: Visibility = "none"
     max_ttl_s: float = 600.0
+    invalidation_cost: float = 0.2
+    stale_cost: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,148 @@
+"""The estimator of lives beside the service: what it needs to know from time to time.
+
+Reads and writes are told to it where they happen, which takes microseconds and no input or output.
+Here it hears, every few seconds and off the path of requests: what classes ask for, how full their
+filters are, and what other replicas have seen. All of that only makes lives better: where the Redis
+through which replicas tell one another does not answer, each goes by what it sees itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+from uuid import uuid4
+
+from app.settings import CacheSettings
+from mediator.clock import Clock
+from mediator.control.watch import Duty
+from mediator.coordination.metrics_exchange import MetricsExchange
+from mediator.placement.routing import RoutingModel
+from sketch.port import Part, ServerSketch, SketchUnavailable, Snapshot
+from sketch.ttl import (
+    Cate,
+    CateSettings,
+    Constraints,
+    Learner,
+    LearnerSettings,
+    Memory,
+    Static,
+    Terms,
+    TtlEstimator,
+    Weights,
+)
+
+__all__ = ["EXCHANGE_KEY", "Lifetimes", "make_estimator"]
+
+EXCHANGE_KEY: Final = "portolan:lifetimes"
+"""Where replicas tell one another, in the Redis of the sketch."""
+
+_TERMS_S: Final = 1.0
+_EXCHANGE_S: Final = 5.0
+_FILTERS_S: Final = 10.0
+_log = logging.getLogger("portolan.coherence")
+
+
+def make_estimator(settings: CacheSettings) -> TtlEstimator:
+    """Make the estimator that the settings name."""
+    constraints = Constraints(settings.cache_false_positives, settings.cache_invalidations_per_s)
+    memory = Memory(margin_s=settings.cache_margin_s)
+    longest_s = settings.cache_longest_s
+    match settings.cache_estimator:
+        case "static":
+            return Static()
+        case "cate":
+            return Cate(CateSettings(longest_s=longest_s, constraints=constraints), memory)
+        case "learner":
+            return Learner(LearnerSettings(longest_s, constraints=constraints), memory)
+
+
+class Lifetimes:
+    """Keeps an estimator informed.
+
+    Args:
+        estimator: The estimator.
+        sketch: The server's sketch.
+        exchange: Where replicas tell one another.
+        model: Returns the routing model in force.
+        clock: The time.
+    """
+
+    def __init__(
+        self,
+        estimator: TtlEstimator,
+        sketch: ServerSketch,
+        exchange: MetricsExchange,
+        model: Callable[[], RoutingModel],
+        clock: Clock,
+    ) -> None:
+        self._estimator = estimator
+        self._sketch = sketch
+        self._exchange = exchange
+        self._model = model
+        self._clock = clock
+        self._agreed: RoutingModel | None = None
+        self._replica = uuid4().hex
+
+    def duties(self) -> list[Duty]:
+        """Return what is to be done again and again."""
+        return [
+            Duty("hearing what classes ask for", _TERMS_S, self.agree),
+            Duty("telling rates to other replicas", _EXCHANGE_S, self.exchange),
+            Duty("looking at filters", _FILTERS_S, self.look_at_filters),
+        ]
+
+    async def agree(self) -> None:
+        """Tell the estimator what classes ask for, if that has changed."""
+        model = self._model()
+        if model is not self._agreed:
+            self._estimator.agree(_terms(model, self._sketch.limits.longest_ttl_s))
+            self._agreed = model
+
+    async def exchange(self) -> None:
+        """Tell the other replicas what was seen, and hear what they have."""
+        entries = []
+        for entry in self._estimator.share(self._clock.now()):
+            entries.append(entry)
+            await asyncio.sleep(0)  # requests that wait are served between two classes
+        if entries:
+            await self._exchange.publish(self._replica, {"classes": entries})
+        await self.hear()
+
+    async def hear(self) -> None:
+        """Hear what the other replicas have seen, and one before this that is no more."""
+        told = await self._exchange.others(self._replica)
+        self._estimator.merge([other.get("classes") for other in told], self._clock.now())
+
+    async def look_at_filters(self) -> None:
+        """Tell the estimator how full filters are."""
+        try:
+            for part in self._estimator.regrets:
+                snapshot = await self._sketch.snapshot([part])
+                self._estimator.filled(part, _false_positives(snapshot))
+        except SketchUnavailable as error:
+            _log.debug("filters were not looked at: %s", error)
+
+    async def close(self) -> None:
+        """Release every connection."""
+        await self._exchange.close()
+
+
+def _terms(model: RoutingModel, longest_s: float) -> Mapping[Part, Terms]:
+    return {
+        Part(database, name): Terms(
+            min(route.schema.cache.max_ttl_s, longest_s),
+            Weights(route.schema.cache.invalidation_cost, route.schema.cache.stale_cost),
+        )
+        for database, of in model.databases.items()
+        for name, route in of.classes.items()
+        if route.schema.cache.visibility != "none"
+    }
+
+
+def _false_positives(snapshot: Snapshot) -> float:
+    if snapshot.revalidate_all:
+        return 0.0  # says nothing of lives
+    filled = int.from_bytes(snapshot.bits).bit_count() / snapshot.shape.bits
+    return float(filled**snapshot.shape.hashes)
