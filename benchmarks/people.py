@@ -19,9 +19,39 @@ FIELDS: Final = (
 Person: TypeAlias = dict[str, str | None]
 """`FIELDS` with ``id`` and ``entity``; None: missing."""
 
-_BEGINNINGS = ("ba", "ca", "do", "el", "fre", "gra", "hol", "is", "jo", "ka", "le", "mar", "no", "ol")
+_BEGINNINGS = (
+    "ba",
+    "ca",
+    "do",
+    "el",
+    "fre",
+    "gra",
+    "hol",
+    "is",
+    "jo",
+    "ka",
+    "le",
+    "mar",
+    "no",
+    "ol",
+)
 _MIDDLES = ("", "be", "di", "fa", "li", "mo", "na", "ra", "ri", "sa", "to", "va", "we", "zi")
-_ENDINGS = ("n", "ng", "rd", "s", "son", "ton", "man", "la", "ne", "rt", "ck", "ley", "ford", "wood")
+_ENDINGS = (
+    "n",
+    "ng",
+    "rd",
+    "s",
+    "son",
+    "ton",
+    "man",
+    "la",
+    "ne",
+    "rt",
+    "ck",
+    "ley",
+    "ford",
+    "wood",
+)
 _STREETS = ("road", "street", "lane", "way", "place", "avenue")
 _BORN: Final = date(1930, 1, 1)
 _DAYS: Final = 27_000
@@ -73,7 +103,11 @@ class _Town:
         random = self._random
         city = self._cities.draw(random)
         street = f"{random.randrange(1, 200)} {self._last.draw(random)} {random.choice(_STREETS)}"
-        return {"street": street, "city": city, "postcode": f"{sum(map(ord, city)) * 37 % 10_000:04}"}
+        return {
+            "street": street,
+            "city": city,
+            "postcode": f"{sum(map(ord, city)) * 37 % 10_000:04}",
+        }
 
     def copy(self, person: Mapping[str, str]) -> dict[str, str | None]:
         """The same person, as somebody else wrote it down."""
@@ -92,10 +126,10 @@ def _mistyped(value: str, random: Random) -> str:
     at = random.randrange(len(value))
     letters = "0123456789" if value[at].isdigit() else ascii_lowercase
     edits: tuple[Callable[[str], str], ...] = (
-        lambda one: value[:at] + value[at + 1 :],
+        lambda _: value[:at] + value[at + 1 :],
         lambda one: value[:at] + one + value[at:],
         lambda one: value[:at] + one + value[at + 1 :],
-        lambda one: value[:at] + value[at + 1 : at + 2] + value[at] + value[at + 2 :],
+        lambda _: value[:at] + value[at + 1 : at + 2] + value[at] + value[at + 2 :],
     )
     return random.choice(edits)(random.choice(letters))
 

@@ -177,8 +177,8 @@ class Limits:
 
     Attributes:
         pairs: Pairs of all blocks together.
-        block_pairs: Pairs of one block; a heavier one is split by a further field, and what is still
-            too heavy is left out and reported.
+        block_pairs: Pairs of one block; a heavier one is split by a further field, and what is
+            still too heavy is left out and reported.
     """
 
     pairs: int = 1_000_000_000
