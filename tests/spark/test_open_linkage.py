@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from open_desk import FolderDesk, frame
 from pyspark.sql import SparkSession
 
+from benchmarks.open_desk import FolderDesk, frame
 from benchmarks.people import people
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.prepare import values

@@ -103,7 +103,7 @@ def _refine(inside: DataFrame, how: Clustering, least: float, links: int) -> Dat
 
 
 def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
-    """Every record: ``row``, ``source`` (its name), ``record``, ``cluster``, ``known``, ``truth``."""
+    """Every record: ``row``, ``source`` (its name), ``cluster``, ``record``, ``known``."""
     names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
     placed = records.join(roots, "row", "left").select(
         "row",
