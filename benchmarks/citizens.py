@@ -126,10 +126,10 @@ def _mistyped(value: str, random: Random) -> str:
     at = random.randrange(len(value))
     letters = "0123456789" if value[at].isdigit() else ascii_lowercase
     edits: tuple[Callable[[str], str], ...] = (
-        lambda one: value[:at] + value[at + 1 :],
+        lambda _: value[:at] + value[at + 1 :],
         lambda one: value[:at] + one + value[at:],
         lambda one: value[:at] + one + value[at + 1 :],
-        lambda one: value[:at] + value[at + 1 : at + 2] + value[at] + value[at + 2 :],
+        lambda _: value[:at] + value[at + 1 : at + 2] + value[at] + value[at + 2 :],
     )
     return random.choice(edits)(random.choice(letters))
 

@@ -17,6 +17,8 @@ ENTRY_POINTS: Final = "portolan.kinds"
 
 _OURS: Final[Mapping[str, str]] = {
     "example.count": "spark_jobs.example.count:Count",
+    "linkage.open": "spark_jobs.linkage.open.kind:OpenLinkage",
+    "linkage.private": "spark_jobs.linkage.private.kind:PrivateLinkage",
 }
 
 

@@ -90,7 +90,9 @@ def test_a_rule_says_nothing_of_what_it_decides() -> None:
     assert found.m[0] is not None
 
 
-MODEL = Model(COMPARISONS, Estimate(*(tuple(np.array(one, float) for one in side) for side in (M, U)), 0.001))
+MODEL = Model(
+    COMPARISONS, Estimate(*(tuple(np.array(one, float) for one in side) for side in (M, U)), 0.001)
+)
 
 
 def test_bits_are_the_sum_of_their_reasons() -> None:
@@ -99,7 +101,9 @@ def test_bits_are_the_sum_of_their_reasons() -> None:
     for pattern, bits in zip(patterns.tolist(), MODEL.pattern_bits(patterns), strict=True):
         told = MODEL.explain(pattern, rarity)
         assert told["bits"] == pytest.approx(bits + rarity)
-        assert told["bits"] == pytest.approx(told["prior_bits"] + sum(one["bits"] for one in told["steps"]))
+        assert told["bits"] == pytest.approx(
+            told["prior_bits"] + sum(one["bits"] for one in told["steps"])
+        )
         assert told["probability"] == pytest.approx(probability_of(bits + rarity))
 
 
@@ -117,7 +121,14 @@ def test_a_model_survives_a_journey_as_json() -> None:
     assert again.to_json() == MODEL.to_json()
 
 
-@pytest.mark.parametrize("document", [{}, {"share": 0.1, "comparisons": []}, {"share": 2, "comparisons": MODEL.to_json()["comparisons"]}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"share": 0.1, "comparisons": []},
+        {"share": 2, "comparisons": MODEL.to_json()["comparisons"]},
+    ],
+)
 def test_a_foreign_model_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(SpecInvalid, match="/model"):
         Model.of_json(document, COMPARISONS)

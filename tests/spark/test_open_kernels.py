@@ -28,7 +28,7 @@ def similarity(kernel: object, left: str, right: str) -> float:
 
 
 def distance(left: str, right: str) -> int:
-    """Restricted Damerau–Levenshtein by its definition."""
+    """Restricted Damerau-Levenshtein by its definition."""
     rows = {(x, 0): x for x in range(len(left) + 1)} | {(0, y): y for y in range(len(right) + 1)}
     for x in range(1, len(left) + 1):
         for y in range(1, len(right) + 1):
@@ -46,7 +46,9 @@ def test_strings_are_as_far_apart_as_defined(left: str, right: str) -> None:
     assert similarity(levenshtein, left, right) == distance(left, right)
     assert similarity(equal, left, right) == (left == right)
     a, b = {*left.split(" ")} - {""}, {*right.split(" ")} - {""}
-    assert similarity(jaccard, left, right) == pytest.approx(len(a & b) / len(a | b) if a | b else 0)
+    assert similarity(jaccard, left, right) == pytest.approx(
+        len(a & b) / len(a | b) if a | b else 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,9 @@ def test_patterns_are_numbers_and_back(rows: list[list[int]]) -> None:
 
 
 KEYS = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 1), st.booleans()),
+    st.tuples(
+        st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 1), st.booleans()
+    ),
     max_size=12,
 )
 
@@ -141,7 +145,9 @@ def union_find(edges: list[tuple[int, int]]) -> dict[int, int]:
 
 
 @given(EDGES, st.integers(1, 4))
-def test_forests_of_parts_connect_what_the_whole_does(edges: list[tuple[int, int]], parts: int) -> None:
+def test_forests_of_parts_connect_what_the_whole_does(
+    edges: list[tuple[int, int]], parts: int
+) -> None:
     kept = []
     for part in range(parts):
         some = np.array(edges[part::parts], np.int64).reshape(-1, 2)
@@ -193,7 +199,9 @@ def average_by_definition(pairs: dict[tuple[int, int], float], nodes: int) -> se
     while True:
         best, pick = -1.0, None
         for a, b in combinations(groups, 2):
-            seen = [w for (x, y), w in pairs.items() if {x, y} & a and {x, y} & b and {x, y} <= a | b]
+            seen = [
+                w for (x, y), w in pairs.items() if {x, y} & a and {x, y} & b and {x, y} <= a | b
+            ]
             if seen and sum(seen) / len(seen) >= 0 and sum(seen) / len(seen) > best:
                 best, pick = sum(seen) / len(seen), (a, b)
         if pick is None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from open_desk import FolderDesk, frame
 from pyspark.sql import SparkSession
 
+from benchmarks.open_desk import FolderDesk, frame
 from benchmarks.citizens import people
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.prepare import values
@@ -33,7 +33,10 @@ GIVEN: dict[str, Any] = {
         {"columns": [name], "levels": ["exact", {"jaro_winkler": 0.85}], "term_frequency": True}
         for name in ("given_name", "surname", "street")
     ]
-    + [{"columns": [name], "levels": ["exact", {"levenshtein": 2}]} for name in ("phone", "date_of_birth")],
+    + [
+        {"columns": [name], "levels": ["exact", {"levenshtein": 2}]}
+        for name in ("phone", "date_of_birth")
+    ],
     "truth": "entity",
     "clustering": "components",
 }
@@ -66,7 +69,9 @@ def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fold
 def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
     """All people, deduplicated without being described."""
     desk = desk_of(spark, tmp_path_factory.mktemp("proposed"), people=PEOPLE)
-    desk.carry_out(OpenLinkage().parse({"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"}))
+    desk.carry_out(
+        OpenLinkage().parse({"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"})
+    )
     return desk
 
 
@@ -94,11 +99,15 @@ def test_pairs_are_those_of_the_blocks_each_once(whole: FolderDesk) -> None:
         name = a["surname"] and a["given_name"] and b["given_name"]
         return bool(
             (a["phone"] and a["phone"] == b["phone"])
-            or (name and a["surname"] == b["surname"] and a["given_name"][:2] == b["given_name"][:2])
+            or (
+                name and a["surname"] == b["surname"] and a["given_name"][:2] == b["given_name"][:2]
+            )
             or (a["date_of_birth"] and a["date_of_birth"] == b["date_of_birth"])
         )
 
-    assert found == {frozenset((a["id"], b["id"])) for a, b in combinations(PEOPLE, 2) if together(a, b)}
+    assert found == {
+        frozenset((a["id"], b["id"])) for a, b in combinations(PEOPLE, 2) if together(a, b)
+    }
 
 
 def test_an_evaluation_is_what_counting_gives(whole: FolderDesk) -> None:
@@ -137,7 +146,9 @@ def test_a_cluster_is_called_by_its_least_record(whole: FolderDesk) -> None:
     assert all(name == f"people/{min(records)}" for name, records in members.items())
 
 
-def test_the_same_run_gives_the_same(whole: FolderDesk, spark: SparkSession, tmp_path: Path) -> None:
+def test_the_same_run_gives_the_same(
+    whole: FolderDesk, spark: SparkSession, tmp_path: Path
+) -> None:
     again = desk_of(spark, tmp_path, people=PEOPLE[::-1])
     rows = again.carry_out(parsed())
     key = lambda row: row["id"]  # noqa: E731 - the order of rows is not part of the result
@@ -156,7 +167,9 @@ def test_new_records_join_clusters_as_if_all_had_come_at_once(
     compared = {row["row"]: row["id"] for row in both.rows("records")}
     old = {person["id"] for person in PEOPLE[:350]}
     assert not [
-        row for row in both.rows("compare") if compared[row["l"]] in old and compared[row["r"]] in old
+        row
+        for row in both.rows("compare")
+        if compared[row["l"]] in old and compared[row["r"]] in old
     ]
     before = {row["id"]: row["cluster"] for row in known}
     kept = {row["cluster"] for row in found}
@@ -239,7 +252,11 @@ def test_keys_take_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
     keys = {row["id"]: row["keys"] for row in found}
     assert not any(keys["4"])
     for rule, expected in enumerate(parts.values()):
-        same = [a + b for a, b in combinations("123", 2) if keys[a][rule] and keys[a][rule] == keys[b][rule]]
+        same = [
+            a + b
+            for a, b in combinations("123", 2)
+            if keys[a][rule] and keys[a][rule] == keys[b][rule]
+        ]
         assert same == expected, rule
 
 

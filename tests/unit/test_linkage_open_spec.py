@@ -117,7 +117,9 @@ def test_what_is_wrong_is_named(document: dict[str, Any], pointer: str) -> None:
 
 
 def test_too_many_patterns_are_refused() -> None:
-    many = [{"columns": [f"c{k}"], "levels": [{"levenshtein": n} for n in range(8)]} for k in range(32)]
+    many = [
+        {"columns": [f"c{k}"], "levels": [{"levenshtein": n} for n in range(8)]} for k in range(32)
+    ]
     with pytest.raises(SpecInvalid, match="too many levels"):
         read_spec(changed("comparisons", to=many))
 

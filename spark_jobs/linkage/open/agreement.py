@@ -69,9 +69,7 @@ class Columns:
         return found
 
 
-def vectors(
-    comparisons: Sequence[Comparison], columns: Columns, i: Rows, j: Rows
-) -> Levels:
+def vectors(comparisons: Sequence[Comparison], columns: Columns, i: Rows, j: Rows) -> Levels:
     """Compare records i with records j; one row for each pair."""
     out = np.empty((len(i), len(comparisons)), np.int8)
     for k, comparison in enumerate(comparisons):
@@ -91,7 +89,9 @@ def _levels(comparison: Comparison, columns: Columns, k: int, i: Rows, j: Rows) 
         met = values <= level.limit if level.measure.is_distance else values >= level.limit
         found[open_[met]] = number
         open_ = open_[~met]
-        measured = {name: known[~met] for name, known in (measured | {level.measure: values}).items()}
+        measured = {
+            name: known[~met] for name, known in (measured | {level.measure: values}).items()
+        }
     found[open_] = len(comparison.levels) + 1
     return found
 

@@ -56,17 +56,33 @@ def candidates(records: Blocked) -> Iterator[Candidates]:
     at, other = 0, 1
     while at < len(records.rule):
         found, at, other = _fill(
-            records.rule, records.keys, records.source, records.known, records.within,
-            at, other, i, j, rules,
+            records.rule,
+            records.keys,
+            records.source,
+            records.known,
+            records.within,
+            at,
+            other,
+            i,
+            j,
+            rules,
         )
         if found:
             yield Candidates(i[:found].copy(), j[:found].copy(), rules[:found].copy())
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def _fill(
-    rule: Any, keys: Any, source: Any, known: Any, within: bool,
-    at: int, other: int, i: Any, j: Any, rules: Any,
+    rule: Any,
+    keys: Any,
+    source: Any,
+    known: Any,
+    within: bool,
+    at: int,
+    other: int,
+    i: Any,
+    j: Any,
+    rules: Any,
 ) -> Any:
     """Fill up i, j and rules; answers how far they are filled and where to go on."""
     found = 0
@@ -86,7 +102,7 @@ def _fill(
     return found, at, other
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def _shared(keys: Any, at: int, other: int) -> int:
     """The rules under which both have the same key, as bits."""
     mask = 0

@@ -139,7 +139,10 @@ def _split(records: DataFrame, heavy: DataFrame, rule: int, by: int | None) -> D
 def _in_blocks(records: DataFrame, *more: Column) -> DataFrame:
     """A row for each record in each of its blocks."""
     return records.select(
-        f.posexplode("keys").alias("rule", "key"), "source", f.col("known").isNotNull().alias("old"), *more
+        f.posexplode("keys").alias("rule", "key"),
+        "source",
+        f.col("known").isNotNull().alias("old"),
+        *more,
     ).where(f.col("key") != 0)
 
 
@@ -151,7 +154,9 @@ def _blocks(records: DataFrame, spec: OpenSpec) -> DataFrame:
         .agg(f.count("*").alias("n"), f.sum(f.col("old").cast("long")).alias("o"))
     )
     n, o = _pairs("n", within=spec.within), _pairs("o", within=spec.within)
-    summed = of_source.groupBy("rule", "key").agg(f.sum("n").alias("records"), (n - o).alias("pairs"))
+    summed = of_source.groupBy("rule", "key").agg(
+        f.sum("n").alias("records"), (n - o).alias("pairs")
+    )
     return summed.where(f.col("pairs") > 0)
 
 

@@ -28,7 +28,9 @@ _MOST_TASKS: Final = 4096
 _MERGES_TOLD: Final = 100
 
 
-def assigned(scored: DataFrame, records: DataFrame, spec: OpenSpec, bits: float, links: int) -> DataFrame:
+def assigned(
+    scored: DataFrame, records: DataFrame, spec: OpenSpec, bits: float, links: int
+) -> DataFrame:
     """Put records into clusters.
 
     Args:
@@ -101,7 +103,7 @@ def _refine(inside: DataFrame, how: Clustering, least: float, links: int) -> Dat
 
 
 def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
-    """Give every record its cluster: ``row``, ``source`` (name), ``record``, ``cluster``, ``known``."""
+    """Every record: ``row``, ``source`` (its name), ``cluster``, ``record``, ``known``."""
     names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
     placed = records.join(roots, "row", "left").select(
         "row",
@@ -111,7 +113,9 @@ def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
         *("known", "truth"),
     )
     name = f.concat_ws("/", "source", "record")
-    fresh = placed.groupBy("root").agg(f.min(f.struct("source", "record", name.alias("name"))).alias("least"))
+    fresh = placed.groupBy("root").agg(
+        f.min(f.struct("source", "record", name.alias("name"))).alias("least")
+    )
     cluster = f.col("least")["name"]
     if spec.known:
         fresh = fresh.join(_kept_names(placed), "root", "left")
@@ -121,9 +125,17 @@ def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
 
 def _kept_names(placed: DataFrame) -> DataFrame:
     """For each root the known cluster that it keeps the name of."""
-    counted = placed.where(f.col("known").isNotNull()).groupBy("root", "known").agg(f.count("*").alias("n"))
+    counted = (
+        placed.where(f.col("known").isNotNull())
+        .groupBy("root", "known")
+        .agg(f.count("*").alias("n"))
+    )
     most = f.min(f.struct((-f.col("n")).alias("fewest"), "known"))
-    return counted.groupBy("root").agg(most.alias("most")).select("root", f.col("most")["known"].alias("kept"))
+    return (
+        counted.groupBy("root")
+        .agg(most.alias("most"))
+        .select("root", f.col("most")["known"].alias("kept"))
+    )
 
 
 def merges(clusters: DataFrame) -> Mapping[str, Any]:

@@ -2,10 +2,10 @@
 
 A pair of the same person shows a level of a comparison with probability m, another pair with
 probability u, independently of the other comparisons. The data are few: how many pairs show which
-pattern. u is estimated from random pairs, which are hardly ever matches, less those that the model
-takes for matches. m is estimated from blocked pairs, once for each rule, without the comparisons that
-the rule itself decides; the sessions are averaged by the matches they saw. The share of matches among
-all pairs follows from both; it is at least what one rule alone finds.
+pattern. u is estimated from random pairs, which are hardly ever matches, less those that the
+model takes for matches. m is estimated from blocked pairs, once for each rule, without the
+comparisons that the rule itself decides; the sessions are averaged by the matches they saw. The
+share of matches among all pairs follows from both; it is at least what one rule alone finds.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ class Estimate:
 
 
 def estimate(
-    random: Patterns, blocked: Patterns, decided: Sequence[frozenset[int]], sizes: Sequence[int],
+    random: Patterns,
+    blocked: Patterns,
+    decided: Sequence[frozenset[int]],
+    sizes: Sequence[int],
     pairs: float,
 ) -> Estimate:
     """Estimate everything.
@@ -145,10 +148,7 @@ def _average(sessions: Sequence[Session], k: int, before: Floats) -> Floats:
 
 def _guess(size: int) -> Floats:
     """Where m begins: nine in ten agree, each lower level half as often as the one above."""
-    levels = size - 1
-    if levels < 2:
-        return np.array([0.0, *[1.0] * levels])
-    falling = 0.5 ** np.arange(levels - 1)
+    falling = 0.5 ** np.arange(size - 2)
     return np.array([0.0, *(0.9 * falling / falling.sum()), 0.1])
 
 
@@ -169,7 +169,10 @@ def _bits(m: Floats, u: Floats) -> Floats:
 
 
 def _posterior(
-    levels: Levels, m: Sequence[Floats], u: Sequence[Floats], share: float,
+    levels: Levels,
+    m: Sequence[Floats],
+    u: Sequence[Floats],
+    share: float,
     compared: Sequence[int] | None = None,
 ) -> Floats:
     """The probability that pairs of these patterns are matches."""

@@ -1,8 +1,8 @@
 """How good the result is, where it is known who records really are.
 
 Pairwise: of the pairs put together, how many belong together (precision), and the other way round
-(recall). B³ (Bagga and Baldwin 1998): the same for each record and averaged, so that large clusters do
-not outweigh small ones. Records without a truth do not count.
+(recall). B³ (Bagga and Baldwin 1998): the same for each record and averaged, so that large
+clusters do not outweigh small ones. Records without a truth do not count.
 """
 
 from __future__ import annotations

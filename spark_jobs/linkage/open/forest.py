@@ -1,4 +1,4 @@
-"""Connected components without iterations: partitions reduce their edges to forests, again and again.
+"""Connected components without iterations: edges are reduced to forests, part by part.
 
 A spanning forest of a part of the edges says all that the part says about what is connected, and
 has fewer edges than nodes. So tasks make forests of their edges, fewer tasks of these, and the last
@@ -75,7 +75,7 @@ def components(left: Rows, right: Rows) -> tuple[Rows, Rows]:
     return rows, rows[parents]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def _union(left: Any, right: Any, nodes: int) -> Any:
     """The least node of each node's set, and which edges joined two sets."""
     parents = np.arange(nodes)

@@ -72,7 +72,7 @@ def _counted(
 
 def _notes(spec: OpenSpec, found: Sequence[RuleLoad], pairs: int) -> Iterator[str]:
     if pairs > spec.limits.pairs:
-        yield f"The rules make {pairs:,} pairs, and limits.pairs is {spec.limits.pairs:,}: it will stop."
+        yield f"There are {pairs:,} pairs, and limits.pairs is {spec.limits.pairs:,}: it will stop."
     by_rule = {load.rule: load for load in found}
     for number, rule in enumerate(spec.blocking):
         if (load := by_rule.get(number)) is None:
@@ -81,6 +81,6 @@ def _notes(spec: OpenSpec, found: Sequence[RuleLoad], pairs: int) -> Iterator[st
         yield f"{rule.name}: {load.blocks:,} blocks, {load.pairs:,} pairs."
         if load.heaviest > spec.limits.block_pairs:
             yield (
-                f"{rule.name} has a block of {load.heaviest:,} pairs: it will be split by a further "
+                f"{rule.name} has a block of {load.heaviest:,} pairs: it will be split by another "
                 "field, and what differs there is not compared."
             )

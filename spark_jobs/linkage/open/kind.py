@@ -1,4 +1,4 @@
-"""The kind of job `linkage.open`: blocking, comparison, Fellegi–Sunter, clusters."""
+"""The kind of job `linkage.open`: blocking, comparison, weights, clusters."""
 
 from __future__ import annotations
 

@@ -129,12 +129,17 @@ class Model:
         try:
             told = zip(document["comparisons"], comparisons, strict=True)
             m, u = zip(*starmap(_read_levels, told), strict=True)
-            share = float(document["share"])
-            if not 0 < share < 1:
-                raise ValueError(share)
+            share = _read_share(document["share"])
         except (KeyError, TypeError, ValueError, LookupError) as error:
             raise SpecInvalid("/model", "it is no model of these comparisons") from error
         return cls(tuple(comparisons), Estimate(m, u, share))
+
+
+def _read_share(value: Any) -> float:
+    share = float(value)
+    if not 0 < share < 1:
+        raise ValueError(share)
+    return share
 
 
 def _read_levels(document: Mapping[str, Any], comparison: Comparison) -> tuple[Floats, Floats]:

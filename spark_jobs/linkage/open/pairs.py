@@ -123,9 +123,7 @@ def _blocked(table: pa.Table, *, within: bool) -> Blocked:
     )
 
 
-def random_pairs(
-    sample: pa.Table, spec: OpenSpec, most: int
-) -> tuple[Rows, Floats]:
+def random_pairs(sample: pa.Table, spec: OpenSpec, most: int) -> tuple[Rows, Floats]:
     """Patterns of random pairs of a sample of records, and how many pairs show each."""
     random = np.random.default_rng(spec.seed)
     i, j = random.integers(0, sample.num_rows, (2, most))

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 from spark_jobs.linkage.open.spec import (
     Clustering,
     Comparison,
-    Engine,
     KeyPart,
     Level,
     Limits,
@@ -39,7 +38,7 @@ _MOST_PAIRS: Final = 10**12
 _NEEDS_LENGTH: Final = {Take.PREFIX, Take.SUFFIX, Take.WORD}
 _KNOWN: Final = ("cluster", "source", "record")
 
-ChoiceT = TypeVar("ChoiceT", Clustering, Engine, Measure, Result, Take)
+ChoiceT = TypeVar("ChoiceT", Clustering, Result, Take)
 
 
 def read_spec(document: Mapping[str, Any]) -> OpenSpec:
@@ -66,7 +65,6 @@ def read_spec(document: Mapping[str, Any]) -> OpenSpec:
         result=_choice(members, "result", Result, Result.CLUSTERS),
         limits=_limits(members),
         seed=members.whole("seed", least=0, most=2**31 - 1, default=1),
-        engine=_choice(members, "engine", Engine, Engine.SPARK),
         known=_known(members),
         model=_model(members, comparisons),
         truth=truth,

@@ -2,8 +2,9 @@
 
 The frame has a row for each record: ``row`` (a hash of source and id, which names the record from
 here on), ``source`` (number of the input), ``id``, ``known`` (its cluster, if any), ``truth``,
-``keys`` (one for each rule, 0: no block), and for comparison k its text ``c<k>``, where needed its
-number ``n<k>`` and the share ``f<k>`` of records with this value. ``v<k>`` are the fields themselves.
+``keys`` (one for each rule, 0: no block), and for comparison k its text ``c<k>``, where needed
+its number ``n<k>`` and the share ``f<k>`` of records with this value. ``v<k>`` are the fields
+themselves.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ _SAMPLE: Final = 20_000
 _MOST_COLUMNS: Final = 64
 _MOSTLY: Final = 0.9
 _FEW_VALUES: Final = 30
-_LONG_CODE: Final = 6
 _TEXT_WORDS: Final = 4
 
 
@@ -142,7 +141,7 @@ def _profile(name: str, values: pa.Array, raw: pa.Array) -> Profile:
     distinct = len(there.unique())
     return Profile(
         name=name,
-        form=_form(there, raw.drop_null(), distinct, words, length),
+        form=_form(there, raw.drop_null(), distinct, words),
         nulls=values.null_count / len(values),
         distinct=distinct,
         chance=agreement_by_chance([numbered(values)]),
@@ -151,7 +150,7 @@ def _profile(name: str, values: pa.Array, raw: pa.Array) -> Profile:
     )
 
 
-def _form(there: pa.Array, raw: pa.Array, distinct: int, words: float, length: float) -> Form:
+def _form(there: pa.Array, raw: pa.Array, distinct: int, words: float) -> Form:
     digits = pc.replace_substring_regex(there, "[^0-9]", "")
     if _share(digits, r"^\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$") > _MOSTLY:
         return Form.DATE

@@ -99,11 +99,15 @@ def _useful(profiles: Sequence[Profile], reasons: list[str]) -> list[Profile]:
     useful = []
     for one in profiles:
         if one.nulls > _EMPTY:
-            reasons.append(f"{one.name} is not compared: {one.nulls:.0%} of its values are missing.")
+            reasons.append(
+                f"{one.name} is not compared: {one.nulls:.0%} of its values are missing."
+            )
         elif one.distinct == 1:
             reasons.append(f"{one.name} is not compared: it has one value only.")
         elif one.chance == 0 and some_repeat:
-            reasons.append(f"{one.name} is not compared: no value comes twice, so it names the row.")
+            reasons.append(
+                f"{one.name} is not compared: no value comes twice, so it names the row."
+            )
         else:
             useful.append(one)
     return useful
@@ -134,7 +138,9 @@ def _contains(whole: pa.Array, part: pa.Array) -> float:
     both = pc.and_(whole.is_valid(), part.is_valid())
     if not pc.any(both).as_py():
         return 0.0
-    wholes, inner = (values.filter(both).slice(0, _LOOKED_AT).to_pylist() for values in (whole, part))
+    wholes, inner = (
+        values.filter(both).slice(0, _LOOKED_AT).to_pylist() for values in (whole, part)
+    )
     inside = [{*b.split()} <= {*a.split()} for a, b in zip(wholes, inner, strict=True)]
     return sum(inside) / len(inside)
 

@@ -1,10 +1,10 @@
 """Blocking rules proposed from a sample: those that find most matches within a budget of pairs.
 
-Nobody says what a match looks like. So matches are imagined: good ones, in which nearly every column
-agrees, and poor ones, in which hardly any does; what does not agree may still begin or end alike; and
-where a value is missing nothing agrees.
-Of the rules that are cheap enough, the one that finds most imagined matches is taken, then the one
-that finds most of the rest, until the budget is used up or nothing is gained.
+Nobody says what a match looks like. So matches are imagined: good ones, in which nearly every
+column agrees, and poor ones, in which hardly any does; what does not agree may still begin or end
+alike; and where a value is missing nothing agrees. Of the rules that are cheap enough, the one
+that finds most imagined matches is taken, then the one that finds most of the rest, until the
+budget is used up or nothing is gained.
 """
 
 from __future__ import annotations
@@ -80,7 +80,11 @@ def propose_rules(
         sample: Records.
     """
     budget = _PAIRS_PER_RECORD * sample.records
-    affordable = [one for one in _candidates(profiles, repeated, sample) if one.pairs <= budget * _SHARE_OF_BUDGET]
+    affordable = [
+        one
+        for one in _candidates(profiles, repeated, sample)
+        if one.pairs <= budget * _SHARE_OF_BUDGET
+    ]
     missed = np.ones(_IMAGINED, np.bool_)
     chosen: list[ProposedRule] = []
     while affordable and len(chosen) < _MOST_RULES:

@@ -9,7 +9,7 @@ from numba import njit
 __all__ = ["root", "roots"]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def root(parents: Any, node: int) -> int:
     """Return the root of a node's set; what is passed moves closer to it."""
     while parents[node] != node:
@@ -18,7 +18,7 @@ def root(parents: Any, node: int) -> int:
     return node
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def roots(parents: Any) -> Any:
     """Let every node's parent be its root; returns the same array."""
     for node in range(len(parents)):

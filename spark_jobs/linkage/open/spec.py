@@ -12,7 +12,6 @@ from spark_jobs.runner.port import Input
 __all__ = [
     "Clustering",
     "Comparison",
-    "Engine",
     "KeyPart",
     "Level",
     "Limits",
@@ -163,22 +162,14 @@ class Result(StrEnum):
     PAIRS = "pairs"
 
 
-class Engine(StrEnum):
-    """Who compares."""
-
-    AUTO = "auto"
-    SPARK = "spark"
-    SPLINK = "splink"
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Beyond these a run does not go.
 
     Attributes:
         pairs: Pairs of all blocks together.
-        block_pairs: Pairs of one block; a heavier one is split by a further field, and what is still
-            too heavy is left out and reported.
+        block_pairs: Pairs of one block; a heavier one is split by a further field, and what is
+            still too heavy is left out and reported.
     """
 
     pairs: int = 1_000_000_000
@@ -200,7 +191,6 @@ class OpenSpec:
         result: Which frame is the result.
         limits: What the run may cost.
         seed: Where random numbers begin.
-        engine: Who compares.
         known: Input of clusters found before (`cluster`, `source`, `record`), whose records are not
             compared with each other again; None: nothing is known.
         model: What the report `model` of an earlier run says; None: it is estimated.
@@ -216,7 +206,6 @@ class OpenSpec:
     result: Result = Result.CLUSTERS
     limits: Limits = field(default_factory=Limits)
     seed: int = 1
-    engine: Engine = Engine.SPARK
     known: Input | None = None
     model: Mapping[str, Any] | None = None
     truth: str | None = None

@@ -87,9 +87,9 @@ def _pairs(spec: OpenSpec, desk: Desk) -> DataFrame:
     links = _scored(spec, desk).where(f.col("bits") >= bits_of(spec.threshold))
     ends = _ends(spec, desk)
     left, right = (
-        ends.select(*(f.col(name).alias(f"{side}_{name}") for name in ends.columns)).withColumnRenamed(
-            f"{side}_row", side[0]
-        )
+        ends.select(
+            *(f.col(name).alias(f"{side}_{name}") for name in ends.columns)
+        ).withColumnRenamed(f"{side}_row", side[0])
         for side in ("left", "right")
     )
     joined = links.join(left, "l").join(right, "r").join(_explained(spec, desk, links), "pattern")
@@ -98,15 +98,24 @@ def _pairs(spec: OpenSpec, desk: Desk) -> DataFrame:
         *("left_source", "left_record", "right_source", "right_record"),
         _probability(f.col("bits")).alias("probability"),
         *("bits", "pattern", "rarity"),
-        f.format_string("%s Rarity adds %.1f bits.", "why", f.col("rarity") + f.col("usual")).alias("why"),
+        f.format_string("%s Rarity adds %.1f bits.", "why", f.col("rarity") + f.col("usual")).alias(
+            "why"
+        ),
         (f.col("left_root") == f.col("right_root")).alias("together"),
     )
 
 
 def _ends(spec: OpenSpec, desk: Desk) -> DataFrame:
     names = f.array(*(f.lit(wanted.name) for wanted in spec.inputs))
-    return desk.output("records").join(desk.output("roots"), "row").select(
-        "row", f.get(names, f.col("source")).alias("source"), f.col("id").alias("record"), "root"
+    return (
+        desk.output("records")
+        .join(desk.output("roots"), "row")
+        .select(
+            "row",
+            f.get(names, f.col("source")).alias("source"),
+            f.col("id").alias("record"),
+            "root",
+        )
     )
 
 
@@ -132,7 +141,10 @@ def _clusters(spec: OpenSpec, desk: Desk) -> DataFrame:
         _evaluate(spec, desk, clusters)
     best = _best_links(_scored(spec, desk), roots, bits_of(spec.threshold))
     return clusters.join(best, "row", "left").select(
-        f.concat_ws("/", "source", "record").alias("id"), "cluster", "source", "record",
+        f.concat_ws("/", "source", "record").alias("id"),
+        "cluster",
+        "source",
+        "record",
         _probability(f.col("bits")).alias("probability"),
     )
 
@@ -140,7 +152,9 @@ def _clusters(spec: OpenSpec, desk: Desk) -> DataFrame:
 def _best_links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
     links = scored.where(f.col("bits") >= least).select("l", "r", "bits")
     for end in ("l", "r"):
-        links = links.join(roots.select(f.col("row").alias(end), f.col("root").alias(f"{end}_root")), end)
+        links = links.join(
+            roots.select(f.col("row").alias(end), f.col("root").alias(f"{end}_root")), end
+        )
     inside = links.where(f.col("l_root") == f.col("r_root"))
     ends = inside.select(f.explode(f.array("l", "r")).alias("row"), "bits")
     return ends.groupBy("row").agg(f.max("bits").alias("bits"))

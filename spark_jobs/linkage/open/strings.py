@@ -7,7 +7,7 @@ two columns and the rows to be compared, and answers one number for each pair. N
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 __all__ = ["Floats", "Rows", "Text", "equal", "jaccard", "jaro_winkler", "levenshtein"]
+
+_BLANK: Final = 32
 
 Rows: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -92,7 +94,7 @@ def _over_pairs(kernel: Any, left: Text, right: Text, i: Rows, j: Rows) -> Float
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def _equal(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
     for k in range(len(i)):
         x, y = a_at[i[k]], b_at[j[k]]
@@ -105,7 +107,7 @@ def _equal(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> No
         out[k] = 1.0 if same else 0.0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def _levenshtein(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
     longest = 0
     for k in range(len(j)):
@@ -128,7 +130,7 @@ def _levenshtein(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any)
         out[k] = above[len(t)]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def _jaro_winkler(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
     longest = 0
     for k in range(len(i)):
@@ -144,7 +146,7 @@ def _jaro_winkler(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any
         out[k] = jaro + 0.1 * prefix * (1.0 - jaro)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def _jaro(s: Any, t: Any, taken: Any, common: Any) -> float:
     reach = max(0, max(len(s), len(t)) // 2 - 1)
     taken[: len(t)] = False
@@ -166,7 +168,7 @@ def _jaro(s: Any, t: Any, taken: Any, common: Any) -> float:
     return float((matches / len(s) + matches / len(t) + (matches - moved // 2) / matches) / 3)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def _tokens(points: Any, starts: Any) -> Any:
     hashes = np.empty(len(points), np.uint64)
     begins = np.empty(len(starts), np.int64)
@@ -175,7 +177,7 @@ def _tokens(points: Any, starts: Any) -> Any:
         begins[row] = end
         first, inside, value = end, False, np.uint64(0)
         for at in range(starts[row], starts[row + 1] + 1):
-            if at < starts[row + 1] and points[at] != 32:
+            if at < starts[row + 1] and points[at] != _BLANK:
                 if not inside:
                     value = np.uint64(14695981039346656037)  # FNV-1a
                 value = (value ^ np.uint64(points[at])) * np.uint64(1099511628211)
@@ -187,7 +189,7 @@ def _tokens(points: Any, starts: Any) -> Any:
     return hashes[:end], begins
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
+@njit(cache=True, nogil=True)
 def _insert(values: Any, first: int, end: int, value: Any) -> int:
     """Put a value into a sorted run, unless it is there; answers how much longer the run is."""
     at = end
@@ -201,10 +203,8 @@ def _insert(values: Any, first: int, end: int, value: Any) -> int:
     return 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]  # numba has no types
-def _jaccard(
-    a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any
-) -> None:
+@njit(cache=True, nogil=True)
+def _jaccard(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any) -> None:
     for k in range(len(i)):
         x, x_end = a_at[i[k]], a_at[i[k] + 1]
         y, y_end = b_at[j[k]], b_at[j[k] + 1]

@@ -40,10 +40,14 @@ def _decided(spec: OpenSpec, rule: int) -> frozenset[int]:
 
 
 def _blocked(pairs: DataFrame, spec: OpenSpec) -> Patterns:
-    found = pairs.groupBy("rules", "pattern").agg(f.count("*").alias("n")).orderBy("rules", "pattern")
+    found = (
+        pairs.groupBy("rules", "pattern").agg(f.count("*").alias("n")).orderBy("rules", "pattern")
+    )
     table = found.toArrow()
     levels = pattern_levels(spec.comparisons, table.column("pattern").to_numpy())
-    return Patterns(levels, table.column("n").to_numpy().astype(np.float64), table.column("rules").to_numpy())
+    return Patterns(
+        levels, table.column("n").to_numpy().astype(np.float64), table.column("rules").to_numpy()
+    )
 
 
 def _random(records: DataFrame, spec: OpenSpec) -> Patterns:

@@ -1,4 +1,4 @@
-"""A desk on which stages are carried out one after the other, and kept in a folder."""
+"""A desk for tests and benchmarks: stages one after the other, kept in a folder."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import Forecast
 
+__all__ = ["FolderDesk", "frame"]
+
 
 class FolderDesk:
     """Keeps what stages give as Parquet, as the runner does."""
@@ -27,18 +29,22 @@ class FolderDesk:
         self._inputs = inputs
 
     def input(self, name: str) -> DataFrame:
+        """An input."""
         return self._inputs[name]
 
     def output(self, stage: str) -> DataFrame:
+        """What a stage gave."""
         return self.spark.read.parquet(str(self._folder / stage))
 
     def progress(self, done: int, total: int) -> None:
-        assert 0 <= done <= total
+        """Nobody looks."""
 
     def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter."""
         self.counters[name] += by
 
     def report(self, name: str, document: Mapping[str, Any]) -> None:
+        """Keep a document, as JSON."""
         self.reports[name] = json.loads(json.dumps(document))
 
     def carry_out(self, spec: OpenSpec) -> list[dict[str, Any]]:
@@ -52,10 +58,11 @@ class FolderDesk:
         return self.rows(last)
 
     def rows(self, stage: str) -> list[dict[str, Any]]:
-        """What a stage gave."""
+        """Return what a stage gave, as rows."""
         return [row.asDict() for row in self.output(stage).collect()]
 
     def forecast(self, spec: OpenSpec) -> Forecast:
+        """What the stages would cost."""
         return OpenLinkage().forecast(spec, self)
 
 

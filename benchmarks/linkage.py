@@ -1,0 +1,142 @@
+"""Open linkage: accuracy without labels or configuration, and time beside Splink.
+
+Nothing is configured: rules and comparisons are proposed from the data, which nobody looked at;
+threshold and clustering are the defaults. The truth is only used to judge. For time all three get
+the same blocks and comparisons of people who were made up, and estimate, compare and cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.measured import Measured, Options, Result
+
+if TYPE_CHECKING:  # benchmarks are listed where Spark is not installed
+    from pyspark.sql import SparkSession
+
+    from benchmarks.open_desk import FolderDesk
+    from benchmarks.truths import DataSet
+
+__all__ = ["run"]
+
+_QUICK_PEOPLE: Final = 1_000
+_PEOPLE: Final = 50_000
+_MANY_PEOPLE: Final = 500_000
+_CONF: Final = {
+    "spark.driver.memory": "6g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_SPEC: Final[Mapping[str, Any]] = {
+    "inputs": {"people": {"file": "people.csv"}},
+    "blocking": [["phone"], ["surname", "date_of_birth"], ["given_name", "surname"], ["street"]],
+    "comparisons": [
+        {"columns": ["given_name"], "levels": ["exact", {"jaro_winkler": 0.9}]},
+        {"columns": ["surname"], "levels": ["exact", {"jaro_winkler": 0.9}]},
+        {"columns": ["date_of_birth"], "levels": ["exact", {"levenshtein": 1}]},
+        {"columns": ["street"], "levels": ["exact", {"jaro_winkler": 0.9}]},
+        {"columns": ["city"], "levels": ["exact"], "term_frequency": True},
+        {"columns": ["phone"], "levels": ["exact", {"levenshtein": 1}]},
+    ],
+    "clustering": "components",
+}
+
+
+async def run(options: Options) -> Measured:
+    """Measure accuracy on what is there, then time."""
+    return await asyncio.to_thread(_measure, options)
+
+
+def _measure(options: Options) -> Measured:
+    from benchmarks.truths import data_sets, made_up  # noqa: PLC0415 - needs the extra spark
+
+    sets = [made_up(_QUICK_PEOPLE, options.seed), *([] if options.quick else data_sets())]
+    results: list[Result] = []
+    with _session() as spark:
+        for one in sets:
+            results += _accuracy(spark, one, options)
+        size = _QUICK_PEOPLE if options.quick else _PEOPLE
+        results += _times(spark, made_up(size, options.seed), options)
+        if not options.quick:
+            results.append(_end_to_end(spark, made_up(_MANY_PEOPLE, options.seed), options))
+    return Measured(results)
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    """Spark on two cores, with the jar that Splink compares strings by."""
+    from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - needs the extra spark
+    from splink.backends.spark import similarity_jar_location  # noqa: PLC0415 - extra linkage
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = Session.builder.master("local[2]").config("spark.jars", similarity_jar_location())
+    for name, value in _CONF.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _desk(spark: SparkSession, data: DataSet) -> Iterator[FolderDesk]:
+    from benchmarks.open_desk import FolderDesk  # noqa: PLC0415 - needs the extra spark
+
+    with TemporaryDirectory() as folder:
+        frames = {name: spark.createDataFrame(table) for name, table in data.tables.items()}
+        yield FolderDesk(spark, Path(folder), frames)
+
+
+def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
+    from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
+
+    options.say(f"{data.name}: linked without being told anything")
+    with _desk(spark, data) as desk:
+        desk.carry_out(read_spec(data.spec))
+        told = desk.reports["evaluation"]
+    yield Result(f"pairwise F1, {data.name}", "", told["pairwise"]["f1"], bar=data.bar)
+    yield Result(f"B³ F1, {data.name}", "", told["b3"]["f1"])
+    yield Result(f"blocking recall, {data.name}", "", told["blocking_recall"])
+
+
+def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
+    from splink import DuckDBAPI, SparkAPI  # noqa: PLC0415 - needs the extra linkage
+
+    from benchmarks.splink_beside import seconds, shown  # noqa: PLC0415 - as above
+    from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
+
+    spec = read_spec(_SPEC)
+    with _desk(spark, data) as desk:
+        options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
+        began = perf_counter()
+        desk.carry_out(spec)
+        own = perf_counter() - began
+        table = shown(desk.output("records"), spec)
+        duck = seconds(table.toPandas(), spec, DuckDBAPI())
+        other = seconds(table, spec, SparkAPI(spark_session=spark))
+    name = f"{data.name}, end to end"
+    yield Result(f"{name}, against Splink on DuckDB", "s", own, duck, small_is_good=True)
+    yield Result(f"{name}, against Splink on Spark", "s", own, other, small_is_good=True)
+
+
+def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
+    from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
+
+    options.say(f"{data.name}: end to end")
+    with _desk(spark, data) as desk:
+        began = perf_counter()
+        desk.carry_out(read_spec(_SPEC))
+        spent = perf_counter() - began
+    return Result(f"{data.name}, {sum(map(len, data.tables.values())):,} records", "s", spent)
