@@ -26,7 +26,7 @@ from app.settings import CacheSettings
 from mediator.clock import SystemClock
 from mediator.stores.port import SystemConfig
 from sketch.bloom import FilterShape
-from sketch.port import Begun, Part, Purge, SketchLimits
+from sketch.port import Begun, Changes, Ended, Part, Purge, SketchLimits
 from sketch.redis_server import RedisSketch
 from sketch.ttl import Static
 from tests.process.coherent_origin import served
@@ -87,10 +87,13 @@ class SteppedSketch(RedisSketch):
         await self.reach("begun")
         return begun
 
-    async def end(self, part: Part, token: str, versions: Mapping[str, int]) -> None:
+    async def end(
+        self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
+    ) -> Ended:
         await self.reach("stored")
-        await super().end(part, token, versions)
+        ended = await super().end(part, token, versions, changes)
         await self.reach("ended")
+        return ended
 
     async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
         taken = await super().purges(parts, limit)
