@@ -32,6 +32,8 @@ class Mix:
         modify: A read, and a write of the same record.
         latest: Whether the newest records are the most popular ones.
         about: What it stands for.
+        seasons: In each of so many equal parts other records are the popular ones, so that the
+            rates of all records change in between.
     """
 
     about: str
@@ -41,6 +43,7 @@ class Mix:
     scan: float = 0.0
     modify: float = 0.0
     latest: bool = False
+    seasons: int = 1
 
 
 WORKLOADS: Final[dict[str, Mix]] = {
@@ -122,7 +125,10 @@ def _keys(
     if workload.mix.latest:
         keys = np.maximum(newest - rank, 0)
     else:
-        keys = random.permutation(workload.records)[rank]
+        seasons = workload.mix.seasons
+        season = np.arange(len(rank)) * seasons // len(rank)
+        places = np.stack([random.permutation(workload.records) for _ in range(seasons)])
+        keys = places[season, rank]
     return keys
 
 

@@ -20,7 +20,7 @@ from sketch.simulate.latency import (
     parse,
     stream,
 )
-from sketch.simulate.workload import WORKLOADS, Schedule, Workload, schedule, zipf
+from sketch.simulate.workload import WORKLOADS, Mix, Schedule, Workload, schedule, zipf
 from sketch.simulate.world import layers_of
 
 
@@ -130,6 +130,13 @@ def test_inserts_make_records_that_are_then_read() -> None:
 def test_popularity() -> None:
     counts = np.bincount(zipf(100, 200_000, np.random.default_rng(1)), minlength=100)
     assert counts[0] / counts[9] == pytest.approx(10**0.99, rel=0.1)
+
+
+def test_seasons_change_what_is_popular() -> None:
+    work = Workload(Mix("", read=1.0, seasons=4), operations=8_000)
+    keys = schedule(work, np.random.default_rng(1)).key.reshape(4, -1)
+    favourites = [int(np.bincount(part).argmax()) for part in keys]
+    assert len(set(favourites)) == 4
 
 
 def test_layers() -> None:
