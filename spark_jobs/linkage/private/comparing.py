@@ -110,8 +110,8 @@ def blocks_of(records: DataFrame, order: Order, rows: int) -> DataFrame:
     keys = ["party", "size", "id"]
     parts = -(-rows // _ROWS_OF_A_PARTITION)
     sorted_ = rewritten.repartitionByRange(parts, *keys).sortWithinPartitions(*keys)
-    words = order.words
-    return sorted_.mapInArrow(lambda batches: _cut(batches, words), _BLOCKS_DDL)
+    words, most = order.words, BLOCK
+    return sorted_.mapInArrow(lambda batches: _cut(batches, words, most), _BLOCKS_DDL)
 
 
 def _rewritten(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
@@ -128,13 +128,13 @@ def _rewritten(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.R
         )
 
 
-def _cut(batches: Iterable[pa.RecordBatch], words: int) -> Iterator[pa.RecordBatch]:
+def _cut(batches: Iterable[pa.RecordBatch], words: int, most: int) -> Iterator[pa.RecordBatch]:
     """Gather sorted records into blocks; those of a partition's last rows may be small."""
     waiting: list[tuple[int, str, bytes]] = []
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("party", "id", "words")]
         for row in zip(*columns, strict=True):
-            if waiting and (len(waiting) == BLOCK or waiting[0][0] != row[0]):
+            if waiting and (len(waiting) == most or waiting[0][0] != row[0]):
                 yield _block(waiting, words)
                 waiting = []
             waiting.append(row)
