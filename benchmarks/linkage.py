@@ -125,7 +125,7 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
         own = perf_counter() - began
         table = shown(desk.output("records"), spec)
         duck = seconds(table.toPandas(), spec, DuckDBAPI())
-        other = seconds(table, spec, SparkAPI(spark_session=spark))
+        other = seconds(table, spec, SparkAPI(spark_session=spark))  # type: ignore[no-untyped-call]  # Splink leaves it bare
     name = f"{data.name}, end to end"
     yield Result(f"{name}, against Splink on DuckDB", "s", own, duck, small_is_good=True)
     yield Result(f"{name}, against Splink on Spark", "s", own, other, small_is_good=True)
