@@ -147,6 +147,8 @@ HITS = f"{FIELDS}/hits/annotations"
         (f"{ARTICLES}/cache/visibility", "shared"),
         (f"{ARTICLES}/cache/max_ttl_s", 31_536_001),
         (f"{ARTICLES}/cache/max_ttl_s", 0),
+        (f"{ARTICLES}/cache/invalidation_cost", 0),
+        (f"{ARTICLES}/cache/stale_cost", 1_001),
         (f"{ARTICLES}/require_if_match", 1),
         (f"{ARTICLES}/annotations/0/require", "scans"),
         (f"{ARTICLES}/annotations/0/require", "magic"),
