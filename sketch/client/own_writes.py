@@ -56,13 +56,13 @@ class OwnWrites:
             yield
         finally:
             self._classes_under_way[class_name] -= 1
-            self._classes_ended[class_name] = self._clock()
             self._under_way.subtract(keys)
             self._under_way += Counter()
-            self._note(keys)
+            self._note(class_name, keys)
 
-    def _note(self, keys: Sequence[str]) -> None:
+    def _note(self, class_name: str, keys: Sequence[str]) -> None:
         now = self._clock()
+        self._classes_ended[class_name] = now
         self._ended.update(dict.fromkeys(keys, now))
         if len(self._ended) > self._limit:
             self._ended.clear()
