@@ -56,17 +56,17 @@ class OwnWrites:
             yield
         finally:
             self._classes_under_way[class_name] -= 1
-            self._classes_ended[class_name] = self._clock()
             self._under_way.subtract(keys)
             self._under_way += Counter()
-            self._note(keys)
+            self._note(class_name, keys)
 
     def doubt(self, class_name: str, id_: str) -> None:
         """Take an object for written, by whomever: copies that were made before do no more."""
-        self._note([object_key(class_name, id_, "")])
+        self._note(class_name, [object_key(class_name, id_, "")])
 
-    def _note(self, keys: Sequence[str]) -> None:
+    def _note(self, class_name: str, keys: Sequence[str]) -> None:
         now = self._clock()
+        self._classes_ended[class_name] = now
         self._ended.update(dict.fromkeys(keys, now))
         if len(self._ended) > self._limit:
             self._ended.clear()

@@ -15,7 +15,10 @@ from tests.process.service import scratch_catalogue, scratch_systems, unique
 CLASSES = {
     "notes": {
         "cache": {"visibility": "public"},
-        "fields": {"text": {"type": "string"}, "hits": {"type": "integer", "default": 0}},
+        "fields": {
+            "text": {"type": "string", "index": True},
+            "hits": {"type": "integer", "default": 0, "index": True},
+        },
     }
 }
 

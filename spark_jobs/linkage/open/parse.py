@@ -112,7 +112,8 @@ def _inputs(
     comparisons: tuple[Comparison, ...],
     truth: str | None,
 ) -> tuple[Input, ...]:
-    read = {column for reader in (*rules, *comparisons) for column in reader.columns}
+    readers: list[Rule | Comparison] = [*rules, *comparisons]
+    read = {column for reader in readers for column in reader.columns}
     fields = tuple(sorted({*read, *([truth] if truth else [])} - {"id"}))
     everything = not (rules and comparisons)
     return tuple(
