@@ -118,7 +118,8 @@ class World:
             yield readers
             await readers.further()
             await readers.end()
-        assert self.judge.violations == 0
+        judge = self.judge
+        assert judge.violations == 0, f"{judge.violations} of {judge.reads} reads were too old"
 
 
 class Readers:
