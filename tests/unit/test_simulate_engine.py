@@ -53,7 +53,7 @@ def test_everything_adds_up_and_the_bound_holds(letter: str, name: str) -> None:
 
 @pytest.mark.parametrize("letter", ["a", "b"])
 def test_a_margin_is_learned_with(letter: str) -> None:
-    """Keys stay in the filter beyond their copies; no static life does better."""
+    """Keys stay in the filter beyond their copies; these static lives cost more."""
     prepared = Prepared.of(World(Workload(WORKLOADS[letter], operations=15_000), margin_s=5.0))
     learned = simulate(prepared, lambda _: Learner(memory=Memory(margin_s=5.0)))
     check(learned)
