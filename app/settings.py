@@ -171,7 +171,7 @@ class CacheSettings(BaseSettings):
         description="Queries of a class whose results may be cached at the same time; 0: none.",
     )
     cache_estimator: Literal["static", "cate", "learner"] = Field(
-        "learner",
+        "static",
         description="How lives of cached answers are chosen: `static`, the longest that the class"
         " allows; `cate`, by the rates of misses and writes; `learner`, by cost.",
     )
