@@ -126,6 +126,8 @@ def compile_filter(filter_: Filter) -> Callable[[Lookup], bool]:
 
 
 def _every(tests: Sequence[_Test]) -> _Test:
+    if len(tests) == 1:
+        return tests[0]
     return lambda lookup: all(test(lookup) for test in tests)
 
 

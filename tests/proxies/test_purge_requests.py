@@ -120,6 +120,8 @@ async def test_what_does_not_answer_fails(error: Exception, reason: str) -> None
         ("articles/a1#main", "/v1/news/articles/a1"),
         ("articles/a#b#main", "/v1/news/articles/a%23b"),
         ("articles/ä ?&=%#main", "/v1/news/articles/%C3%A4%20%3F%26%3D%25"),
+        ("articles//order=-hits&title=a%20b", "/v1/news/articles?order=-hits&title=a%20b"),
+        ("articles//", "/v1/news/articles"),
     ],
 )
 def test_a_key_has_the_target_of_its_object(key: str, target: str) -> None:

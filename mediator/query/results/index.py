@@ -49,11 +49,14 @@ class WatchedQuery:
         return {*self.query.fields, *(level.path[0] for level in self.query.order)}
 
     @cached_property
+    def deciding(self) -> AbstractSet[str]:
+        """Fields that decide which objects are found."""
+        return frozenset(path[0] for path in paths_of(self.query.filter))
+
+    @cached_property
     def fields(self) -> AbstractSet[str] | None:
         """Fields that matter; None: all."""
-        if self.visible is None:
-            return None
-        return self.visible | {path[0] for path in paths_of(self.query.filter)}
+        return None if self.visible is None else self.visible | self.deciding
 
     def changes(self, effect: Effect) -> bool:
         """Whether a write may have changed the result.
@@ -68,6 +71,8 @@ class WatchedQuery:
         before = NO if effect.before is None else self.judge(effect.before)
         if shown and before is not NO:
             return True
+        if touched is not None and self.deciding.isdisjoint(touched):
+            return False  # it is found as before
         after = NO if effect.after is None else self.judge(effect.after)
         if shown:
             return after is not NO
