@@ -21,6 +21,8 @@ from tests.proxies.nginx import Nginx, nginx
 from tests.proxies.replica import Barriers, Plan, Replica, replica
 
 DELTA_S = 0.5
+TTL_S = 600.0
+"""Longer than a test may take, so that nothing leaves the filter meanwhile."""
 CLASS = "articles"
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 INC = b'{"hits":{"inc":1}}'
@@ -50,6 +52,11 @@ class World:
     @property
     def part(self) -> Part:
         return Part(self.database, CLASS)
+
+    async def begin_anew(self) -> None:
+        """Go on with a database, and so with a filter, that is empty."""
+        self.database = await _schema(self.here)
+        self.written = set()
 
     def at(self, id_: str) -> str:
         """Path of an object."""
@@ -207,7 +214,7 @@ async def _schema(here: Replica) -> str:
         "title": field_on("postgres"),
         "hits": field_on("redis", "integer", default=0, group="hits"),
     }
-    cache = {"visibility": "public", "max_ttl_s": 60}
+    cache = {"visibility": "public", "max_ttl_s": TTL_S}
     database = await here.running.put_schema({CLASS: {"cache": cache, "fields": fields}})
     await here.sketch.create(Part(database, CLASS))
     return database
