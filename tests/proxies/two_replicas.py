@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 
 import httpx
@@ -230,8 +230,13 @@ class _Door:
 
     url: str = ""
     port: int = 0
+    ways: set[asyncio.Task[object]] = field(default_factory=set)
 
     async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.ways.add(task)
+        task.add_done_callback(self.ways.discard)
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
             await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
@@ -248,6 +253,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         pass
     finally:
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 @asynccontextmanager
@@ -260,4 +267,8 @@ async def _door() -> AsyncIterator[_Door]:
         yield door
     finally:
         server.close()
+        ways = list(door.ways)
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
         await server.wait_closed()
