@@ -49,6 +49,7 @@ STEPS: dict[Step, tuple[int, bool]] = {
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_replica_killed_at_a_step(world: World, step: Step) -> None:
     hits, pending = STEPS[step]
+    await world.begin_anew()
     id_ = await world.make()
     async with mortal(world.plan) as other, world.readers(id_) as readers:
         # Purges are taken by whichever replica comes first: this one must not.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 
 import httpx
@@ -21,6 +21,8 @@ from tests.proxies.nginx import Nginx, nginx
 from tests.proxies.replica import Barriers, Plan, Replica, replica
 
 DELTA_S = 0.5
+TTL_S = 600.0
+"""Longer than a test may take, so that nothing leaves the filter meanwhile."""
 CLASS = "articles"
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 INC = b'{"hits":{"inc":1}}'
@@ -50,6 +52,11 @@ class World:
     @property
     def part(self) -> Part:
         return Part(self.database, CLASS)
+
+    async def begin_anew(self) -> None:
+        """Go on with a database, and so with a filter, that is empty."""
+        self.database = await _schema(self.here)
+        self.written = set()
 
     def at(self, id_: str) -> str:
         """Path of an object."""
@@ -207,7 +214,7 @@ async def _schema(here: Replica) -> str:
         "title": field_on("postgres"),
         "hits": field_on("redis", "integer", default=0, group="hits"),
     }
-    cache = {"visibility": "public", "max_ttl_s": 60}
+    cache = {"visibility": "public", "max_ttl_s": TTL_S}
     database = await here.running.put_schema({CLASS: {"cache": cache, "fields": fields}})
     await here.sketch.create(Part(database, CLASS))
     return database
@@ -223,8 +230,13 @@ class _Door:
 
     url: str = ""
     port: int = 0
+    ways: set[asyncio.Task[object]] = field(default_factory=set)
 
     async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.ways.add(task)
+        task.add_done_callback(self.ways.discard)
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
             await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
@@ -241,6 +253,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         pass
     finally:
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 @asynccontextmanager
@@ -253,4 +267,8 @@ async def _door() -> AsyncIterator[_Door]:
         yield door
     finally:
         server.close()
+        ways = list(door.ways)
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
         await server.wait_closed()
