@@ -20,7 +20,11 @@ from tests.process.service import scratch_catalogue
 
 # Processes of Spark inherit the environment of their first session: it names one catalogue, which
 # is made before and is used by all tests that read classes.
-SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+SMALL = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than a few hundred rows
+}
 
 
 @pytest.fixture(scope="session")
