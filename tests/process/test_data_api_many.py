@@ -141,7 +141,6 @@ async def test_cursors_belong_to_their_query(paper: Newspaper) -> None:
         ("order=nope", "order"),
         ("order=--hits", "order"),
         ("fields=", "fields"),
-        ("fields=id", "fields"),
         ("filter=x", "filter"),
         ("limit=1&limit=2", "limit"),
         ("%ff=1", "query"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mediator.errors import Unavailable
-from mediator.guard import guard_key
+from mediator.guard import Effects, NullGuard, guard_key
 from mediator.operations.model import Delete, Update
 from mediator.stores.port import SystemConfig
 from tests.process.service import (
@@ -34,10 +34,10 @@ CLASSES = {
 
 
 @dataclass
-class Tokens:
+class Tokens(NullGuard):
     """A guard that notes what it is told."""
 
-    wants_versions: bool = True
+    wants_versions = True
     begun: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     ended: dict[str, Mapping[str, int]] = field(default_factory=dict)
     next_token: str = ""
@@ -47,7 +47,13 @@ class Tokens:
         self.begun.append((token, tuple(keys)))
         return token
 
-    async def end(self, database: str, token: str, versions: Mapping[str, int]) -> None:
+    async def end(
+        self,
+        database: str,
+        token: str,
+        versions: Mapping[str, int],
+        effects: Effects | None = None,
+    ) -> None:
         self.ended[token] = versions
 
 

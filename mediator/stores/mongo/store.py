@@ -45,7 +45,6 @@ from mediator.stores.port import (
     Record,
     ServerFacts,
     Standing,
-    StoreError,
     StoreRefused,
     StoreTimeout,
     StoreTooCostly,
@@ -95,7 +94,7 @@ class MongoStore:
             raise translated(self.config.name, error) from None
         try:
             await self._guarded(session.start())
-        except StoreError:
+        except BaseException:  # an attempt that is given up leaves no connection behind, either
             await session.close()
             raise
         self._link = _Link(session, Reader(session), Writer(session, self._clock))
