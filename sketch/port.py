@@ -89,9 +89,11 @@ class Begun:
 
     Attributes:
         held: Those of the keys that caches may hold copies of: they are to be purged.
+        mark: The present mark of registered queries (`Registered`).
     """
 
     held: tuple[str, ...] = ()
+    mark: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,8 +134,9 @@ class RedisSketch:
         for key in (own := checked_keys(keys)):
             words += (key, self._places.pack(*positions(key, self.shape)))
         answer = await self._steps.take(part, "begin", words, len(own))
-        held = zip(own, answer.value, strict=True)
-        return Begun(tuple(dict.fromkeys(key for key, is_held in held if is_held)))
+        *flags, mark = answer.value
+        held = zip(own, flags, strict=True)
+        return Begun(tuple(dict.fromkeys(key for key, is_held in held if is_held)), mark)
 
     async def end(
         self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None

@@ -70,7 +70,7 @@ class MemorySketch:
         """See the port."""
         own = checked_keys(keys)
         now, it = self._expired(part, len(own))
-        return Begun(tuple(it.begin(now, own, checked(token))))
+        return Begun(tuple(it.begin(now, own, checked(token))), it.queries.mark)
 
     async def end(
         self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None

@@ -79,9 +79,13 @@ class SketchGuard:
         """Mark keys as being written; raises `Unavailable`: the write must not be done."""
         parts = by_part(database, keys)
         token = _SEPARATOR.join([token_hex(16), *(part.class_name for part in parts)])
-        marks = [self._sketch.begin(part, of, token) for part, of in parts.items()]
-        await _done([*marks, *map(self._results.follow, parts)])
+        await _done([self._begin(part, of, token) for part, of in parts.items()])
         return token
+
+    async def _begin(self, part: Part, keys: Sequence[str], token: str) -> None:
+        begun = await self._sketch.begin(part, keys, token)
+        if begun.mark != self._results.mark(part):
+            await self._results.follow(part)
 
     def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
         """Whether results of queries may depend on what these fields were."""

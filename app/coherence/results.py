@@ -101,6 +101,10 @@ class RegisteredQueries:
         """Whether results may depend on these fields; None: on objects as a whole."""
         return self._of(part).index.heeds(touched)
 
+    def mark(self, part: Part) -> int:
+        """Return up to which registration a class's queries are known; 0: none is."""
+        return self._of(part).mark
+
     def count(self, part: Part) -> int:
         """Return how many queries of a class are known."""
         return len(self._of(part).index)

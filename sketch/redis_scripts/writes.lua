@@ -5,7 +5,8 @@
 
 local CONTESTED = 2 ^ 20
 
--- Arguments: token; pairs of key, packed positions. Answers for each key whether it is held.
+-- Arguments: token; pairs of key, packed positions. Answers for each key whether it is held,
+-- and the mark of registrations.
 steps.begin = function(first, last)
   local token, write, held = ARGV[first], {}, {}
   if call('ZADD', LEASES, 'NX', now + LEASE_US, token) == 0 then
@@ -31,6 +32,7 @@ steps.begin = function(first, last)
   call('HSET', WRITES, token, cmsgpack.pack(write))
   local answer = {}
   for at = first + 1, last, 2 do answer[#answer + 1] = held[ARGV[at]] end
+  answer[#answer + 1] = registrations()
   return answer
 end
 
