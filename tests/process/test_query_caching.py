@@ -290,9 +290,9 @@ async def test_what_was_read_before_a_write_counts_only_if_nobody_else_wrote(
     store = other.running.mediator._systems.get(system)
     write, first = store.write, once(move)
 
-    async def overtaken(calls: Any) -> Any:
+    async def overtaken(calls: Any, token: str) -> Any:
         await first()
-        return await write(calls)
+        return await write(calls, token)
 
     monkeypatch.setattr(store, "write", overtaken)
     await note(other, f"{word}3", id_)
