@@ -47,11 +47,11 @@ def seconds(table: Any, spec: OpenSpec, database: Any) -> float:
     settings = SettingsCreator(
         link_type="dedupe_only",
         comparisons=[_comparison(k, one) for k, one in enumerate(spec.comparisons)],
-        blocking_rules_to_generate_predictions=rules,
+        blocking_rules_to_generate_predictions=[*rules],
     )
     began = perf_counter()
     linker = Linker(table, settings, database)
-    linker.training.estimate_probability_two_random_records_match(rules[0], recall=0.8)
+    linker.training.estimate_probability_two_random_records_match([rules[0]], recall=0.8)
     linker.training.estimate_u_using_random_sampling(max_pairs=_RANDOM_PAIRS, seed=spec.seed)
     for rule in rules[:2]:
         linker.training.estimate_parameters_using_expectation_maximisation(rule)

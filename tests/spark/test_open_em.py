@@ -91,7 +91,12 @@ def test_a_rule_says_nothing_of_what_it_decides() -> None:
 
 
 MODEL = Model(
-    COMPARISONS, Estimate(*(tuple(np.array(one, float) for one in side) for side in (M, U)), 0.001)
+    COMPARISONS,
+    Estimate(
+        m=tuple(np.array(one, float) for one in M),
+        u=tuple(np.array(one, float) for one in U),
+        share=0.001,
+    ),
 )
 
 

@@ -65,7 +65,7 @@ def changed(*path: str | int, to: Any) -> dict[str, Any]:
     def put(node: Any, at: tuple[str | int, ...]) -> Any:
         if not at:
             return to
-        copy = dict(node) if isinstance(node, dict) else list(node)
+        copy: Any = dict(node) if isinstance(node, dict) else list(node)
         copy[at[0]] = put(copy[at[0]] if len(at) > 1 else None, at[1:])
         return copy
 
