@@ -83,11 +83,12 @@ def _session() -> Iterator[SparkSession]:
     builder = Session.builder.master("local[2]").config("spark.jars", similarity_jar_location())
     for name, value in _CONF.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
+    with TemporaryDirectory() as checkpoints:  # Splink writes some
+        session = builder.config("spark.checkpoint.dir", checkpoints).getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
 
 
 @contextmanager

@@ -229,7 +229,7 @@ def test_what_cannot_be_split_is_left_out_and_told(spark: SparkSession, tmp_path
 
 
 def test_keys_take_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [
+    rows: list[Row] = [
         {"id": "1", "name": "Miriam O'Brien-Ångström", "born": "1971-06-24"},
         {"id": "2", "name": "ångström  OBRIEN miriam", "born": "19720624"},
         {"id": "3", "name": "Mirjam Smith", "born": "1971"},
