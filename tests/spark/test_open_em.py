@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from math import log2
 
@@ -91,11 +90,14 @@ def test_a_rule_says_nothing_of_what_it_decides() -> None:
     assert found.m[0] is not None
 
 
-def _arrays(side: Sequence[Sequence[float]]) -> tuple[np.ndarray, ...]:
-    return tuple(np.array(one, float) for one in side)
-
-
-MODEL = Model(COMPARISONS, Estimate(_arrays(M), _arrays(U), 0.001))
+MODEL = Model(
+    COMPARISONS,
+    Estimate(
+        m=tuple(np.array(one, float) for one in M),
+        u=tuple(np.array(one, float) for one in U),
+        share=0.001,
+    ),
+)
 
 
 def test_bits_are_the_sum_of_their_reasons() -> None:

@@ -155,7 +155,7 @@ def _guess(size: int) -> Floats:
 def _shares(levels: Levels, counts: Floats, sizes: Sequence[int]) -> tuple[Floats, ...]:
     out = []
     for k, size in enumerate(sizes):
-        seen = np.bincount(levels[:, k], weights=counts, minlength=size) + _SMOOTHING
+        seen = _SMOOTHING + np.bincount(levels[:, k], weights=counts, minlength=size)
         seen[0] = 0.0
         out.append(seen / seen.sum())
     return tuple(out)

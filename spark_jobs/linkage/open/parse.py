@@ -112,8 +112,8 @@ def _inputs(
     comparisons: tuple[Comparison, ...],
     truth: str | None,
 ) -> tuple[Input, ...]:
-    readers: list[Rule | Comparison] = [*rules, *comparisons]
-    read = {column for reader in readers for column in reader.columns}
+    read = {name for rule in rules for name in rule.columns}
+    read |= {name for comparison in comparisons for name in comparison.columns}
     fields = tuple(sorted({*read, *([truth] if truth else [])} - {"id"}))
     everything = not (rules and comparisons)
     return tuple(
