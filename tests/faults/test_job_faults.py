@@ -133,4 +133,4 @@ async def test_a_run_outlives_its_worker_and_the_service(plant: Plant) -> None:
 
 
 def is_python(process: psutil.Process) -> bool:
-    return "pyspark" in " ".join(process.cmdline())
+    return process.name().startswith("python") and "pyspark" in " ".join(process.cmdline())
