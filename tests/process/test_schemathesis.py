@@ -100,10 +100,11 @@ def ndjson(_: schemathesis.SerializationContext, value: Any) -> bytes:
 
 @pytest.fixture(scope="module")
 async def service(
-    system_configs: Sequence[SystemConfig], catalogue_url: str
+    system_configs: Sequence[SystemConfig], catalogue_url: str, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
     """A service beside the mediator of the run, so that systems are examined only once."""
-    async with Service.on(system_configs, catalogue_url, sketch="memory").running() as running:
+    sketch = {"sketch": "redis", "sketch_url": redis_config.url}
+    async with Service.on(system_configs, catalogue_url, **sketch).running() as running:
         await running.favour()
         yield running
 
