@@ -23,6 +23,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of
+from spark_jobs.runner.interruption import interrupt, interruptible
 from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
     Block,
@@ -111,11 +112,8 @@ class Run:
     def carry_out(self) -> Ending:
         """Do it; whatever goes wrong is told in the ending."""
         try:
-            self._spark.addTag(self._tag)
-            try:
+            with interruptible(self._spark, self._tag):
                 return self._carry_out()
-            finally:
-                self._spark.removeTag(self._tag)
         except RunCancelled:
             return Ending("cancelled", forecast=self._control.forecast)
         except Exception as error:  # noqa: BLE001 - kinds are plug-ins: none may take the worker along
@@ -127,7 +125,7 @@ class Run:
     def interrupt(self) -> None:
         """Interrupt what runs now; to be called again until `carry_out` has returned."""
         try:
-            self._spark.interruptTag(self._tag)
+            interrupt(self._spark, self._tag)
         except Exception as error:  # noqa: BLE001 - Py4J's own errors, when the JVM is gone
             _log.warning("run %s was not interrupted: %s", self._directory.path.name, error)
 
