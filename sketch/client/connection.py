@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 import httpx
 
@@ -14,6 +15,9 @@ __all__ = ["Connection", "Get"]
 
 Get = Callable[[str, Mapping[str, str]], Awaitable[httpx.Response]]
 """Sends a GET for a path below the database, with some header fields."""
+
+_CUT: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+"""What it looks like if a kept connection is closed in the moment in which it is used again."""
 
 
 class Connection:
@@ -62,11 +66,22 @@ class Connection:
         if self._refuses:
             raise Closed("the client is closed")
         try:
-            response = await self._http.request(method, path, headers=headers, content=content)
+            response = await self._ask(method, path, headers, content)
         except httpx.RequestError as error:
             raise Unreachable(f"{method} {path}: {type(error).__name__}") from error
         self._statistics.bytes_received += len(response.content)
         return response
+
+    async def _ask(
+        self, method: str, path: str, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx.Response:
+        """Send a request; a GET is sent once more if its connection was cut (RFC 9110, 9.2.2)."""
+        try:
+            return await self._http.request(method, path, headers=headers, content=content)
+        except _CUT:
+            if method != "GET":
+                raise
+        return await self._http.request(method, path, headers=headers)
 
     def refuse(self) -> None:
         """Send no more requests."""
