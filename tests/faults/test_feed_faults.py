@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
@@ -18,7 +19,7 @@ from mediator.stores.embedded.redis import EmbeddedRedis
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
-from tests.faults.stores import Stores
+from tests.faults.stores import KINDS, OwnStores, Stores
 from tests.faults.wire import Connection, Unanswered, Unreachable
 from tests.process.service import field_on, scratch_catalogue, scratch_systems
 
@@ -61,6 +62,13 @@ class Writers:
         async with asyncio.TaskGroup() as group:
             for _ in range(CLIENTS):
                 group.create_task(self._write(self.sent + most))
+
+    def by_class(self) -> Counter[str]:
+        """Count what was acknowledged of each class."""
+        counted: Counter[str] = Counter()
+        for (class_name, _), number in self.acknowledged.items():
+            counted[class_name] += number
+        return counted
 
     async def _write(self, until: int) -> None:
         with closing(Connection(self._service.data)) as http:
@@ -158,6 +166,53 @@ async def test_the_feed_is_complete_after_kills(data_dir: Path) -> None:
 
 async def _beyond(writers: Writers, count: int) -> bool:
     return writers.sent >= count
+
+
+@pytest.mark.timeout(400)
+async def test_the_feed_is_complete_after_stores_died(data_dir: Path) -> None:
+    """The Redis that dies is the feed's own as well, the PostgreSQL that of the catalogue."""
+    stores = OwnStores(data_dir)
+    with stores.running():
+        configs = stores.configs()
+        redis, postgres = configs[0].url, configs[1].url
+        async with Service.on(configs, postgres, redis).running() as service:
+            await service.favour()
+            await service.put_schema("shop", CLASSES)
+            writers = Writers(service)
+            await writers.create()
+            writing = asyncio.create_task(writers.run(sys.maxsize))
+            try:
+                for system in KINDS:
+                    await _advance(writers)
+                    with stores.dead(system):
+                        await eventually(partial(_refused, service, system))
+                await _advance(writers)
+            finally:
+                writing.cancel()
+            await asyncio.wait({writing})
+            await eventually(partial(is_complete, service))
+            values = await values_of(service)
+            check(await feed_of(service), values)
+            assert all(values[name] >= n for name, n in writers.acknowledged.items())
+            assert not any("FeedGapFound" in line for line in service.output)
+
+
+async def _advance(writers: Writers) -> None:
+    """Wait until something more has been acknowledged of every class."""
+    before = writers.by_class()
+
+    async def beyond() -> bool:
+        now = writers.by_class()
+        return all(now[name] >= before[name] + 20 for name in CLASSES)
+
+    await eventually(beyond)
+
+
+async def _refused(service: Service, system: str) -> bool:
+    """Whether the service has met the death of a store."""
+    class_name = list(CLASSES)[list(KINDS).index(system)]
+    with closing(Connection(service.data)) as http:
+        return (await http.request("GET", f"/v1/shop/{class_name}/o0")).status == 503
 
 
 @pytest.fixture
