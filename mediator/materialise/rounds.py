@@ -159,8 +159,9 @@ class Rounds:
         """Forget the dead, copy the rest; what was stuck before is tried again."""
         if work.dead:
             await self._copier.forget(route, work.dead)
-        brought = await self._bringer.bring(route, [*{**dict.fromkeys(before.stuck), **work.dirty}])
-        self.figures.add(route.schema.name, brought.written, len(work.dead))
+        dirty = [*{**dict.fromkeys(before.stuck), **work.dirty}]
+        brought = await self._bringer.bring(route, dirty)
+        self.figures.add(route.schema.name, brought.written, len(work.dead), len(dirty))
         self.figures.error = brought.error or self.figures.error
         return brought
 

@@ -108,6 +108,7 @@ def _part(state: CopyState | None, now_us: int) -> dict[str, Any]:
 def _work(class_name: str, copy: str, figures: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "progress": figures.get("builds", {}).get(copy),
+        "dirty": figures.get("dirty", {}).get(class_name, 0),
         "written": figures.get("written", {}).get(class_name, 0),
         "forgotten": figures.get("forgotten", {}).get(class_name, 0),
     }
