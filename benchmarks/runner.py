@@ -45,6 +45,7 @@ async def measure(name: str, options: Options) -> dict[str, Any]:
     Raises:
         UnknownBenchmark: There is none of that name.
     """
+    name = name.replace("-", "_")
     if name not in available():
         raise UnknownBenchmark(f"There is no benchmark {name}; there are {', '.join(available())}.")
     module = importlib.import_module(f"{benchmarks.__name__}.{name}")
