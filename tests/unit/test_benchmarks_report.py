@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from types import ModuleType
+from pathlib import Path
 
 import orjson
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 import benchmarks
 from benchmarks.machine import calibration_s, describe_machine
-from benchmarks.measured import Measured, Options, Result, rounded
+from benchmarks.measured import Options, Result, rounded
 from benchmarks.rounds import interleaved
 from benchmarks.runner import UnknownBenchmark, available, lines, measure
 from benchmarks.zipf import draw
@@ -70,26 +69,33 @@ async def test_sides_are_measured_in_turn() -> None:
     assert measured == {"a": [1, 3], "b": [2, 4]}
 
 
-async def test_a_report_has_its_form(monkeypatch: pytest.MonkeyPatch) -> None:
+STAND_IN = '''"""Nothing, measured quickly.
+
+More.
+"""
+
+from benchmarks.measured import Measured, Result
+
+
+async def run(options):
+    options.say("working")
+    results = [Result("a", "ops/s", 3, 1, 2), Result("b", "ms", 3), Result("c", "s", 3, bar=4)]
+    return Measured(results, {"redis": "redis 6"})
+'''
+
+
+async def test_a_report_has_its_form(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The form of DESIGN, section 10, through a benchmark that stands in for real ones."""
-    module = ModuleType("benchmarks.ppm", "Nothing, measured quickly.\n\nMore.")
-
-    async def run(options: Options) -> Measured:
-        options.say("working")
-        results = [Result("a", "ops/s", 3, 1, 2), Result("b", "ms", 3), Result("c", "s", 3, bar=4)]
-        return Measured(results, {"redis": "redis 6"})
-
-    module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "benchmarks.ppm", module)
-    monkeypatch.setattr(benchmarks, "ppm", module, raising=False)
+    (tmp_path / "stands_in.py").write_text(STAND_IN)
+    monkeypatch.setattr(benchmarks, "__path__", [str(tmp_path)])
     said: list[str] = []
-    report = await measure("ppm", Options(seed=7, say=said.append))
+    report = await measure("stands-in", Options(seed=7, say=said.append))
     assert said == ["working"]
     assert orjson.loads(orjson.dumps(report)).keys() == REPORT
     assert [result["met"] for result in report["results"]] == [True, None, False]
     assert report["seed"] == 7
     assert report["versions"] == {"redis": "redis 6"}
-    assert available()["ppm"] == "Nothing, measured quickly."
+    assert available()["stands_in"] == "Nothing, measured quickly."
     assert lines(report) == [
         "a: 3 ops/s against 1, ratio 3.00 (bar 2: met)",
         "b: 3 ms",
