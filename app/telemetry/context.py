@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 
 from opentelemetry.trace import SpanContext
@@ -14,7 +14,7 @@ __all__ = ["Trace", "under_way"]
 
 @dataclass(slots=True)
 class Trace:
-    """A piece of work that is traced.
+    """A piece of work that is traced: what is done within its block.
 
     Attributes:
         span: Our span, whether it is sampled or not.
@@ -31,6 +31,15 @@ class Trace:
     calls: list[tuple[StoreCallFinished, int]] = field(default_factory=list)
     left_out: int = 0
     over: bool = False
+    _token: Token[Trace | None] | None = None
+
+    def __enter__(self) -> None:
+        self._token = under_way.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        self.over = True
+        if self._token is not None:
+            under_way.reset(self._token)
 
 
 under_way: ContextVar[Trace | None] = ContextVar("portolan_trace", default=None)

@@ -19,7 +19,11 @@ def traced(app: Application, traces: Traces | None) -> Application:
         return app
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        with traces.request(scope["headers"]):
+        trace = traces.begin(scope["headers"]) if scope["type"] == "http" else None
+        if trace is None:
+            await app(scope, receive, send)
+            return
+        with trace:
             await app(scope, receive, send)
 
     return answer

@@ -68,11 +68,9 @@ class Traces:
         self._resource = resource
         self._kinds: dict[str, str] = {}
 
-    @contextmanager
-    def request(self, headers: Headers) -> Iterator[None]:
-        """Trace what is done within the block, as part of the caller's trace if there is one."""
-        with self._within(caller_of(headers)):
-            yield
+    def begin(self, headers: Headers) -> Trace | None:
+        """Return the trace of a request; None: it has no caller that tells, and is not sampled."""
+        return self._trace(caller_of(headers))
 
     @contextmanager
     def call(self, name: str, attributes: dict[str, str | int]) -> Iterator[dict[str, str]]:
@@ -86,21 +84,24 @@ class Traces:
             The header fields that tell the callee.
         """
         around = under_way.get()
-        with self._within(around.span if around and not around.over else None) as trace:
+        trace = self._trace(around.span if around and not around.over else None)
+        if trace is None:
+            yield {}
+            return
+        with trace:
             yield _fields_of(trace.span)
-            if trace.span.trace_flags.sampled:
-                failed = "error.type" in attributes
-                self._hand_on(self._span(trace, name, SpanKind.CLIENT, attributes, failed=failed))
+        if trace.span.trace_flags.sampled:
+            failed = "error.type" in attributes
+            self._hand_on(self._span(trace, name, SpanKind.CLIENT, attributes, failed=failed))
 
-    @contextmanager
-    def _within(self, parent: SpanContext | None) -> Iterator[Trace]:
-        trace = Trace(self._span_of(parent), parent, time_ns())
-        token = under_way.set(trace)
-        try:
-            yield trace
-        finally:
-            trace.over = True
-            under_way.reset(token)
+    def _trace(self, parent: SpanContext | None) -> Trace | None:
+        if parent is not None:
+            return Trace(_span_within(parent), parent, time_ns())
+        trace_id = random.getrandbits(128)
+        if trace_id % _HALF >= self._below or not trace_id:
+            return None
+        span = SpanContext(trace_id, _span_id(), is_remote=False, trace_flags=_SAMPLED)
+        return Trace(span, None, time_ns())
 
     def observe(self, told: Any) -> None:
         """Take up what was told."""
@@ -179,15 +180,6 @@ class Traces:
             start_time=ended_ns - round(told.seconds * 1e9),
             end_time=ended_ns,
             instrumentation_scope=_SCOPE,
-        )
-
-    def _span_of(self, parent: SpanContext | None) -> SpanContext:
-        if parent is not None:
-            return _span_within(parent)
-        trace_id = random.getrandbits(128) or 1
-        sampled = trace_id % _HALF < self._below
-        return SpanContext(
-            trace_id, _span_id(), is_remote=False, trace_flags=_SAMPLED if sampled else _UNSAMPLED
         )
 
 

@@ -15,8 +15,8 @@ from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.coherence.caches import CacheEvents, Caches
 from app.coherence.lifetimes import make_estimator
-from app.telemetry.instruments import Instruments
 from app.settings import CacheSettings
+from app.telemetry.instruments import Instruments
 from mediator.coordination.metrics_exchange import RedisExchange
 from mediator.stores.port import SystemConfig
 from tests.process.cached_paper import INC, NOWHERE, UPDATE, Paper, paper_on

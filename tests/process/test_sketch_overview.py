@@ -10,8 +10,8 @@ import pytest
 
 from app.admin.main import create_admin_app
 from app.coherence.overview import measured_false_positives
-from app.telemetry.instruments import Instruments
 from app.settings import CacheSettings
+from app.telemetry.instruments import Instruments
 from mediator.stores.port import SystemConfig
 from sketch.port import SketchLimits, Snapshot
 from sketch.sizing import false_positive_rate
