@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -22,6 +21,8 @@ from app.doctor import examine
 from app.interruption import Interrupted
 from app.serve import Serving, serving
 from app.settings import CacheSettings, HttpSettings, MediatorSettings, MissingSetting
+from app.telemetry.log import start_logging
+from app.telemetry.settings import TelemetrySettings
 from app.upkeep import RunFailed, Upkeep
 from benchmarks.measured import Failed, Options
 from benchmarks.runner import UnknownBenchmark, available, lines, measure
@@ -62,7 +63,7 @@ S = TypeVar("S", HttpSettings, MediatorSettings)
 
 def main() -> None:
     """Run the command line."""
-    logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    start_logging(TelemetrySettings().log_format)
     app()
 
 

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from fastapi import FastAPI
 from pydantic import SecretStr
@@ -16,11 +15,10 @@ from app.api.asgi import DataApi
 from app.api.jobs import JobDesk
 from app.api.options import DataOptions
 from app.api.run_progress import RunStreams
-from app.coherence.caches import CacheEvents, Caches, make_caches
+from app.coherence.caches import Caches, make_caches
 from app.coherence.probing import cache_readers
-from app.coherence.purges import log_purging
+from app.lifecycle import Lifecycle
 from app.main import DataApp
-from app.observers import Instruments, log_observation
 from app.relaying import RelayProcess
 from app.settings import (
     CacheSettings,
@@ -30,6 +28,10 @@ from app.settings import (
     MissingSetting,
     SystemSettings,
 )
+from app.telemetry.log import log_observation
+from app.telemetry.settings import TelemetrySettings
+from app.telemetry.telemetry import Telemetry
+from app.telemetry.traced import Application, traced
 from mediator.catalogue.presence import NotAlone
 from mediator.clock import SystemClock
 from mediator.coordination.feed import Retention
@@ -40,7 +42,6 @@ from mediator.query.budget import Limits
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.embedded.port import Endpoint, Kind
 from mediator.stores.kinds import make_store
-from sketch.purging.events import PurgeEvent
 
 __all__ = ["Container", "build", "on_embedded", "writing"]
 
@@ -53,12 +54,14 @@ class Container:
     """Everything that serves, started and stopped together."""
 
     mediator: Mediator
-    data: DataApp
+    data: Application
     admin: FastAPI
     caches: Caches | None
     relays: RelayProcess | None
     probes: StalenessProbes
     desk: JobDesk
+    telemetry: Telemetry
+    lifecycle: Lifecycle
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
@@ -75,6 +78,7 @@ class Container:
         await self.mediator.stop()
         if self.caches is not None:
             await self.caches.close()
+        await self.telemetry.close()
 
 
 async def build(
@@ -86,24 +90,19 @@ async def build(
         MissingSetting: There is no catalogue.
         Unavailable: The catalogue does not answer.
     """
-    instruments = Instruments()
-    observers = (instruments.observe, log_observation)
+    telemetry = Telemetry(TelemetrySettings())
+    instruments, observers = telemetry.instruments, telemetry.observers
     caches = None
     if caching is not None:
-        tell = CacheEvents(
-            partial(_tell_of_purging, instruments),
-            instruments.hear_life,
-            instruments.hear_results,
-            instruments.measure_sketch,
-        )
-        caches = make_caches(caching, _revealed(settings.coordination_url), tell)
+        url, tell = _revealed(settings.coordination_url), telemetry.cache_events()
+        caches = make_caches(caching, url, tell, telemetry.connect)
     guard = caches.guard if caches else NullGuard()
     alone = caches is not None and caches.alone
     mediator = Mediator(_options(settings, guard, alone=alone), make_store, observers)
     await _start(mediator, caching)
     relays = _relays(settings, broadcast(*observers))
     if caches is not None:
-        instruments.count_regrets(lambda: caches.estimator.regrets)
+        instruments.caches.count_regrets(lambda: caches.estimator.regrets)
         caches.start(mediator.settlement, lambda: mediator.data.model)
     key = await mediator.secret("cursors", secrets.token_hex(32))
     options = DataOptions(
@@ -113,7 +112,8 @@ async def build(
         sketch_valid_s=caching.sketch_valid_s if caching else 0.0,
     )
     subscriptions = mediator.changes.subscriptions
-    instruments.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
+    instruments.requests.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
+    instruments.primaries.measure_ages(mediator.primaries.ages)
     desk = JobDesk(
         mediator.runs,
         mediator.workers,
@@ -129,13 +129,24 @@ async def build(
         mediator.transactions.run,
         desk,
     )
+    instruments.requests.count_active(lambda: data.active)
     beginnings = caches.beginnings(mediator.secret) if caches else None
     readers = cache_readers(caching.probe_caches) if caching else None
     probes = StalenessProbes(mediator.data, SystemClock(), readers)
+    lifecycle = Lifecycle()
     admin = create_admin_app(
-        mediator.control, instruments.registry, mediator.primaries, beginnings, probes, caches
+        mediator.control,
+        instruments.registry,
+        mediator.primaries,
+        beginnings,
+        probes,
+        caches,
+        lifecycle,
+        telemetry.job_watch(mediator).refresh,
     )
-    return Container(mediator, DataApp(data), admin, caches, relays, probes, desk)
+    telemetry.start()
+    served = traced(DataApp(data), telemetry.traces)
+    return Container(mediator, served, admin, caches, relays, probes, desk, telemetry, lifecycle)
 
 
 @asynccontextmanager
@@ -160,11 +171,6 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
             rest.push_async_callback(caches.stop)
             caches.start(mediator.settlement, lambda: mediator.data.model)
         yield mediator
-
-
-def _tell_of_purging(instruments: Instruments, told: PurgeEvent) -> None:
-    instruments.hear_purging(told)
-    log_purging(told)
 
 
 def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) -> MediatorSettings:

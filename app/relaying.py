@@ -21,6 +21,8 @@ import orjson
 import uvloop
 
 from app.settings import MediatorSettings
+from app.telemetry.log import start_logging
+from app.telemetry.settings import TelemetrySettings
 from mediator.coordination.feed import Retention
 from mediator.errors import MediatorError
 from mediator.observation import (
@@ -134,6 +136,7 @@ def _settings_of(settings: MediatorSettings) -> dict[str, Any]:
         "coordination_url": coordination.get_secret_value(),
         "retention": asdict(Retention(settings.feed_changes, settings.feed_hours * 3600)),
         "log_level": logging.getLogger("portolan").level,
+        "log_format": TelemetrySettings().log_format,
     }
 
 
@@ -175,7 +178,7 @@ async def _main() -> None:
     pipe = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe), sys.stdin)
     told = orjson.loads(await pipe.readline())
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    start_logging(told.pop("log_format"))
     logging.getLogger("portolan").setLevel(told.pop("log_level"))
     work = asyncio.current_task()
     assert work is not None

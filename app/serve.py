@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from functools import partial
 import uvicorn
 
 from app.container import Container, build, on_embedded
+from app.draining import Signals, drain, stop_accepting
 from app.http.refusal import Protocol
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from mediator.control.watch import Duty, Watch
@@ -29,8 +29,12 @@ log = logging.getLogger("portolan.serve")
 REVIVED_EVERY_S = 1.0
 """Seconds after which a look is taken whether the embedded stores live."""
 
-DRAIN_S = 10
-"""Seconds that requests under way get to finish after a signal."""
+FINISHED_WITHIN_S = 10
+"""Seconds that requests under way get to finish once nothing new is taken."""
+
+KEPT_S = 75
+"""Seconds that an idle connection is kept: longer than proxies do (nginx: 60), so that it is them
+who close it, and never we while a request is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ async def serving(
             container = await build(http, ready, caching)
             _spare_the_collector()
             try:
-                async with _answering(container, data, admin) as ended:
+                async with _answering(container, data, admin, http.drain_s) as ended:
                     yield Serving(
                         Addresses(_address(data), _address(admin)), container, missing, ended
                     )
@@ -119,21 +123,25 @@ async def _revive(fleet: EmbeddedFleet) -> None:
 
 @contextlib.asynccontextmanager
 async def _answering(
-    container: Container, data: socket.socket, admin: socket.socket
+    container: Container, data: socket.socket, admin: socket.socket, drain_s: float
 ) -> AsyncIterator[asyncio.Event]:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    servers = [(_server(container.data), data), (_server(container.admin), admin)]
-    tasks = [asyncio.create_task(server.serve([listener])) for server, listener in servers]
+    signals = Signals()
+    signals.hear()
+    serving_data, serving_admin = _server(container.data), _server(container.admin)
+    data_task = asyncio.create_task(serving_data.serve([data]))
+    admin_task = asyncio.create_task(serving_admin.serve([admin]))
     try:
-        yield ended
+        yield signals.ended
     finally:
+        if signals.drain:
+            await drain(serving_data, container.lifecycle, drain_s, signals.hurried)
+            await stop_accepting(data)
         container.end_streams()
-        for server, _ in servers:
-            server.should_exit = True
-        await asyncio.gather(*tasks)
+        serving_data.should_exit = True
+        await data_task
+        # Probes are answered to the end: nobody must take this for a process that died.
+        serving_admin.should_exit = True
+        await admin_task
 
 
 def _spare_the_collector() -> None:
@@ -166,7 +174,8 @@ def _server(app: object) -> _Server:
         proxy_headers=False,
         http=Protocol,
         ws="none",
-        timeout_graceful_shutdown=DRAIN_S,
+        timeout_graceful_shutdown=FINISHED_WITHIN_S,
+        timeout_keep_alive=KEPT_S,
     )
     return _Server(config)
 

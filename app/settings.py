@@ -47,6 +47,13 @@ class HttpSettings(BaseSettings):
         default_factory=dict,
         description='Origins that browsers may call from, by database: {"news": ["https://…"]}.',
     )
+    drain_s: float = Field(
+        5.0,
+        ge=0,
+        le=600,
+        description="Seconds after SIGTERM in which new connections are still answered, so that"
+        " load balancers notice.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much is logged."
     )

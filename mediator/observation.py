@@ -18,6 +18,8 @@ __all__ = [
     "Observation",
     "Observer",
     "PlacementDecided",
+    "PrimaryDecision",
+    "PrimaryTried",
     "ProposalRecorded",
     "RedoRecovered",
     "RequestFinished",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 CallOutcome: TypeAlias = Literal["ok", "unavailable", "timeout", "refused"]
+PrimaryDecision: TypeAlias = Literal["answered", "stale", "unseen", "unavailable", "missing"]
 
 
 @immutable
@@ -63,11 +66,19 @@ class SystemRegistered:
 
 @dataclass(frozen=True, slots=True)
 class PlacementDecided:
-    """The placements of a database were decided with a schema."""
+    """The placements of a database were decided with a schema.
+
+    Attributes:
+        database: The database.
+        epoch: Of the routing model that they are in.
+        placements: The system of each node.
+        reasons: The kind of choice by which each node came there.
+    """
 
     database: str
     epoch: int
     placements: dict[str, str]
+    reasons: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,25 @@ class FeedLagMeasured:
 
 
 @immutable
+class PrimaryTried:
+    """A read could have been answered by a primary; what became of it.
+
+    Attributes:
+        database: The database.
+        class_name: The class.
+        decision: `answered`; or its systems are asked, because the copies are too old (`stale`),
+            lack what the reader has seen (`unseen`), do not have the object (`missing`), or the
+            primary does not answer (`unavailable`).
+        measured_s: How old the copies were at most; None: not known.
+    """
+
+    database: str
+    class_name: str
+    decision: PrimaryDecision
+    measured_s: float | None
+
+
+@immutable
 class RequestFinished:
     """One HTTP request was answered."""
 
@@ -146,6 +176,7 @@ class RequestFinished:
     route: str
     status: int
     seconds: float
+    scheme: str = "http"
 
 
 Observation: TypeAlias = (
@@ -160,6 +191,7 @@ Observation: TypeAlias = (
     | FeedFellBack
     | FeedGapFound
     | FeedLagMeasured
+    | PrimaryTried
     | RequestFinished
 )
 Observer: TypeAlias = Callable[[Observation], None]

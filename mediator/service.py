@@ -136,7 +136,9 @@ class Mediator:
     def _operate(self, calls: StoreCalls) -> Executor:
         split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), self._observe)
         limits = self._options.query_limits
-        return Executor(calls, split, self._watermarks, self._refresh, limits, self._clock)
+        return Executor(
+            calls, split, self._watermarks, self._refresh, limits, self._clock, self._observe
+        )
 
     def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> MaterialiseService:
         shared = self._coordination

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-import orjson
-from fastapi import FastAPI, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
 from app.admin import materialisation, placements, probes, schemas, sketch, systems
 from app.admin.answers import PROBLEM
+from app.admin.health import Refresh, health_routes
 from app.coherence.beginnings import Beginnings
 from app.coherence.caches import Caches
 from app.http.framework import answer_problems
+from app.lifecycle import Lifecycle
 from mediator.materialise.service import MaterialiseService
 from mediator.planes import ControlPlane
 from mediator.probing import StalenessProbes
@@ -28,6 +26,8 @@ def create_admin_app(
     beginnings: Beginnings | None = None,
     staleness: StalenessProbes | None = None,
     caches: Caches | None = None,
+    lifecycle: Lifecycle | None = None,
+    refresh: Refresh | None = None,
 ) -> FastAPI:
     """Make the admin application.
 
@@ -38,6 +38,8 @@ def create_admin_app(
         beginnings: Tells the sketch of new classes; None: there is no sketch.
         staleness: Carries out staleness probes.
         caches: What keeps caches coherent; None: there is no sketch.
+        lifecycle: Where the process is in its life; None: nobody will end it.
+        refresh: Looks up what ``/metrics`` shows and nobody tells of.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -53,9 +55,8 @@ def create_admin_app(
     app.state.beginnings = beginnings
     app.state.probes = staleness
     app.state.caches = caches
-    app.get("/live", tags=["health"])(_live)
-    app.get("/ready", tags=["health"])(_readiness(control.readiness))
-    app.get("/metrics", tags=["health"], response_class=Response)(_exposition(metrics))
+    health = health_routes(control.readiness, lifecycle or Lifecycle(), metrics, refresh)
+    app.include_router(health, tags=["health"])
     app.include_router(systems.router, prefix="/admin/v1", tags=["systems"])
     app.include_router(schemas.router, prefix="/admin/v1", tags=["schemas"])
     app.include_router(placements.router, prefix="/admin/v1", tags=["placements"])
@@ -63,31 +64,3 @@ def create_admin_app(
     app.include_router(probes.router, prefix="/admin/v1", tags=["probes"])
     app.include_router(sketch.router, prefix="/admin/v1", tags=["sketch"])
     return app
-
-
-async def _live() -> dict[str, bool]:
-    """Say that the process runs; it says nothing about the stores."""
-    return {"live": True}
-
-
-def _readiness(ask: Callable[[], Awaitable[dict[str, Any]]]) -> Callable[[], Awaitable[Response]]:
-    async def ready() -> Response:
-        """Say whether requests can be served, and which systems are away (503 if none can)."""
-        verdict = await ask()
-        headers = {"Portolan-Degraded": ", ".join(verdict["degraded"])}
-        return Response(
-            orjson.dumps(verdict),
-            200 if verdict["ready"] else 503,
-            headers if verdict["degraded"] else None,
-            "application/json",
-        )
-
-    return ready
-
-
-def _exposition(metrics: CollectorRegistry) -> Callable[[], Awaitable[Response]]:
-    async def exposition() -> Response:
-        """Show all metrics in Prometheus' text format."""
-        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
-
-    return exposition

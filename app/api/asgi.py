@@ -7,7 +7,7 @@ A request is scanned once, finds its route by splitting its raw path, and is ans
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from time import perf_counter
 from typing import Final
 
@@ -15,6 +15,7 @@ from app.api.batch import Batches
 from app.api.calls import Call
 from app.api.changes import Changes
 from app.api.creation import Creation
+from app.api.exchange import Exchange
 from app.api.exports import Exports
 from app.api.imports import Imports
 from app.api.jobs import JobDesk, Jobs
@@ -22,7 +23,7 @@ from app.api.objects import PATCH_TYPES, Objects
 from app.api.options import DataOptions
 from app.api.queries import Queries
 from app.api.resources import Directory
-from app.api.routes import Address, Route, Table
+from app.api.routes import Route, Table
 from app.api.run_results import FILES, RunResults
 from app.api.sketch import Sketches
 from app.api.transactions import Transact, TransactionRoute
@@ -58,7 +59,6 @@ _log = logging.getLogger("portolan.api")
 _VARY: Final = (b"vary", b"Accept, Prefer")
 _BODILESS: Final = frozenset({204, 304})
 _CLIENT_GONE: Final = 499
-_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS"})
 
 
 def _table(
@@ -171,13 +171,27 @@ class DataApi:
         self._table = _table(plane, self._directory, options, subscriptions, caches, transact, desk)
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
+        self._active: dict[tuple[str, str], int] = {}
+
+    @property
+    def active(self) -> Mapping[tuple[str, str], int]:
+        """Requests under way, by method and scheme."""
+        return self._active
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         if scope["type"] != "http":
             raise ValueError(f"the data API does not speak {scope['type']}")
-        request = Request(scope, receive)
-        exchange = _Exchange(request)
+        exchange = Exchange(Request(scope, receive), scope.get("scheme", "http"))
+        kind = exchange.kind
+        self._active[kind] = self._active.get(kind, 0) + 1
+        try:
+            await self._respond(exchange, send)
+        finally:
+            self._active[kind] -= 1
+
+    async def _respond(self, exchange: Exchange, send: Send) -> None:
+        request = exchange.request
         try:
             response = await self._answer(exchange)
         except ClientGone:
@@ -190,7 +204,7 @@ class DataApi:
         await _send(request, response, send)
         self._tell(exchange, response.status)
 
-    async def _answer(self, exchange: _Exchange) -> Response:
+    async def _answer(self, exchange: Exchange) -> Response:
         request = exchange.request
         address = self._table.find(request.path)
         exchange.enter(address)
@@ -207,7 +221,7 @@ class DataApi:
         request.phases.end("route")
         return await handler(call)
 
-    def _options(self, exchange: _Exchange, route: Route) -> Response:
+    def _options(self, exchange: Exchange, route: Route) -> Response:
         request = exchange.request
         if request.method != "OPTIONS":
             detail = f"{request.method} is not among: {route.allow}."
@@ -221,30 +235,14 @@ class DataApi:
             headers_ += self._cors.preflight(route.allow)
         return Response(204, headers_)
 
-    def _share(self, exchange: _Exchange, response: Response) -> None:
+    def _share(self, exchange: Exchange, response: Response) -> None:
         origin = exchange.request.headers.get(b"origin")
         response.headers += self._cors.headers(exchange.database, origin)
 
-    def _tell(self, exchange: _Exchange, status: int) -> None:
-        method = exchange.request.method
+    def _tell(self, exchange: Exchange, status: int) -> None:
         seconds = perf_counter() - exchange.request.phases.started
-        known = method if method in _METHODS else "_OTHER"
-        self._observe(RequestFinished(known, exchange.template, status, seconds))
-
-
-class _Exchange:
-    """A request, and what is known of its address so far; problems need it too."""
-
-    __slots__ = ("database", "request", "template")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.template = "unmatched"
-        self.database = ""
-
-    def enter(self, address: Address) -> None:
-        self.template = address.route.template
-        self.database = address.database
+        method, scheme = exchange.kind
+        self._observe(RequestFinished(method, exchange.template, status, seconds, scheme))
 
 
 def _refuse(request: Request, error: Exception) -> Response:

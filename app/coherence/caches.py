@@ -11,7 +11,7 @@ from app.coherence.beginnings import Beginnings
 from app.coherence.guard import SYSTEM, SketchGuard
 from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
 from app.coherence.overview import MOST_PARTS, described
-from app.coherence.purges import log_purging, make_purgers
+from app.coherence.purges import Connect, log_purging, make_purgers
 from app.coherence.reading import CachedReads
 from app.coherence.recovery import Recovery, Settles, parts_in
 from app.coherence.results import RegisteredQueries, TellResults, log_nothing
@@ -78,6 +78,7 @@ class Caches:
         tell: Told of what goes on.
         exchange: Where replicas tell one another what their estimators have seen; None: nowhere.
         clock: The replica's clock; what is promised goes by the sketch's.
+        connect: Makes what sends purges.
 
     Raises:
         ValueError: A cache that is to be purged has an address or a token that cannot be.
@@ -91,11 +92,12 @@ class Caches:
         tell: CacheEvents = LOGGED,
         exchange: MetricsExchange | None = None,
         clock: Clock | None = None,
+        connect: Connect = lambda: None,
     ) -> None:
         self._settings = settings
         self._tell = tell
         self._model: Callable[[], RoutingModel] = lambda: EMPTY
-        purgers = make_purgers(settings.purge)
+        purgers = make_purgers(settings.purge, connect)
         self._purging = Purging(sketch, purgers, self._parts, tell.purging) if purgers else None
         self._purger: asyncio.Task[None] | None = None
         clock = clock or SystemClock()
@@ -189,7 +191,10 @@ class Caches:
 
 
 def make_caches(
-    settings: CacheSettings, coordination_url: str | None, tell: CacheEvents = LOGGED
+    settings: CacheSettings,
+    coordination_url: str | None,
+    tell: CacheEvents = LOGGED,
+    connect: Connect = lambda: None,
 ) -> Caches | None:
     """Open the sketch where the settings say; None: nothing may be cached.
 
@@ -220,6 +225,7 @@ def make_caches(
         sketch = RedisSketch(url, limits, shape)
         exchange = RedisExchange(url, EXCHANGE_KEY)
     try:
-        return Caches(settings, sketch, make_estimator(settings), tell, exchange)
+        estimator = make_estimator(settings)
+        return Caches(settings, sketch, estimator, tell, exchange, connect=connect)
     except ValueError as error:
         raise MissingSetting(f"PORTOLAN_PURGE: {error}") from None

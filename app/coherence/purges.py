@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import httpx
 
 from app.settings import PurgeTarget
 from sketch.purging import Purger, TagPurger, UrlPurger, cloudflare, fastly, varnish
 from sketch.purging.events import PurgeEvent, PurgeQueueUnanswered, PurgerChanged, PurgesFailed
 
-__all__ = ["log_purging", "make_purgers"]
+__all__ = ["Connect", "log_purging", "make_purgers"]
 
 _log = logging.getLogger("portolan.purging")
 
 
-def make_purgers(targets: Sequence[PurgeTarget]) -> list[Purger]:
+Connect: TypeAlias = Callable[[], httpx.AsyncBaseTransport | None]
+"""Makes what sends the requests to one cache; None: what the HTTP client has of its own."""
+
+
+def make_purgers(targets: Sequence[PurgeTarget], connect: Connect = lambda: None) -> list[Purger]:
     """Make a purger of each cache; raises `ValueError` for an address or token that cannot be."""
-    return [_purger(target) for target in targets]
+    return [_purger(target, connect()) for target in targets]
 
 
-def _purger(target: PurgeTarget) -> Purger:
+def _purger(target: PurgeTarget, transport: httpx.AsyncBaseTransport | None) -> Purger:
     token = target.token.get_secret_value()
     match target.kind:
         case "varnish":
-            return TagPurger(varnish(target.name, target.at, token))
+            return TagPurger(varnish(target.name, target.at, token), transport)
         case "fastly":
-            return TagPurger(fastly(target.name, target.at, token))
+            return TagPurger(fastly(target.name, target.at, token), transport)
         case "cloudflare":
-            return TagPurger(cloudflare(target.name, target.at, token))
+            return TagPurger(cloudflare(target.name, target.at, token), transport)
         case "nginx":
-            return UrlPurger(target.name, target.at, token)
+            return UrlPurger(target.name, target.at, token, transport=transport)
 
 
 def log_purging(told: PurgeEvent) -> None:

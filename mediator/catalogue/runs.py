@@ -171,6 +171,13 @@ class CatalogueRuns:
         async with self._catalogue.begin() as connection:
             return [_run(row) for row in await connection.execute(listed)]
 
+    async def count(self) -> dict[tuple[str, str], int]:
+        """Count the runs that are kept, by database and state."""
+        of = (runs.c.database, runs.c.state)
+        async with self._catalogue.begin() as connection:
+            rows = await connection.execute(select(*of, func.count()).group_by(*of))
+            return {(database, state): count for database, state, count in rows}
+
     async def cancel(self, database: str, run: str) -> StoredRun:
         """Ask for the end of a run; one that nobody has ends at once.
 

@@ -176,7 +176,7 @@ class Schemas:
             if moves:
                 raise would_move(moves)
             epoch = await self._put_in_force(new, holding)
-        self._observe(PlacementDecided(name, epoch, _systems_of(decision)))
+        self._observe(_decided(name, epoch, decision))
         return self._change(new, epoch, decision, schema=schema)
 
     async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
@@ -357,5 +357,8 @@ def _preparing(
     return lambda store: store.prepare(fragment, previous)
 
 
-def _systems_of(decision: Decision) -> dict[str, str]:
-    return {node: placement.system for node, placement in decision.placements.items()}
+def _decided(database: str, epoch: int, decision: Decision) -> PlacementDecided:
+    placements = decision.placements.items()
+    systems = {node: placement.system for node, placement in placements}
+    reasons: dict[str, str] = {node: placement.choice.kind for node, placement in placements}
+    return PlacementDecided(database, epoch, systems, reasons)

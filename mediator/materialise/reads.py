@@ -12,6 +12,7 @@ from mediator.materialise.freshness import (
     has_seen,
     is_for_primary,
 )
+from mediator.observation import Observer, PrimaryDecision, PrimaryTried
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
 from mediator.operations.model import Freshness, Get, Outcome
@@ -28,11 +29,13 @@ class PrimaryReads:
     Args:
         calls: Sends store calls.
         staleness: Knows how old the copies may be.
+        observe: Told what became of every try.
     """
 
-    def __init__(self, calls: StoreCalls, staleness: Staleness) -> None:
+    def __init__(self, calls: StoreCalls, staleness: Staleness, observe: Observer) -> None:
         self._calls = calls
         self._staleness = staleness
+        self._observe = observe
 
     def fresh(
         self, route: ClassRoute, staleness_s: float, wish: Wish, id_: str | None = None
@@ -47,13 +50,18 @@ class PrimaryReads:
     ) -> Freshness | None:
         """Say how fresh the copies of a class are; None if they lack what the reader has seen."""
         freshness = self.fresh(route, staleness_s, wish)
+        if freshness is None:
+            return self._tell(route, "stale", None)
+        current = await self._have_what_was_seen(route, wish)
+        return self._tell(route, "answered" if current else "unseen", freshness)
+
+    async def _have_what_was_seen(self, route: ClassRoute, wish: Wish) -> bool:
         seen = [id_ for name, id_ in wish.at_least or () if name == route.schema.name]
-        if freshness is None or route.primary is None or not seen:
-            return freshness
+        if route.primary is None or not seen:
+            return True
         resource = Get(route.anchor.database, route.schema.name, "")
         copies = await read_objects(self._calls, route.primary, resource, seen)
-        current = all(copy and has_seen(copy, wish, route.schema.name) for copy in copies)
-        return freshness if current else None
+        return all(copy and has_seen(copy, wish, route.schema.name) for copy in copies)
 
     async def read(
         self, route: ClassRoute, operation: Get, staleness_s: float, wish: Wish
@@ -68,12 +76,30 @@ class PrimaryReads:
         # The age is taken first: while the copy is read it can only become fresher.
         freshness = self.fresh(route, staleness_s, wish, operation.id)
         if freshness is None:
+            self._tell(route, "stale", None)
             return None
+        decision, outcome = await self._copy(primary, operation, wish)
+        self._tell(route, decision, freshness)
+        return replace(outcome, freshness=freshness) if outcome else None
+
+    async def _copy(
+        self, primary: ClassRoute, operation: Get, wish: Wish
+    ) -> tuple[PrimaryDecision, Outcome | None]:
         try:
             records = await self._calls.read(plan_read(primary, operation))
         except Unavailable:
-            return None
+            return "unavailable", None
         outcome = merge_records(primary, operation, records)
-        if outcome is None or not has_seen(outcome, wish, operation.class_name):
-            return None
-        return replace(outcome, freshness=freshness)
+        if outcome is None:
+            return "missing", None
+        seen = has_seen(outcome, wish, operation.class_name)
+        return ("answered", outcome) if seen else ("unseen", None)
+
+    def _tell(
+        self, route: ClassRoute, decision: PrimaryDecision, freshness: Freshness | None
+    ) -> Freshness | None:
+        """Tell what became of a try; return how fresh the answer is, if there is one."""
+        measured_s = freshness.measured_s if freshness else None
+        told = PrimaryTried(route.anchor.database, route.schema.name, decision, measured_s)
+        self._observe(told)
+        return freshness if decision == "answered" else None

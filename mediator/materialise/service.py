@@ -89,6 +89,7 @@ class MaterialiseService:
         clock: Clock,
     ) -> None:
         self._model = model
+        self._watermarks = watermarks
         self._works = (
             _Works(calls, watermarks, model, shared, events, replica, observe, clock)
             if shared
@@ -128,6 +129,16 @@ class MaterialiseService:
             for copy in copies:
                 database, name = place_of(copy)
                 await self._works.state.retract(database, [name])
+
+    def ages(self) -> dict[tuple[str, str], float]:
+        """Return how old copies may be in seconds, by database and class, where it is known."""
+        model, measure = self._model(), self._watermarks.measured_s
+        ages = {
+            (database, name): measure(route)
+            for database in databases_with_primary(model)
+            for name, route in copied_classes(model, database).items()
+        }
+        return {of_class: age_s for of_class, age_s in ages.items() if age_s is not None}
 
     async def overview(self) -> list[dict[str, Any]]:
         """Describe all primaries."""

@@ -19,6 +19,7 @@ from mediator.errors import (
 from mediator.materialise.copier import Copier
 from mediator.materialise.freshness import ANY, Staleness, Wish
 from mediator.materialise.reads import PrimaryReads
+from mediator.observation import Observer
 from mediator.operations.batch import run_batch
 from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import asked_for, check_if_match, outcome_of
@@ -62,6 +63,7 @@ class Executor:
         refresh: Looks for a newer routing model; called before a class is said not to exist.
         limits: What a query may cost.
         clock: The time, for queries.
+        observe: Told what became of reads that a primary could have answered.
     """
 
     def __init__(
@@ -72,11 +74,12 @@ class Executor:
         refresh: Callable[[], Awaitable[None]],
         limits: Limits,
         clock: Clock,
+        observe: Observer,
     ) -> None:
         self._limits = limits
         self._clock = clock
         self._calls = calls
-        self._primary = PrimaryReads(calls, staleness)
+        self._primary = PrimaryReads(calls, staleness, observe)
         self._copier = Copier(calls)
         self._split = split
         self._refresh = refresh

@@ -52,7 +52,9 @@ class Service:
 
     def __init__(self, arguments: Iterable[str], environment: Mapping[str, str]) -> None:
         self._arguments = tuple(arguments)
-        self._environment = {**os.environ, **environment, "COLUMNS": "200"}
+        # Nobody takes over from a service of a test, unless it says so.
+        undrained = {"PORTOLAN_DRAIN_S": "0"}
+        self._environment = {**os.environ, **undrained, **environment, "COLUMNS": "200"}
         self._ports = ("0", "0")
         self._process: asyncio.subprocess.Process | None = None
         self._drain: asyncio.Task[None] | None = None
@@ -108,6 +110,16 @@ class Service:
     async def stop(self) -> None:
         """End it as an operator would, stores included."""
         await self._end(signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, and do not wait for what becomes of it."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait until it has ended by itself; return its exit status."""
+        assert self._process is not None
+        return await self._process.wait()
 
     @property
     def pid(self) -> int:

@@ -15,8 +15,8 @@ from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.coherence.caches import CacheEvents, Caches
 from app.coherence.lifetimes import make_estimator
-from app.observers import Instruments
 from app.settings import CacheSettings
+from app.telemetry.instruments import Instruments
 from mediator.coordination.metrics_exchange import RedisExchange
 from mediator.stores.port import SystemConfig
 from tests.process.cached_paper import INC, NOWHERE, UPDATE, Paper, paper_on
@@ -63,9 +63,9 @@ async def replica(
 ) -> AsyncIterator[Replica]:
     settings = CacheSettings.model_validate({"cache_estimator": kind})
     estimator, instruments = make_estimator(settings), Instruments()
-    tell = CacheEvents(granted=instruments.hear_life)
+    tell = CacheEvents(granted=instruments.observe)
     caches = Caches(settings, paper.caches.sketch, estimator, tell, exchange)
-    instruments.count_regrets(lambda: estimator.regrets)
+    instruments.caches.count_regrets(lambda: estimator.regrets)
     configs, catalogue = paper.running.configs, paper.running.catalogue_url
     async with service(list(configs.values()), catalogue, guard=caches.guard) as running:
         mediator = running.mediator

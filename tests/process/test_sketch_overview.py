@@ -10,8 +10,8 @@ import pytest
 
 from app.admin.main import create_admin_app
 from app.coherence.overview import measured_false_positives
-from app.observers import Instruments
 from app.settings import CacheSettings
+from app.telemetry.instruments import Instruments
 from mediator.stores.port import SystemConfig
 from sketch.port import SketchLimits, Snapshot
 from sketch.sizing import false_positive_rate
@@ -141,9 +141,9 @@ async def test_without_a_sketch_there_is_nothing_to_describe(paper: Paper) -> No
 async def test_gauges_show_the_parts_that_are_there(paper: Paper) -> None:
     instruments = Instruments()
     states = await paper.caches.sketch.states([paper.part])
-    instruments.measure_sketch(states)
+    instruments.sketch.measure(states)
     labels = {"database": paper.database, "class": "articles"}
     value = instruments.registry.get_sample_value
     assert value("portolan_sketch_keys", labels) == states[0].keys
-    instruments.measure_sketch([])
+    instruments.sketch.measure([])
     assert value("portolan_sketch_keys", labels) is None

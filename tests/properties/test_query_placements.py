@@ -75,7 +75,7 @@ async def data(
     calls = StoreCalls(systems, NullGuard(), clock)
     unused: Any = None
     done: Any = NothingUnderWay()
-    executor = Executor(calls, done, unused, unused, Limits(), clock)
+    executor = Executor(calls, done, unused, unused, Limits(), clock, unused)
     routes = {"_".join(names): route_of(names) for names in PLACEMENTS}
     classes = {name: route.schema for name, route in routes.items()}
     database = DatabaseRoute(Schema(DATABASE, classes), routes)

@@ -19,7 +19,6 @@ from app.api.openapi_schemas import COMPONENTS
 from app.cli import app as command_line
 from app.http.prefer import _KNOWN
 from app.http.problems import PROBLEM_TYPES
-from app.observers import Instruments
 from app.settings import (
     CacheSettings,
     HttpSettings,
@@ -27,6 +26,8 @@ from app.settings import (
     MediatorSettings,
     SystemSettings,
 )
+from app.telemetry.instruments import Instruments
+from app.telemetry.settings import TelemetrySettings
 from benchmarks.readme import README
 from mediator.operations.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
@@ -49,7 +50,14 @@ NAMED_HEADERS = [
     for parameter in COMPONENTS["parameters"].values()
     if parameter["in"] == "header"
 ]
-HOSTS = {"www.rfc-editor.org", "paper.example", "cache.example", "db.example", "127.0.0.1"}
+HOSTS = {
+    "www.rfc-editor.org",
+    "paper.example",
+    "cache.example",
+    "collector.example",
+    "db.example",
+    "127.0.0.1",
+}
 """Where pages may link to: standards, names that exist nowhere, and the reader's own machine."""
 
 AMERICAN = r"(?i)\b\w*(?:behavior|colors?\b|favor|center\b|\wliz[ei]|miz[ei]|niz[ei])\w*"
@@ -81,7 +89,7 @@ def blocks(text: str, language: str) -> list[str]:
 def setting_names() -> list[tuple[str, Any]]:
     return [
         (f"PORTOLAN_{name.upper()}", field.get_default(call_default_factory=True))
-        for model in (HttpSettings, MediatorSettings, CacheSettings, JobSettings)
+        for model in (HttpSettings, MediatorSettings, CacheSettings, JobSettings, TelemetrySettings)
         for name, field in model.model_fields.items()
     ]
 

@@ -1,0 +1,1 @@
+"""Subscribers to what happens: the log, the metrics, and the traces."""

@@ -1,0 +1,82 @@
+"""Metrics of jobs: what the catalogue knows of runs and workers, looked up at a scrape."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from app.telemetry.area import gauge
+from mediator.clock import Clock
+from mediator.errors import Unavailable
+
+__all__ = ["JobFigures", "JobMetrics", "JobWatch"]
+
+_log = logging.getLogger("portolan.telemetry")
+
+_AGAIN_S: Final = 5.0
+"""Scrapes that follow each other sooner share one look at the catalogue."""
+
+_WITHIN_S: Final = 1.0
+"""A catalogue that takes longer must not hold up the other metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """How many runs are in each state, and how many workers are at work."""
+
+    runs: Mapping[tuple[str, str], int]
+    """By database and state."""
+
+    workers: int
+
+
+class JobMetrics:
+    """Runs by state, and workers. Without an answer of the catalogue the last figures stay."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._runs = gauge(
+            registry, "portolan_runs", "Runs that the catalogue keeps.", "database", "state"
+        )
+        self._workers = gauge(registry, "portolan_workers", "Workers that carry out runs.")
+
+    def show(self, figures: JobFigures) -> None:
+        """Show figures; what is no more is shown no more."""
+        self._runs.clear()
+        for labels, count in figures.runs.items():
+            self._runs.labels(*labels).set(count)
+        self._workers.set(figures.workers)
+
+
+class JobWatch:
+    """Refreshes the figures of jobs, at most every few seconds.
+
+    Args:
+        metrics: Shows them.
+        ask: Asks the catalogue.
+        clock: The time.
+    """
+
+    def __init__(
+        self, metrics: JobMetrics, ask: Callable[[], Awaitable[JobFigures]], clock: Clock
+    ) -> None:
+        self._metrics = metrics
+        self._ask = ask
+        self._clock = clock
+        self._due = 0.0
+
+    async def refresh(self) -> None:
+        """Look, if the last look is long enough ago."""
+        now = self._clock.monotonic()
+        if now < self._due:
+            return
+        self._due = now + _AGAIN_S
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                self._metrics.show(await self._ask())
+        except (TimeoutError, Unavailable):
+            _log.debug("the catalogue does not tell of runs")

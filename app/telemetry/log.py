@@ -1,0 +1,114 @@
+"""The log: one line for each event, as JSON for machines or as text for people."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import orjson
+
+from app.telemetry.context import under_way
+from mediator.observation import (
+    ChangesRelayed,
+    CircuitChanged,
+    FeedFellBack,
+    FeedGapFound,
+    FeedLagMeasured,
+    Observation,
+    PrimaryTried,
+    RequestFinished,
+    StoreCallFinished,
+    ViolationDetected,
+)
+
+__all__ = ["JsonLines", "LogFormat", "log_observation", "start_logging"]
+
+LogFormat: TypeAlias = Literal["json", "text"]
+
+_TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LONGEST: Final = 8_192
+"""Characters of a text in a line, at most."""
+
+_UNLOGGED: Final = frozenset(
+    {RequestFinished, StoreCallFinished, PrimaryTried, ChangesRelayed, FeedLagMeasured}
+)
+_log = logging.getLogger("portolan")
+
+
+def log_observation(told: Observation) -> None:
+    """Write what operators want to read; what happens all the time is left to the metrics."""
+    if told.__class__ in _UNLOGGED:
+        return
+    match told:
+        case CircuitChanged(open=True) | ViolationDetected() | FeedFellBack():
+            _log.warning("%s", told)
+        case FeedGapFound():
+            _log.error("%s", told)
+        case _:
+            _log.info("%s", told)
+
+
+def start_logging(form: LogFormat | None = None) -> LogFormat:
+    """Write the log to standard error; without a form, as text to a terminal, else as JSON.
+
+    Returns:
+        The form.
+    """
+    form = form or ("text" if sys.stderr.isatty() else "json")
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(_TEXT))
+    logging.basicConfig(level="WARNING", handlers=[handler])
+    return form
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object for each record.
+
+    An event stands under its name with its members; any other message as it reads. Within a traced
+    request the ids of its trace and span are added.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record, without its end."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "timestamp": at,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            **_told(record),
+            **_traced(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)[-_LONGEST:]
+        return orjson.dumps(line, default=str).decode()
+
+
+def _told(record: logging.LogRecord) -> Mapping[str, Any]:
+    event = _event_of(record)
+    if event is None:
+        return {"message": record.getMessage()[:_LONGEST]}
+    members = {each.name: _bounded(getattr(event, each.name)) for each in fields(event)}
+    return {"message": type(event).__name__, "event": members}
+
+
+def _event_of(record: logging.LogRecord) -> Any:
+    """Return the event that is all there is to say."""
+    args = record.args
+    if record.msg != "%s" or not isinstance(args, tuple) or len(args) != 1:
+        return None
+    return args[0] if is_dataclass(args[0]) else None
+
+
+def _bounded(value: Any) -> Any:
+    return value[:_LONGEST] if isinstance(value, str) else value
+
+
+def _traced() -> Mapping[str, str]:
+    trace = under_way.get()
+    if trace is None:
+        return {}
+    return {"trace_id": f"{trace.span.trace_id:032x}", "span_id": f"{trace.span.span_id:016x}"}

@@ -1,0 +1,110 @@
+"""Metrics of what is decided, and why: placements, and reads of the primary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Histogram
+
+from app.telemetry.area import OF_CLASS, Hear, counter, gauge
+from mediator.observation import (
+    PlacementDecided,
+    PrimaryTried,
+    ProposalRecorded,
+    ViolationDetected,
+)
+
+__all__ = ["PlacementMetrics", "PrimaryMetrics"]
+
+_STALENESS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class PlacementMetrics:
+    """Placements by the reason for them, and what speaks against them since."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._decided = counter(
+            registry, "portolan_placements", "Nodes placed with a schema.", "database", "reason"
+        )
+        self._violations = counter(
+            registry,
+            "portolan_violations",
+            "Violations of annotations.",
+            "database",
+            "node",
+            "metric",
+        )
+        self._proposals = counter(
+            registry,
+            "portolan_proposals",
+            "Recorded proposals to move a node.",
+            "database",
+            "node",
+        )
+
+    @property
+    def hears(self) -> Mapping[type[Any], Hear]:
+        """See `Area`."""
+        return {
+            PlacementDecided: self._placed,
+            ViolationDetected: self._violated,
+            ProposalRecorded: self._proposed,
+        }
+
+    def _placed(self, told: PlacementDecided) -> None:
+        for reason in told.reasons.values():
+            self._decided.labels(told.database, reason).inc()
+
+    def _violated(self, told: ViolationDetected) -> None:
+        self._violations.labels(told.database, told.node, told.metric).inc()
+
+    def _proposed(self, told: ProposalRecorded) -> None:
+        self._proposals.labels(told.database, told.node).inc()
+
+
+class PrimaryMetrics:
+    """Reads that were tried at a primary, and how old its copies are."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._tried = counter(
+            registry,
+            "portolan_primary_reads",
+            "Reads that a primary could have answered, by what became of it.",
+            *OF_CLASS,
+            "decision",
+        )
+        self._staleness = Histogram(
+            "portolan_answer_staleness_seconds",
+            "How old answers of a primary were at most, as measured.",
+            OF_CLASS,
+            buckets=_STALENESS_S,
+            registry=registry,
+        )
+        self._ages = gauge(
+            registry,
+            "portolan_primary_staleness_seconds",
+            "How old the copies of a class in its primary may be.",
+            *OF_CLASS,
+        )
+        self._measure: Callable[[], Mapping[tuple[str, str], float]] = dict
+
+    @property
+    def hears(self) -> Mapping[type[Any], Hear]:
+        """See `Area`."""
+        return {PrimaryTried: self._heard}
+
+    def measure_ages(self, measure: Callable[[], Mapping[tuple[str, str], float]]) -> None:
+        """Ask `measure` for the age of copies in seconds, by database and class, at every look."""
+        self._measure = measure
+
+    def look(self) -> None:
+        """Show how old copies are now; a primary that is gone is shown no more."""
+        self._ages.clear()
+        for of_class, age_s in self._measure().items():
+            self._ages.labels(*of_class).set(age_s)
+
+    def _heard(self, told: PrimaryTried) -> None:
+        self._tried.labels(told.database, told.class_name, told.decision).inc()
+        if told.decision == "answered" and told.measured_s is not None:
+            self._staleness.labels(told.database, told.class_name).observe(told.measured_s)

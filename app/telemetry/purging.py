@@ -1,0 +1,89 @@
+"""Metrics of purging, and of the cache sketch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from app.telemetry.area import OF_CLASS, Hear, counter, gauge
+from sketch.purging.events import PurgerChanged, PurgesFailed, PurgesSent, PurgesWaiting
+from sketch.states import PartState
+
+__all__ = ["PurgeMetrics", "SketchMetrics"]
+
+
+class PurgeMetrics:
+    """What became of purges."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._purges = counter(
+            registry,
+            "portolan_purges",
+            "Keys that caches were asked to forget.",
+            "purger",
+            "outcome",
+        )
+        self._down = gauge(
+            registry,
+            "portolan_purger_down",
+            "Whether a cache does not take purges, and is left alone for a while.",
+            "purger",
+        )
+        self._oldest = gauge(
+            registry,
+            "portolan_purges_oldest_seconds",
+            "For how long the oldest purge waits that some cache has not confirmed.",
+        )
+
+    @property
+    def hears(self) -> Mapping[type[Any], Hear]:
+        """See `Area`."""
+        return {
+            PurgesSent: self._sent,
+            PurgesFailed: self._failed,
+            PurgerChanged: self._changed,
+            PurgesWaiting: self._waiting,
+        }
+
+    def _sent(self, told: PurgesSent) -> None:
+        self._purges.labels(told.purger, "sent").inc(told.keys)
+
+    def _failed(self, told: PurgesFailed) -> None:
+        self._purges.labels(told.purger, "failed").inc(told.keys)
+
+    def _changed(self, told: PurgerChanged) -> None:
+        self._down.labels(told.purger).set(told.down)
+
+    def _waiting(self, told: PurgesWaiting) -> None:
+        self._oldest.set(told.oldest_s)
+
+
+class SketchMetrics:
+    """How the parts of the sketch are."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        about = {
+            "keys": "Keys in the filter.",
+            "bits_set": "Bits of the filter that are set.",
+            "pending_writes": "Writes that are pending.",
+            "purges_due": "Purges that nobody sends yet.",
+        }
+        self._gauges = {
+            what: gauge(registry, f"portolan_sketch_{what}", told, *OF_CLASS)
+            for what, told in about.items()
+        }
+
+    def measure(self, states: Sequence[PartState]) -> None:
+        """Show how the parts are; those that are gone are shown no more."""
+        figures = {
+            "keys": [state.keys for state in states],
+            "bits_set": [state.bits_set for state in states],
+            "pending_writes": [state.pending for state in states],
+            "purges_due": [state.purges_due for state in states],
+        }
+        for what, shown in self._gauges.items():
+            shown.clear()
+            for state, figure in zip(states, figures[what], strict=True):
+                shown.labels(*state.part).set(figure)
