@@ -11,6 +11,8 @@ from functools import partial
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from app.access.security import Security
+from app.access.settings import AccessSettings
 from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
 from app.api.jobs import JobDesk
@@ -59,6 +61,7 @@ class Container:
     relays: RelayProcess | None
     probes: StalenessProbes
     desk: JobDesk
+    security: Security | None
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
@@ -68,6 +71,8 @@ class Container:
     async def stop(self) -> None:
         """Release every connection."""
         await self.probes.stop()
+        if self.security is not None:
+            await self.security.stop()
         if self.relays is not None:
             await self.relays.stop()
         if self.caches is not None:
@@ -78,9 +83,14 @@ class Container:
 
 
 async def build(
-    http: HttpSettings, settings: MediatorSettings, caching: CacheSettings | None = None
+    http: HttpSettings,
+    settings: MediatorSettings,
+    caching: CacheSettings | None = None,
+    access: AccessSettings | None = None,
 ) -> Container:
-    """Build and start the service; nothing is cached without `caching`.
+    """Build and start the service.
+
+    Nothing is cached without `caching`, and nobody is authenticated without `access`.
 
     Raises:
         MissingSetting: There is no catalogue.
@@ -101,6 +111,8 @@ async def build(
     alone = caches is not None and caches.alone
     mediator = Mediator(_options(settings, guard, alone=alone), make_store, observers)
     await _start(mediator, caching)
+    security = await _secure(mediator, access)
+    gate = security.gate(lambda: mediator.data.model) if security else None
     relays = _relays(settings, broadcast(*observers))
     if caches is not None:
         instruments.count_regrets(lambda: caches.estimator.regrets)
@@ -128,14 +140,31 @@ async def build(
         caches,
         mediator.transactions.run,
         desk,
+        gate,
     )
     beginnings = caches.beginnings(mediator.secret) if caches else None
     readers = cache_readers(caching.probe_caches) if caching else None
     probes = StalenessProbes(mediator.data, SystemClock(), readers)
     admin = create_admin_app(
-        mediator.control, instruments.registry, mediator.primaries, beginnings, probes, caches
+        mediator.control,
+        instruments.registry,
+        mediator.primaries,
+        beginnings,
+        probes,
+        caches,
+        mediator.tenancy,
+        security,
     )
-    return Container(mediator, DataApp(data), admin, caches, relays, probes, desk)
+    app = DataApp(data, gate)
+    return Container(mediator, app, admin, caches, relays, probes, desk, security)
+
+
+async def _secure(mediator: Mediator, access: AccessSettings | None) -> Security | None:
+    if access is None:
+        return None
+    security = Security(access, mediator.tenancy.book, SystemClock())
+    await security.start()
+    return security
 
 
 @asynccontextmanager

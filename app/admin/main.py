@@ -9,11 +9,15 @@ import orjson
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from app.admin import materialisation, placements, probes, schemas, sketch, systems
+from app.access.security import Security
+from app.admin import materialisation, placements, probes, schemas, sketch, systems, tenants
 from app.admin.answers import PROBLEM
+from app.admin.gate import AdminGate
 from app.coherence.beginnings import Beginnings
 from app.coherence.caches import Caches
+from app.http.browser import BrowserGuard
 from app.http.framework import answer_problems
+from mediator.access.tenancy import Tenancy
 from mediator.materialise.service import MaterialiseService
 from mediator.planes import ControlPlane
 from mediator.probing import StalenessProbes
@@ -28,6 +32,8 @@ def create_admin_app(
     beginnings: Beginnings | None = None,
     staleness: StalenessProbes | None = None,
     caches: Caches | None = None,
+    tenancy: Tenancy | None = None,
+    security: Security | None = None,
 ) -> FastAPI:
     """Make the admin application.
 
@@ -38,6 +44,8 @@ def create_admin_app(
         beginnings: Tells the sketch of new classes; None: there is no sketch.
         staleness: Carries out staleness probes.
         caches: What keeps caches coherent; None: there is no sketch.
+        tenancy: The tenants and their keys.
+        security: Authenticates requests; None: nobody is authenticated.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -53,6 +61,7 @@ def create_admin_app(
     app.state.beginnings = beginnings
     app.state.probes = staleness
     app.state.caches = caches
+    app.state.tenancy = tenancy
     app.get("/live", tags=["health"])(_live)
     app.get("/ready", tags=["health"])(_readiness(control.readiness))
     app.get("/metrics", tags=["health"], response_class=Response)(_exposition(metrics))
@@ -62,6 +71,15 @@ def create_admin_app(
     app.include_router(materialisation.router, prefix="/admin/v1", tags=["primaries"])
     app.include_router(probes.router, prefix="/admin/v1", tags=["probes"])
     app.include_router(sketch.router, prefix="/admin/v1", tags=["sketch"])
+    app.include_router(tenants.router, prefix="/admin/v1", tags=["tenants"])
+    if security is not None:
+        app.add_middleware(
+            AdminGate,
+            authenticator=security.authenticator,
+            book=security.book,
+            metrics_open=security.metrics_open,
+        )
+    app.add_middleware(BrowserGuard)
     return app
 
 

@@ -51,6 +51,7 @@ __all__ = ["DataApi"]
 
 _log = logging.getLogger("portolan.api")
 _VARY: Final = (b"vary", b"Accept, Prefer")
+_NO_GUESSING: Final = (b"x-content-type-options", b"nosniff")
 _BODILESS: Final = frozenset({204, 304})
 _CLIENT_GONE: Final = 499
 Validity: TypeAlias = Callable[[], Awaitable[bool]]
@@ -214,6 +215,7 @@ async def _send(request: Request, response: Response, send: Send, valid: Validit
     request.phases.end("respond")
     headers += (
         _VARY,
+        _NO_GUESSING,
         (b"server-timing", request.phases.text),
         (b"x-request-id", request.id.encode()),
     )
