@@ -41,10 +41,10 @@ class Sketches:
     async def get(self, call: Call) -> Response:
         """Answer with the filter of a database, or of some of its classes."""
         forbid_body(call.request)
+        wanted = self._wanted(call)
         if self._sketch is None:
             detail = "There is no cache sketch here: PORTOLAN_SKETCH is off."
             raise Unavailable(detail, system="sketch", retry_after_s=60)
-        wanted = self._wanted(call)
         database = await self._directory.database(call.database)
         for name in wanted or ():
             await self._directory.find(call.database, name)
