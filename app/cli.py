@@ -12,9 +12,11 @@ import typer
 import uvloop
 from rich.console import Console
 
+from app.access.settings import AccessSettings
 from app.commands.check_trace import check_trace
 from app.commands.encode import encode
 from app.commands.job import job
+from app.commands.key import key
 from app.commands.worker import worker
 from app.demo.story import DemoOptions, tell
 from app.doctor import examine
@@ -168,6 +170,7 @@ app.command("check-trace")(check_trace)
 app.command()(simulate)
 app.command()(worker)
 app.add_typer(job, name="job")
+app.add_typer(key, name="key")
 
 
 def _upkeep(url: str | None) -> Upkeep:
@@ -208,7 +211,7 @@ async def _bench(name: str, options: Options, file: Path | None) -> None:
 
 
 async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
-    async with serving(http, settings, CacheSettings()) as service:
+    async with serving(http, settings, CacheSettings(), AccessSettings()) as service:
         announce(service)
         await service.ended.wait()
         errors.print("Stopping: requests under way are finished first.")

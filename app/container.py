@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from app.access.security import Security
+from app.access.settings import AccessSettings
 from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
 from app.api.jobs import JobDesk
@@ -62,6 +64,7 @@ class Container:
     desk: JobDesk
     telemetry: Telemetry
     lifecycle: Lifecycle
+    security: Security | None
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
@@ -71,6 +74,8 @@ class Container:
     async def stop(self) -> None:
         """Release every connection."""
         await self.probes.stop()
+        if self.security is not None:
+            await self.security.stop()
         if self.relays is not None:
             await self.relays.stop()
         if self.caches is not None:
@@ -82,9 +87,14 @@ class Container:
 
 
 async def build(
-    http: HttpSettings, settings: MediatorSettings, caching: CacheSettings | None = None
+    http: HttpSettings,
+    settings: MediatorSettings,
+    caching: CacheSettings | None = None,
+    access: AccessSettings | None = None,
 ) -> Container:
-    """Build and start the service; nothing is cached without `caching`.
+    """Build and start the service.
+
+    Nothing is cached without `caching`, and nobody is authenticated without `access`.
 
     Raises:
         MissingSetting: There is no catalogue.
@@ -100,6 +110,8 @@ async def build(
     alone = caches is not None and caches.alone
     mediator = Mediator(_options(settings, guard, alone=alone), make_store, observers)
     await _start(mediator, caching)
+    security = await _secure(mediator, access)
+    gate = security.gate(lambda: mediator.data.model) if security else None
     relays = _relays(settings, broadcast(*observers))
     if caches is not None:
         instruments.caches.count_regrets(lambda: caches.estimator.regrets)
@@ -128,6 +140,7 @@ async def build(
         caches,
         mediator.transactions.run,
         desk,
+        gate,
     )
     instruments.requests.count_active(lambda: data.active)
     beginnings = caches.beginnings(mediator.secret) if caches else None
@@ -143,10 +156,22 @@ async def build(
         caches,
         lifecycle,
         telemetry.job_watch(mediator).refresh,
+        mediator.tenancy,
+        security,
     )
     telemetry.start()
-    served = traced(DataApp(data), telemetry.traces)
-    return Container(mediator, served, admin, caches, relays, probes, desk, telemetry, lifecycle)
+    served = traced(DataApp(data, gate), telemetry.traces)
+    return Container(
+        mediator, served, admin, caches, relays, probes, desk, telemetry, lifecycle, security
+    )
+
+
+async def _secure(mediator: Mediator, access: AccessSettings | None) -> Security | None:
+    if access is None:
+        return None
+    security = Security(access, mediator.tenancy.book, SystemClock())
+    await security.start()
+    return security
 
 
 @asynccontextmanager

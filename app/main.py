@@ -6,10 +6,17 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from app.api.access import refusal
 from app.api.asgi import DataApi
+from app.api.gate import Gate
 from app.api.openapi import data_components, data_paths
+from app.http.browser import send_problem
 from app.http.framework import answer_problems
-from app.http.message import Receive, Scope, Send
+from app.http.message import Receive, Request, Scope, Send
+from app.http.problems import HttpError
+from mediator.access.decision import Decision
+from mediator.access.model import Scope as Permission
+from mediator.errors import MediatorError
 
 __all__ = ["DataApp", "create_app"]
 
@@ -40,15 +47,40 @@ def create_app() -> FastAPI:
 
 
 class DataApp:
-    """Sends data requests past the framework, straight to the data API."""
+    """Sends data requests past the framework, straight to the data API.
 
-    def __init__(self, data: DataApi) -> None:
+    Args:
+        data: The data API.
+        gate: Lets requests in; None: nobody is authenticated. The documents of the API tell of no
+            database, but they need a key as everything does.
+    """
+
+    def __init__(self, data: DataApi, gate: Gate | None = None) -> None:
         self._data = data
+        self._gate = gate
         self._rest = create_app()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http" and scope["path"].startswith(_PREFIX):
             await self._data(scope, receive, send)
-        else:
+        elif await self._admit(scope, send):
             await self._rest(scope, receive, send)
+
+    async def _admit(self, scope: Scope, send: Send) -> bool:
+        if self._gate is None:
+            return True
+        try:
+            field = Request(scope, _nothing).headers.get(b"authorization")
+            access = await self._gate.enter(field)
+            self._gate.leave(access)
+            if access.principal is None:
+                raise refusal(Decision.UNAUTHENTICATED, Permission.READ)
+        except (MediatorError, HttpError) as error:
+            await send_problem(error, scope["path"], send)
+            return False
+        return True
+
+
+async def _nothing() -> dict[str, Any]:
+    return {"type": "http.disconnect"}

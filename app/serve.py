@@ -13,6 +13,7 @@ from functools import partial
 
 import uvicorn
 
+from app.access.settings import AccessSettings
 from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
 from app.http.refusal import Protocol
@@ -64,26 +65,32 @@ class Serving:
 
 @contextlib.asynccontextmanager
 async def serving(
-    http: HttpSettings, settings: MediatorSettings, caching: CacheSettings | None = None
+    http: HttpSettings,
+    settings: MediatorSettings,
+    caching: CacheSettings | None = None,
+    access: AccessSettings | None = None,
 ) -> AsyncIterator[Serving]:
     """Run the service while the block runs; requests under way are finished at its end.
 
-    Without `caching` there is no sketch, and nothing may be cached.
+    Without `caching` there is no sketch, and nothing may be cached. Without `access` nobody is
+    authenticated, and the service listens on loopback only.
 
     Raises:
-        MissingSetting: A setting is missing.
+        MissingSetting: A setting is missing, or would let strangers in.
         MediatorError: The catalogue does not answer.
         OSError: A port is taken.
         DataDirectoryBusy, EmbeddedStartError: The embedded stores cannot run.
     """
     logging.getLogger("portolan").setLevel(http.log_level.upper())
+    chosen = access or AccessSettings.model_construct(authentication="off")
+    trusted = access if chosen.required(http, settings) else None
     # The ports are taken first: a second service on them ends before it touches any store.
     with (
         _listening(http.host, http.port) as data,
         _listening(http.admin_host, http.admin_port) as admin,
     ):
         async with _stores(settings) as (ready, missing):
-            container = await build(http, ready, caching)
+            container = await build(http, ready, caching, trusted)
             _spare_the_collector()
             try:
                 async with _answering(container, data, admin, http.drain_s) as ended:

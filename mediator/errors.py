@@ -6,6 +6,8 @@ MediatorError
 │   └── OperatorRefused   the operator cannot be applied to the value that is there
 ├── NeedsScan         a query for which a store would have to send all of its records
 ├── TooCostly         a query that goes beyond its limits of rows or time
+├── Unauthenticated   it is not known who asks, and not everybody may
+├── Forbidden         whoever asks may not do that
 ├── NotFound          database, class, object or system is not there
 ├── Conflict          the state forbids it
 │   ├── AlreadyExists     create of an object that is there
@@ -35,6 +37,7 @@ __all__ = [
     "AlreadyExists",
     "Conflict",
     "DataWouldMove",
+    "Forbidden",
     "IdempotencyReused",
     "Invalid",
     "Locked",
@@ -50,6 +53,7 @@ __all__ = [
     "SchemaInvalid",
     "TooCostly",
     "TransactionAborted",
+    "Unauthenticated",
     "Unavailable",
     "Unplaceable",
 ]
@@ -85,6 +89,18 @@ class SchemaInvalid(Invalid):
 
 class OperatorRefused(Invalid):
     """The operator cannot be applied to the value that is there (overflow, too long)."""
+
+
+class Unauthenticated(MediatorError):
+    """It is not known who asks; `presented` tells whether a credential was sent that is no good."""
+
+    def __init__(self, detail: str, *, presented: bool = False) -> None:
+        super().__init__(detail)
+        self.presented = presented
+
+
+class Forbidden(MediatorError):
+    """Whoever asks may not do that; `extra["scope"]` names what would be needed."""
 
 
 class NotFound(MediatorError):

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
+from mediator.access.tenancy import Tenancy
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.events import CatalogueEvents
 from mediator.catalogue.presence import Presence
@@ -17,6 +18,7 @@ from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.catalogue.workers import CatalogueWorkers
 from mediator.changes.service import ChangeService
@@ -110,6 +112,7 @@ class Mediator:
         self.runs = CatalogueRuns(self._catalogue)
         self.queue = RunQueue(self._catalogue)
         self.workers = CatalogueWorkers(self._catalogue)
+        self.tenancy = Tenancy(CatalogueTenants(self._catalogue), self._clock)
         self._presence = Presence(self._catalogue, alone=options.alone)
         self._registrations = CatalogueSystems(self._catalogue)
         self._systems = Systems()

@@ -5,13 +5,17 @@ from __future__ import annotations
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from app.admin import materialisation, placements, probes, schemas, sketch, systems
+from app.access.security import Security
+from app.admin import materialisation, placements, probes, schemas, sketch, systems, tenants
 from app.admin.answers import PROBLEM
+from app.admin.gate import AdminGate
 from app.admin.health import Refresh, health_routes
 from app.coherence.beginnings import Beginnings
 from app.coherence.caches import Caches
+from app.http.browser import BrowserGuard
 from app.http.framework import answer_problems
 from app.lifecycle import Lifecycle
+from mediator.access.tenancy import Tenancy
 from mediator.materialise.service import MaterialiseService
 from mediator.planes import ControlPlane
 from mediator.probing import StalenessProbes
@@ -28,6 +32,8 @@ def create_admin_app(
     caches: Caches | None = None,
     lifecycle: Lifecycle | None = None,
     refresh: Refresh | None = None,
+    tenancy: Tenancy | None = None,
+    security: Security | None = None,
 ) -> FastAPI:
     """Make the admin application.
 
@@ -40,6 +46,8 @@ def create_admin_app(
         caches: What keeps caches coherent; None: there is no sketch.
         lifecycle: Where the process is in its life; None: nobody will end it.
         refresh: Looks up what ``/metrics`` shows and nobody tells of.
+        tenancy: The tenants and their keys.
+        security: Authenticates requests; None: nobody is authenticated.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -57,10 +65,20 @@ def create_admin_app(
     app.state.caches = caches
     health = health_routes(control.readiness, lifecycle or Lifecycle(), metrics, refresh)
     app.include_router(health, tags=["health"])
+    app.state.tenancy = tenancy
     app.include_router(systems.router, prefix="/admin/v1", tags=["systems"])
     app.include_router(schemas.router, prefix="/admin/v1", tags=["schemas"])
     app.include_router(placements.router, prefix="/admin/v1", tags=["placements"])
     app.include_router(materialisation.router, prefix="/admin/v1", tags=["primaries"])
     app.include_router(probes.router, prefix="/admin/v1", tags=["probes"])
     app.include_router(sketch.router, prefix="/admin/v1", tags=["sketch"])
+    app.include_router(tenants.router, prefix="/admin/v1", tags=["tenants"])
+    if security is not None:
+        app.add_middleware(
+            AdminGate,
+            authenticator=security.authenticator,
+            book=security.book,
+            metrics_open=security.metrics_open,
+        )
+    app.add_middleware(BrowserGuard)
     return app

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Request, Response
 
 from app.admin.answers import Body, Control, DatabaseName, DryRun, json_request
+from app.admin.gate import visible
 from app.admin.schema_document import SCHEMA_DOCUMENT
 from app.api.resources import NAME as CLASS_NAME
 from app.coherence.beginnings import Beginnings
@@ -54,9 +55,10 @@ Announce = Annotated[Callable[[str, Any], Awaitable[None]], Depends(_announcing)
 
 
 @router.get("/schemas")
-async def list_databases(control: Control) -> dict[str, Any]:
-    """List the databases with their modes, versions and classes."""
-    return {"items": await control.databases()}
+async def list_databases(control: Control, request: Request) -> dict[str, Any]:
+    """List the databases with their modes, versions and classes: those that the key may see."""
+    shown = visible(request)
+    return {"items": [item for item in await control.databases() if shown(item["name"])]}
 
 
 @router.get("/schemas/{database}")

@@ -7,29 +7,23 @@ A request is scanned once, finds its route by splitting its raw path, and is ans
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeAlias
 
-from app.api.batch import Batches
 from app.api.calls import Call
-from app.api.changes import Changes
-from app.api.creation import Creation
 from app.api.exchange import Exchange
-from app.api.exports import Exports
-from app.api.imports import Imports
-from app.api.jobs import JobDesk, Jobs
-from app.api.objects import PATCH_TYPES, Objects
+from app.api.gate import Gate
+from app.api.jobs import JobDesk
 from app.api.options import DataOptions
-from app.api.queries import Queries
 from app.api.resources import Directory
-from app.api.routes import Route, Table
-from app.api.run_results import FILES, RunResults
-from app.api.sketch import Sketches
-from app.api.transactions import Transact, TransactionRoute
+from app.api.routes import Route
+from app.api.table import make_table
+from app.api.transactions import Transact
 from app.coherence.caches import Caches
+from app.http.caching import confined
 from app.http.cors import CrossOrigin
-from app.http.idempotency import OperationIds
 from app.http.message import (
     ClientGone,
     Headers,
@@ -40,7 +34,7 @@ from app.http.message import (
     Send,
     forbid_body,
 )
-from app.http.negotiation import EVENT_STREAM, JSON, NDJSON, SKETCH, check_accept
+from app.http.negotiation import check_accept
 from app.http.problems import (
     INTERNAL,
     METHOD_NOT_ALLOWED,
@@ -57,91 +51,10 @@ __all__ = ["DataApi"]
 
 _log = logging.getLogger("portolan.api")
 _VARY: Final = (b"vary", b"Accept, Prefer")
+_NO_GUESSING: Final = (b"x-content-type-options", b"nosniff")
 _BODILESS: Final = frozenset({204, 304})
 _CLIENT_GONE: Final = 499
-
-
-def _table(
-    plane: DataPlane,
-    directory: Directory,
-    options: DataOptions,
-    subscriptions: Subscriptions | None,
-    caches: Caches | None,
-    transact: Transact | None,
-    desk: JobDesk | None,
-) -> Table:
-    ids = OperationIds()
-    jobs = Jobs(directory, desk, options, ids)
-    reads = caches.reads if caches else None
-    objects = Objects(plane, options, ids, reads)
-    sketches = Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
-    queries = Queries(plane, options, reads)
-    exports = Exports(plane, options)
-    return Table(
-        object=Route(
-            "/v1/{database}/{class}/{id}",
-            {
-                "GET": objects.get,
-                "HEAD": objects.get,
-                "PUT": objects.put,
-                "PATCH": objects.patch,
-                "DELETE": objects.delete,
-            },
-            patch_types=tuple(PATCH_TYPES),
-        ),
-        collection=Route(
-            "/v1/{database}/{class}",
-            {
-                "GET": queries.get,
-                "HEAD": queries.get,
-                "POST": Creation(plane, options, ids).post,
-            },
-        ),
-        batch=Route(
-            "/v1/{database}/batch",
-            {"POST": Batches(plane, directory, options, ids).post},
-            of_class=False,
-        ),
-        transactions=Route(
-            "/v1/{database}/transactions",
-            {"POST": TransactionRoute(transact, directory, options, ids).post},
-            of_class=False,
-        ),
-        queries=Route("/v1/{database}/{class}/query", {"POST": queries.post}),
-        imports=Route("/v1/{database}/{class}/import", {"POST": Imports(plane, options, ids).post}),
-        exports=Route(
-            "/v1/{database}/{class}/export",
-            {"GET": exports.get, "HEAD": exports.get},
-            offers=NDJSON,
-        ),
-        changes=Route(
-            "/v1/{database}/changes",
-            {"GET": Changes(directory, subscriptions).get},
-            of_class=False,
-            streams=(EVENT_STREAM,),
-        ),
-        sketch=Route(
-            "/v1/{database}/sketch",
-            {"GET": sketches.get, "HEAD": sketches.get},
-            of_class=False,
-            offers=SKETCH,
-            streams=(JSON,),
-        ),
-        jobs=Route("/v1/{database}/jobs", {"POST": jobs.post, "GET": jobs.list}, of_class=False),
-        run=Route(
-            "/v1/{database}/jobs/{run}",
-            {"GET": jobs.get, "DELETE": jobs.delete},
-            of_class=False,
-            streams=(EVENT_STREAM,),
-        ),
-        resume=Route("/v1/{database}/jobs/{run}/resume", {"POST": jobs.resume}, of_class=False),
-        results=Route(
-            "/v1/{database}/jobs/{run}/results",
-            {"GET": RunResults(desk, options).get},
-            of_class=False,
-            streams=tuple(FILES),
-        ),
-    )
+Validity: TypeAlias = Callable[[], Awaitable[bool]]
 
 
 class DataApi:
@@ -155,6 +68,7 @@ class DataApi:
         caches: What keeps caches coherent; None: nothing may be cached.
         transact: Carries out transactions; None: there are none.
         desk: What jobs need; None: there are none.
+        gate: Lets requests in; None: nobody is authenticated, and everything is allowed.
     """
 
     def __init__(
@@ -166,9 +80,13 @@ class DataApi:
         caches: Caches | None = None,
         transact: Transact | None = None,
         desk: JobDesk | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._directory = Directory(plane)
-        self._table = _table(plane, self._directory, options, subscriptions, caches, transact, desk)
+        self._table = make_table(
+            plane, self._directory, options, subscriptions, caches, transact, desk
+        )
+        self._gate = gate
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
         self._active: dict[tuple[str, str], int] = {}
@@ -186,11 +104,13 @@ class DataApi:
         kind = exchange.kind
         self._active[kind] = self._active.get(kind, 0) + 1
         try:
-            await self._respond(exchange, send)
+            await self._serve(exchange, send)
         finally:
             self._active[kind] -= 1
+            if self._gate is not None and exchange.access is not None:
+                self._gate.leave(exchange.access)
 
-    async def _respond(self, exchange: Exchange, send: Send) -> None:
+    async def _serve(self, exchange: Exchange, send: Send) -> None:
         request = exchange.request
         try:
             response = await self._answer(exchange)
@@ -201,8 +121,15 @@ class DataApi:
             response = _refuse(request, error)
         if exchange.database:
             self._share(exchange, response)
-        await _send(request, response, send)
+        await _send(request, response, send, self._validity(exchange))
         self._tell(exchange, response.status)
+
+    def _validity(self, exchange: Exchange) -> Validity | None:
+        """Return what tells whether the credentials of a request are good yet."""
+        if self._gate is None or exchange.access is None:
+            return None
+        field = exchange.request.headers.get(b"authorization")
+        return partial(self._gate.holds, exchange.access, field)
 
     async def _answer(self, exchange: Exchange) -> Response:
         request = exchange.request
@@ -216,10 +143,27 @@ class DataApi:
         if accept is not None and accept != "*/*":
             check_accept(accept, route.offers, *route.streams)
         call = Call(request, address.database, address.class_name, address.id)
+        if self._gate is not None:
+            await self._admit(self._gate, exchange, call, route)
         if route.of_class:
             call.resource = await self._directory.find(address.database, address.class_name)
         request.phases.end("route")
-        return await handler(call)
+        response = await handler(call)
+        if exchange.access is not None and route.of_class:
+            visibility = call.resource.schema.cache.visibility
+            response.headers = confined(response.headers, visibility)
+        return response
+
+    @staticmethod
+    async def _admit(gate: Gate, exchange: Exchange, call: Call, route: Route) -> None:
+        """Find out who asks, and whether they may, before any store is asked."""
+        request = exchange.request
+        access = await gate.enter(request.headers.get(b"authorization"))
+        call.access = exchange.access = access
+        request.phases.end("auth")
+        scope = route.scopes.get(request.method)
+        if scope is not None:
+            access.require(scope, call.database, call.class_name or None)
 
     def _options(self, exchange: Exchange, route: Route) -> Response:
         request = exchange.request
@@ -257,11 +201,12 @@ def _refuse(request: Request, error: Exception) -> Response:
     return Response(problem.type.status, headers, problem.body(request.id))
 
 
-async def _send(request: Request, response: Response, send: Send) -> None:
+async def _send(request: Request, response: Response, send: Send, valid: Validity | None) -> None:
     headers = response.headers
     request.phases.end("respond")
     headers += (
         _VARY,
+        _NO_GUESSING,
         (b"server-timing", request.phases.text),
         (b"x-request-id", request.id.encode()),
     )
@@ -271,15 +216,22 @@ async def _send(request: Request, response: Response, send: Send) -> None:
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     if request.method == "HEAD":
         body = b""
-    elif response.chunks is not None and not await _stream(request, response.chunks, send):
+    elif response.chunks is not None and not await _stream(request, response.chunks, send, valid):
         return
     await send({"type": "http.response.body", "body": body})
 
 
-async def _stream(request: Request, chunks: AsyncIterator[bytes], send: Send) -> bool:
-    """Send all chunks; False if they broke off: without its end the client sees that it did."""
+async def _stream(
+    request: Request, chunks: AsyncIterator[bytes], send: Send, valid: Validity | None
+) -> bool:
+    """Send all chunks; False if they broke off: without its end the client sees that it did.
+
+    They do when the key is revoked, or the token ends, that the answer was asked for with.
+    """
     try:
         async for chunk in chunks:
+            if valid is not None and not await valid():
+                return False
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
     except MediatorError as error:
         _log.warning("request %s broke off: %s", request.id, error.detail)

@@ -30,6 +30,7 @@ from app.http.negotiation import JSON
 from app.http.paths import parse_query
 from app.http.preconditions import parse_tags
 from app.http.problems import HttpError
+from mediator.access.model import Scope
 from mediator.errors import Invalid, MediatorError, Place
 from mediator.operations.model import ANYTHING, Condition, Get
 from mediator.planes import DataPlane
@@ -74,7 +75,7 @@ class Batches:
         operations = self._operations(parse_json(raw))
         identity = call.identity(self._ids, raw)
         with self._ids.claim(call.database, identity.key):
-            items = await self._items(call.database, identity, operations)
+            items = await self._items(call, identity, operations)
             call.request.phases.end("parse")
             answers = await submit_all(self._plane, items)
         call.request.phases.end("store")
@@ -91,18 +92,18 @@ class Batches:
             raise _refuse("/operations", f"at most {limit} operations are allowed")
         return operations
 
-    async def _items(
-        self, database: str, identity: Identity, operations: Sequence[Any]
-    ) -> list[Item]:
+    async def _items(self, call: Call, identity: Identity, operations: Sequence[Any]) -> list[Item]:
         found: dict[str, ClassResource] = {}
         items: list[Item] = []
         for index, body in enumerate(operations):
             try:
                 members = members_of(body)
                 name = members["class"]
+                scope = Scope.READ if members["op"] == "get" else Scope.WRITE
+                call.access.require(scope, call.database, name)
                 resource = found.get(name)
                 if resource is None:
-                    resource = found[name] = await self._directory.find(database, name)
+                    resource = found[name] = await self._directory.find(call.database, name)
                 items.append(plan_item(resource, identity, members, index))
             except (MediatorError, HttpError) as error:
                 items.append(error)

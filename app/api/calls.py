@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.api.access import EVERYTHING, Access
 from app.api.positions import seen_at
 from app.api.resources import ClassResource, Selection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
@@ -27,12 +28,13 @@ class Call:
         HttpError: Preferences that are to be handled strictly and cannot be.
     """
 
-    __slots__ = ("class_name", "database", "id", "preferences", "request", "resource")
+    __slots__ = ("access", "class_name", "database", "id", "preferences", "request", "resource")
 
     resource: ClassResource
     """The class; set on all routes that name one."""
 
     def __init__(self, request: Request, database: str, class_name: str, id_: str) -> None:
+        self.access: Access = EVERYTHING
         self.request = request
         self.database = database
         self.class_name = class_name

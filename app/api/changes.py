@@ -14,6 +14,7 @@ from app.api.resources import Directory
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
 from app.http.paths import parse_query, whole_number
+from mediator.access.model import Scope
 from mediator.changes.feed import Event, PositionGone
 from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
@@ -62,11 +63,14 @@ class Changes:
     async def get(self, call: Call) -> Response:
         """Answer with events for as long as the client stays, or with what there is."""
         forbid_body(call.request)
+        parameters = parse_query(call.request.query, _PARAMETERS)
+        # The feed tells what was, and not only what is: that a class is public is not enough.
+        call.access.require(Scope.READ, call.database, parameters.get("class"), by_anybody=False)
         subscriptions = self._subscriptions
         if subscriptions is None:
             detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."
             raise Unavailable(detail, system="coordination", retry_after_s=60)
-        wanted = await self._wanted(call, subscriptions)
+        wanted = await self._wanted(call, parameters, subscriptions)
         call.request.phases.end("parse")
         # A position that is gone, or a feed that does not answer, is told before the status is.
         subscription = await subscriptions.open(wanted.database, wanted.position)
@@ -81,8 +85,9 @@ class Changes:
         finally:
             subscriptions.close(subscription)
 
-    async def _wanted(self, call: Call, subscriptions: Subscriptions) -> _Wanted:
-        parameters = parse_query(call.request.query, _PARAMETERS)
+    async def _wanted(
+        self, call: Call, parameters: dict[str, str], subscriptions: Subscriptions
+    ) -> _Wanted:
         database, class_name = call.database, parameters.get("class")
         await self._check(database, class_name)
         after, name = parameters.get("after"), "after"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.api.access import Restricted
 from app.api.routes import Address
 from app.http.message import Request
 
@@ -20,15 +21,17 @@ class Exchange:
         kind: Its method and scheme as metrics name them: a made-up one must not make a series.
         template: Of the route, once that is found.
         database: That it is about, once that is known.
+        access: What whoever asks may do, once that is known; None: nobody is asked for that.
     """
 
-    __slots__ = ("database", "kind", "request", "template")
+    __slots__ = ("access", "database", "kind", "request", "template")
 
     def __init__(self, request: Request, scheme: str) -> None:
         self.request = request
         self.kind = (request.method if request.method in _METHODS else "_OTHER", scheme)
         self.template = "unmatched"
         self.database = ""
+        self.access: Restricted | None = None
 
     def enter(self, address: Address) -> None:
         """Note where the request goes."""

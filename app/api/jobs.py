@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import orjson
 
+from app.api.access import EVERYTHING, Access
 from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
 from app.api.cursors import Cursors
@@ -25,14 +26,15 @@ from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, asks_for
 from app.http.paths import parse_query, whole_number
+from mediator.access.model import Scope
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
 from mediator.errors import Invalid, MediatorError, NotFound, Place, Unavailable
 from mediator.query.reading import read_query
-from spark_jobs.runner.job import read_job
+from spark_jobs.runner.job import Job, read_job
 from spark_jobs.runner.port import ClassSource, Input, SpecInvalid
 
-__all__ = ["JobDesk", "Jobs", "desk_of"]
+__all__ = ["JobDesk", "Jobs", "desk_of", "require_result"]
 
 _LARGEST: Final = 2**20
 _PAGE: Final = frozenset({"after", "limit"})
@@ -84,7 +86,7 @@ class Jobs:
         dry_run = _dry_run(call)
         raw = await read_body(call.request, self._most_bytes)
         document = parse_json(raw)
-        await self._check(call.database, document)
+        await self._check(call, document)
         await _expect_worker(desk)
         identity = call.identity(self._ids, raw)
         call.request.phases.end("parse")
@@ -145,13 +147,14 @@ class Jobs:
         await _expect_worker(desk)
         return _answer(202, await desk.runs.resume(call.database, call.id))
 
-    async def _check(self, database: str, document: Any) -> None:
-        """Refuse now what a worker would refuse later."""
+    async def _check(self, call: Call, document: Any) -> None:
+        """Refuse now what a worker would refuse later, and what the worker does not ask."""
+        database = call.database
         await self._directory.database(database)
-        try:
-            job = read_job(document, database)
-        except SpecInvalid as error:
-            raise _refuse(error.pointer, error.reason) from None
+        job = _read(document, database)
+        _require_inputs(call.access, job)
+        if job.into is not None:
+            call.access.require(Scope.WRITE, database, job.into.class_name)
         for wanted in job.inputs:
             await self._check_input(wanted, document["spec"])
         if job.into is not None:
@@ -182,6 +185,25 @@ class Jobs:
         except MediatorError as error:
             places = [Place(pointer + place.pointer, place.detail) for place in error.places]
             raise Invalid(error.detail, places=places) from None
+
+
+def require_result(access: Access, document: Any, database: str) -> None:
+    """Refuse those who may not read what a run has read: its result would tell them."""
+    if access is not EVERYTHING:  # a run of an older version may not be understood any more
+        _require_inputs(access, _read(document, database))
+
+
+def _read(document: Any, database: str) -> Job:
+    try:
+        return read_job(document, database)
+    except SpecInvalid as error:
+        raise _refuse(error.pointer, error.reason) from None
+
+
+def _require_inputs(access: Access, job: Job) -> None:
+    for wanted in job.inputs:
+        assert isinstance(wanted.source, ClassSource)  # read_job saw to it
+        access.require(Scope.READ, wanted.source.database, wanted.source.class_name)
 
 
 def desk_of(desk: JobDesk | None) -> JobDesk:

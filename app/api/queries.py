@@ -21,6 +21,7 @@ from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import JSON
 from app.http.paths import decode_text, parse_pairs, parse_query
 from app.http.problems import INVALID, HttpError
+from mediator.access.model import Scope
 from mediator.errors import Invalid, NotFound, Place
 from mediator.materialise.freshness import STRONG
 from mediator.operations.model import Freshness, Get, Outcome
@@ -114,6 +115,8 @@ class Queries:
         cacheable: bool = True,
     ) -> Response:
         resource = call.resource
+        for join in read.query.joins:
+            call.access.require(Scope.READ, resource.database, join.class_name)
         query = replace(read.query, after=self._position(resource, read))
         call.request.phases.end("parse")
         answer = await self._plane.query(query, STRONG if asked else call.wish())

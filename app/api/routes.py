@@ -13,6 +13,7 @@ from app.http.message import Response
 from app.http.negotiation import JSON
 from app.http.paths import decode_segment
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
+from mediator.access.model import Scope
 from mediator.errors import NotFound
 from mediator.schema.ids import check_id
 
@@ -37,6 +38,7 @@ class Route:
     Attributes:
         template: The path with its variables; the label of metrics.
         handlers: By method.
+        scopes: What each method needs; one that is not named asks for itself.
         of_class: Whether the address names a class.
         offers: Media type of the answers.
         streams: Media types of answers that have no end.
@@ -45,6 +47,7 @@ class Route:
 
     template: str
     handlers: Mapping[str, Handler]
+    scopes: Mapping[str, Scope]
     of_class: bool = True
     offers: str = JSON
     streams: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ import orjson
 from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
 from app.api.cursors import Cursors
-from app.api.jobs import JobDesk, desk_of
+from app.api.jobs import JobDesk, desk_of, require_result
 from app.api.options import DataOptions
 from app.http.message import Response, forbid_body
 from app.http.negotiation import ARROW, CSV, NDJSON, PARQUET, asks_for
@@ -55,6 +55,7 @@ class RunResults:
         type_ = next((type_ for type_ in FILES if asks_for(accept, type_)), None)
         parameters = parse_query(call.request.query, frozenset() if type_ else _PAGE)
         run = await desk.runs.find(call.database, call.id)
+        require_result(call.access, run.document, call.database)
         files = await asyncio.to_thread(_open, desk.directory, run)
         if type_ is None:
             return await self._page(call, files, parameters)

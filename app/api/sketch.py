@@ -11,6 +11,7 @@ from app.http.caching import NO_STORE
 from app.http.message import Headers, Response, forbid_body
 from app.http.negotiation import JSON, SKETCH, accepts_gzip, asks_for
 from app.http.paths import parse_query
+from mediator.access.model import Scope
 from mediator.errors import Unavailable
 from mediator.placement.routing import DatabaseRoute
 from sketch.port import Part, ServerSketch, SketchUnavailable, Snapshot
@@ -40,11 +41,14 @@ class Sketches:
     async def get(self, call: Call) -> Response:
         """Answer with the filter of a database, or of some of its classes."""
         forbid_body(call.request)
+        wanted = self._wanted(call)
         if self._sketch is None:
             detail = "There is no cache sketch here: PORTOLAN_SKETCH is off."
             raise Unavailable(detail, system="sketch", retry_after_s=60)
         database = await self._directory.database(call.database)
-        names = await self._names(call, database)
+        for name in wanted or ():
+            await self._directory.find(call.database, name)
+        names = tuple(database.classes) if wanted is None else wanted
         call.request.phases.end("parse")
         try:
             snapshot = await self._sketch.snapshot([Part(call.database, name) for name in names])
@@ -53,13 +57,15 @@ class Sketches:
         call.request.phases.end("sketch")
         return self._answer(call, snapshot, _map(database, names))
 
-    async def _names(self, call: Call, database: DatabaseRoute) -> tuple[str, ...]:
+    @staticmethod
+    def _wanted(call: Call) -> tuple[str, ...] | None:
+        """Return the classes that are asked for, or all that may be read; None: all there are."""
         listed = parse_query(call.request.query, _PARAMETERS).get("class")
         if listed is None:
-            return tuple(database.classes)
+            return call.access.readable(call.database)
         names = tuple(sorted(set(listed.split(","))))
         for name in names:
-            await self._directory.find(call.database, name)
+            call.access.require(Scope.READ, call.database, name)
         return names
 
     def _answer(

@@ -22,6 +22,7 @@ from app.http.message import Headers, Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
+from mediator.access.model import Scope
 from mediator.errors import Invalid, MediatorError, Place
 from mediator.operations.model import Get, Outcome, WriteOperation
 from mediator.schema.ids import check_id
@@ -60,9 +61,11 @@ class TransactionRoute:
         parse_query(call.request.query, frozenset())
         raw = await read_body(call.request, self._limit)
         reads, operations = _parts(parse_json(raw))
+        for seen in reads:
+            call.access.require(Scope.READ, call.database, seen.class_name)
         identity = call.identity(self._ids, raw)
         with self._ids.claim(call.database, identity.key):
-            items = await self._items(call.database, identity, operations)
+            items = await self._items(call, identity, operations)
             transaction = _transaction(call.database, identity, reads, items, self._ids)
             call.request.phases.end("parse")
             outcomes = await self._transact(transaction)
@@ -74,7 +77,7 @@ class TransactionRoute:
         return Response(200, headers, orjson.dumps({"results": results}))
 
     async def _items(
-        self, database: str, identity: Identity, operations: Sequence[Any]
+        self, call: Call, identity: Identity, operations: Sequence[Any]
     ) -> list[Planned]:
         found: dict[str, ClassResource] = {}
         items = []
@@ -82,8 +85,9 @@ class TransactionRoute:
             try:
                 members = members_of(body)
                 name = members["class"]
+                call.access.require(Scope.WRITE, call.database, name)
                 if name not in found:
-                    found[name] = await self._directory.find(database, name)
+                    found[name] = await self._directory.find(call.database, name)
                 items.append(_write(plan_item(found[name], identity, members, index)))
             except MediatorError as error:
                 error.places = tuple(_below(f"/operations/{index}", error.places))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.http.message import Headers
+from mediator.schema.tree import Visibility
 
-__all__ = ["NO_STORE", "Promise"]
+__all__ = ["NO_STORE", "Promise", "confined"]
 
 NO_STORE: Final = (b"cache-control", b"no-store")
 _PRIVATE: Final = (b"cache-control", b"private, max-age=0, must-revalidate")
@@ -61,3 +62,17 @@ class Promise:
             (b"surrogate-key", tags),
             *headers,
         ]
+
+
+def confined(headers: Headers, visibility: Visibility) -> Headers:
+    """Return the fields of an answer that a credential may have been needed for.
+
+    No shared cache may keep what is not public (RFC 9111, section 3.5), whatever the answer said
+    before; and what a browser keeps for one user is none of the next one's business.
+    """
+    if visibility == "public" or NO_STORE in headers:
+        return headers
+    kept = [field for field in headers if field[0] != b"cache-control"]
+    if visibility == "none":
+        return [*kept, NO_STORE]
+    return [*kept, _PRIVATE, (b"vary", b"Authorization")]

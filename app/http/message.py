@@ -39,6 +39,7 @@ _READ: Final = frozenset(
         b"accept",
         b"accept-encoding",
         b"access-control-request-method",
+        b"authorization",
         b"content-length",
         b"content-type",
         b"idempotency-key",

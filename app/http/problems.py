@@ -10,10 +10,11 @@ import orjson
 
 from mediator import errors
 from mediator.changes.feed import PositionGone
-from mediator.errors import MediatorError, Place, Unavailable
+from mediator.errors import Forbidden, MediatorError, Place, Unauthenticated, Unavailable
 
 __all__ = [
     "BODY_TOO_LARGE",
+    "CROSS_SITE",
     "IDEMPOTENCY_KEY_IN_USE",
     "INTERNAL",
     "INVALID",
@@ -23,6 +24,7 @@ __all__ = [
     "PROBLEM_JSON",
     "PROBLEM_TYPES",
     "ROUTE_NOT_FOUND",
+    "TOO_MANY_REQUESTS",
     "UNSUPPORTED_MEDIA_TYPE",
     "HttpError",
     "Problem",
@@ -60,14 +62,19 @@ BODY_TOO_LARGE: Final = ProblemType("body-too-large", 413, "The body is too larg
 UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
     "unsupported-media-type", 415, "The media type is not supported"
 )
+TOO_MANY_REQUESTS: Final = ProblemType("too-many-requests", 429, "There are too many requests")
+CROSS_SITE: Final = ProblemType("cross-site", 403, "Another site has sent the request")
 INTERNAL: Final = ProblemType("internal", 500, "Something went wrong")
 
+_CHALLENGE: Final = 'Bearer realm="portolan"'
 _GONE: Final = ProblemType("gone", 410, "It is no longer kept")
 
 _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.Invalid: INVALID,
     errors.SchemaInvalid: ProblemType("schema-invalid", 400, "The schema is invalid"),
     errors.OperatorRefused: ProblemType("operator-refused", 409, "The operator cannot be applied"),
+    errors.Unauthenticated: ProblemType("unauthenticated", 401, "It is not known who asks"),
+    errors.Forbidden: ProblemType("forbidden", 403, "It is not allowed"),
     errors.NotFound: ProblemType("not-found", 404, "It is not there"),
     errors.Conflict: ProblemType("conflict", 409, "The present state forbids it"),
     errors.AlreadyExists: ProblemType("already-exists", 409, "It is there already"),
@@ -104,6 +111,8 @@ PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
             IDEMPOTENCY_KEY_IN_USE,
             BODY_TOO_LARGE,
             UNSUPPORTED_MEDIA_TYPE,
+            TOO_MANY_REQUESTS,
+            CROSS_SITE,
             INTERNAL,
         },
         key=lambda type_: (type_.status, type_.slug),
@@ -184,6 +193,12 @@ def problem_of(error: Exception) -> Problem:
         case Unavailable():
             after = max(1, round(error.retry_after_s))
             return _of_mediator(error, (("Retry-After", str(after)),))
+        case Unauthenticated():
+            flaw = ', error="invalid_token"' if error.presented else ""
+            return _of_mediator(error, (("WWW-Authenticate", _CHALLENGE + flaw),))
+        case Forbidden():
+            flaw = f'{_CHALLENGE}, error="insufficient_scope"'  # RFC 6750, section 3.1
+            return _of_mediator(error, (("WWW-Authenticate", flaw),))
         case MediatorError():
             return _of_mediator(error, ())
     return Problem(INTERNAL, "The request could not be served; its id is in the log.")

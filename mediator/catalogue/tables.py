@@ -23,6 +23,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 __all__ = [
     "SCHEMA",
+    "access",
+    "api_keys",
     "databases",
     "epoch",
     "metadata",
@@ -30,6 +32,8 @@ __all__ = [
     "runs",
     "secrets",
     "systems",
+    "tenant_databases",
+    "tenants",
     "transactions",
     "violations",
     "workers",
@@ -121,6 +125,44 @@ secrets = Table(
     Column("value", Text, nullable=False),
 )
 """Keys that all replicas share, such as the one that authenticates cursors."""
+
+access = Table(
+    "access",
+    metadata,
+    Column("only", Integer, primary_key=True, default=1),
+    Column("version", BigInteger, nullable=False),
+)
+"""One row: how often tenants and keys were changed. Its row lock serialises their changes."""
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("limits", JSONB, nullable=False),
+)
+"""Those who own databases."""
+
+tenant_databases = Table(
+    "tenant_databases",
+    metadata,
+    Column("database", Text, primary_key=True),
+    Column("tenant", Text, nullable=False, index=True),
+)
+"""Who owns which database: a name may be owned before it has a schema."""
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False, index=True),
+    Column("subject", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("grants", JSONB, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("created", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("expires", DateTime(timezone=True)),
+)
+"""API keys: hashes of their secrets, and what is granted to them. A revoked one is gone."""
 
 runs = Table(
     "runs",

@@ -81,6 +81,7 @@ class Service:
         systems = [{name: getattr(config, name) for name in told} for config in configs]
         environment = {
             "PORTOLAN_CATALOGUE_URL": catalogue_url,
+            "PORTOLAN_AUTHENTICATION": "off",
             "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
         }
         if coordination_url:

@@ -1,0 +1,96 @@
+"""Settings of authentication and of limits; read from the environment, see docs/settings.md."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.http.limits import Limits
+from app.settings import HttpSettings, MediatorSettings, MissingSetting
+
+__all__ = ["AccessSettings", "is_loopback"]
+
+_LOOPBACK_NAME: Final = "localhost"
+
+
+class AccessSettings(BaseSettings):
+    """Who may do what, and how much of it."""
+
+    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+
+    authentication: Literal["off", "required"] | None = Field(
+        None,
+        description="Whether requests need a key or a token. Unless set, they do, except where the"
+        " service runs on embedded stores and listens on loopback.",
+    )
+    jwt_keys: str | None = Field(
+        None, min_length=1, description="Where a token issuer's public keys (JWKS) are read."
+    )
+    jwt_issuer: str | None = Field(None, min_length=1, description="Who must have issued tokens.")
+    jwt_audience: str | None = Field(None, min_length=1, description="Whom tokens must be for.")
+    jwt_leeway_s: float = Field(
+        30.0, ge=0, le=300, description="By how many seconds clocks may differ."
+    )
+    metrics_open: bool = Field(False, description="Whether `/metrics` needs no key.")
+    tenant_rate: float | None = Field(
+        None, gt=0, description="Requests in a second that a replica takes of one tenant."
+    )
+    tenant_burst: int = Field(
+        100, ge=1, le=1_000_000, description="Requests of one tenant at once, after a pause."
+    )
+    tenant_in_flight: int | None = Field(
+        None, ge=1, description="Requests of one tenant that are being answered at the same time."
+    )
+
+    @model_validator(mode="after")
+    def _tokens_are_bound(self) -> AccessSettings:
+        told = (self.jwt_keys, self.jwt_issuer, self.jwt_audience)
+        if any(told) and not all(told):
+            raise ValueError("jwt_keys, jwt_issuer and jwt_audience go together")
+        if self.jwt_keys is not None and not _is_trusted(self.jwt_keys):
+            raise ValueError("jwt_keys must be a file, or an https address without a password")
+        return self
+
+    @property
+    def limits(self) -> Limits:
+        """What a tenant may ask for that has no limits of its own."""
+        return Limits(self.tenant_rate, self.tenant_burst, self.tenant_in_flight)
+
+    def required(self, http: HttpSettings, settings: MediatorSettings) -> bool:
+        """Whether requests need a key or a token.
+
+        Raises:
+            MissingSetting: They do not, and others than this machine could send some.
+        """
+        alone = is_loopback(http.host) and is_loopback(http.admin_host)
+        if self.authentication == "off" and not alone:
+            raise MissingSetting(
+                "Without authentication the service listens on loopback only: set"
+                " PORTOLAN_AUTHENTICATION=required and make a key by `portolan key create`, or"
+                " leave PORTOLAN_HOST and PORTOLAN_ADMIN_HOST at 127.0.0.1."
+            )
+        if self.authentication is None:
+            return not (settings.embedded and alone)
+        return self.authentication == "required"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, seen from itself alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == _LOOPBACK_NAME
+
+
+def _is_trusted(place: str) -> bool:
+    """Whether nobody on the way can put in keys of his own."""
+    parts = urlsplit(place)
+    if "@" in parts.netloc:
+        return False
+    if parts.scheme == "http":
+        return is_loopback(parts.hostname or "")
+    return parts.scheme in ("https", "")

@@ -1,0 +1,129 @@
+"""What a request of the data API may do: asked before any store is.
+
+`Access` is what a request has where nobody is authenticated: everything is allowed. Routes that
+name a class ask in one place (`app.api.asgi`); those that name several ask for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mediator.access.book import AccessBook
+from mediator.access.decision import Decision, Target, decide
+from mediator.access.model import Principal, Scope
+from mediator.errors import Forbidden, MediatorError, NotFound, Unauthenticated
+from mediator.placement.routing import RoutingModel
+from mediator.schema.tree import Visibility
+
+__all__ = ["EVERYTHING", "Access", "Restricted", "refusal"]
+
+
+class Access:
+    """May do everything."""
+
+    __slots__ = ()
+
+    def require(
+        self,
+        scope: Scope,
+        database: str,
+        class_name: str | None = None,
+        *,
+        by_anybody: bool = True,
+    ) -> None:
+        """Return if the request may do that.
+
+        Args:
+            scope: What it needs.
+            database: Where.
+            class_name: In which class; None: in the whole database.
+            by_anybody: Whether what is public is open to everybody for this.
+
+        Raises:
+            Unauthenticated: It is not known who asks.
+            Forbidden: Whoever asks may not.
+            NotFound: There is no such database, as far as whoever asks may know.
+        """
+
+    def readable(self, database: str) -> tuple[str, ...] | None:  # noqa: ARG002 - see Restricted
+        """Return the classes that may be read; None: all there are."""
+        return None
+
+
+EVERYTHING: Final = Access()
+
+
+class Restricted(Access):
+    """May do what is granted to a principal, or to everybody.
+
+    Args:
+        principal: Who asks; None: nobody said.
+        book: Tells who owns what.
+        model: Returns the routing model in force.
+    """
+
+    __slots__ = ("_book", "_model", "principal")
+
+    def __init__(
+        self, principal: Principal | None, book: AccessBook, model: Callable[[], RoutingModel]
+    ) -> None:
+        self.principal = principal
+        self._book = book
+        self._model = model
+
+    def require(
+        self,
+        scope: Scope,
+        database: str,
+        class_name: str | None = None,
+        *,
+        by_anybody: bool = True,
+    ) -> None:
+        """Return if the principal may do that; see `Access.require`."""
+        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
+        if decision is not Decision.ALLOWED:
+            raise refusal(decision, scope)
+
+    def readable(self, database: str) -> tuple[str, ...]:
+        """Return the classes that the principal may read; it may read one at least.
+
+        Raises:
+            Unauthenticated, Forbidden, NotFound: As `require` does, if there is none.
+        """
+        route = self._model().databases.get(database)
+        names = tuple(
+            name
+            for name in (route.classes if route else ())
+            if self._decide(Scope.READ, database, name) is Decision.ALLOWED
+        )
+        if not names:
+            self.require(Scope.READ, database)
+        return names
+
+    def _decide(
+        self, scope: Scope, database: str, class_name: str | None, *, by_anybody: bool = True
+    ) -> Decision:
+        visibility = self._visibility(database, class_name) if by_anybody else "none"
+        target = Target(database, self._book.owner(database), class_name, visibility)
+        return decide(self.principal, scope, target)
+
+    def _visibility(self, database: str, class_name: str | None) -> Visibility:
+        """Look in the model in force: what it does not know is not public."""
+        route = self._model().databases.get(database)
+        found = None if route is None or class_name is None else route.classes.get(class_name)
+        return "none" if found is None else found.schema.cache.visibility
+
+
+def refusal(decision: Decision, scope: Scope) -> MediatorError:
+    """Return the error that a decision is answered with."""
+    match decision:
+        case Decision.UNAUTHENTICATED:
+            return Unauthenticated("This needs a key or a token, in the Authorization field.")
+        case Decision.FORBIDDEN:
+            detail = f"The scope {scope} is needed there, and is not granted."
+            return Forbidden(detail, extra={"scope": scope.value})
+        case Decision.HIDDEN:
+            return NotFound("There is no such database.")
+        case Decision.ALLOWED:
+            raise AssertionError("it is allowed")

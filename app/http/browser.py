@@ -1,0 +1,105 @@
+"""What keeps browsers from being used against the admin port.
+
+Nothing but this decides by cookies, yet a browser that has asked its user for a key (Basic), or
+that runs on the machine itself, sends requests for any page that tells it to. So requests that
+change something are refused if they come from another site: `Sec-Fetch-Site` (W3C Fetch Metadata)
+says so, and `Origin` for browsers that do not know it. Programs send neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from app.http.message import Headers, Receive, Scope, Send
+from app.http.problems import CROSS_SITE, PROBLEM_JSON, HttpError, problem_of
+
+__all__ = ["CONTENT_POLICY", "BrowserGuard", "from_same_site", "send_problem"]
+
+CONTENT_POLICY: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    b"font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    b"frame-ancestors 'none'"
+)
+"""Everything of a page comes from us; an answer that needs more says so itself."""
+
+_DOCS_POLICY: Final = (
+    b"default-src 'none'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; "
+    b"style-src https://cdn.jsdelivr.net; img-src data: https://fastapi.tiangolo.com; "
+    b"connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_DOCS: Final = "/docs"
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN: Final = frozenset({b"same-origin", b"none"})
+_ALWAYS: Final = {
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cache-control": b"no-store",
+}
+
+
+class BrowserGuard:
+    """Refuses what other sites send, and tells browsers how to treat the answers.
+
+    Args:
+        app: What is guarded.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        policy = _DOCS_POLICY if scope["path"] == _DOCS else CONTENT_POLICY
+
+        async def guarded(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                _add(message, {**_ALWAYS, b"content-security-policy": policy})
+            await send(message)
+
+        if not from_same_site(scope["method"], dict(scope["headers"])):
+            detail = "A page of another site must not change anything here."
+            await send_problem(HttpError(CROSS_SITE, detail), scope["path"], guarded)
+            return
+        await self._app(scope, receive, guarded)
+
+
+def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a request is safe, or comes from a page of ours or from no page at all."""
+    if method in _SAFE:
+        return True
+    site = headers.get(b"sec-fetch-site")
+    if site is not None:
+        return site in _OWN
+    origin = headers.get(b"origin")
+    if origin is None:
+        return True
+    return urlsplit(origin.decode("latin-1")).netloc.encode() == headers.get(b"host")
+
+
+async def send_problem(error: Exception, instance: str, send: Send) -> None:
+    """Answer with a problem, outside of any framework."""
+    problem = problem_of(error)
+    body = problem.body(instance)
+    headers: Headers = [
+        (b"content-type", PROBLEM_JSON.encode()),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+    ]
+    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers]
+    start = {"type": "http.response.start", "status": problem.type.status, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})
+
+
+def _add(message: MutableMapping[str, Any], fields: Mapping[bytes, bytes]) -> None:
+    """Add fields that the answer has not set itself."""
+    told = list(message.get("headers", ()))
+    names = {name.lower() for name, _ in told}
+    message["headers"] = [*told, *[field for field in fields.items() if field[0] not in names]]

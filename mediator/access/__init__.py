@@ -1,0 +1,1 @@
+"""Who may do what: tenants, grants and the decision; knows no HTTP."""

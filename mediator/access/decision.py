@@ -1,0 +1,73 @@
+"""The decision: may this principal do that there? A pure function; what is not granted is denied.
+
+Three refusals, which tell no more than each may:
+
+- `UNAUTHENTICATED`: nobody said who asks. It is the same whether the place exists or not.
+- `HIDDEN`: the database is another tenant's, or nobody's, or nothing of it is granted. It is
+  answered like a database that does not exist.
+- `FORBIDDEN`: the principal has something to do with the database, but not this. It is decided by
+  the grants alone, so it does not tell whether a class exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from mediator.access.model import Principal, Scope
+from mediator.schema.tree import Visibility
+
+__all__ = ["Decision", "Target", "decide", "sees"]
+
+
+class Decision(Enum):
+    """What became of a request for access."""
+
+    ALLOWED = auto()
+    UNAUTHENTICATED = auto()
+    FORBIDDEN = auto()
+    HIDDEN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is asked for.
+
+    Attributes:
+        database: The database.
+        owner: The tenant that owns it; None: nobody.
+        class_name: The class; None: the database as a whole.
+        visibility: Who may keep answers of the class; ``public`` also means that anybody may read.
+    """
+
+    database: str
+    owner: str | None = None
+    class_name: str | None = None
+    visibility: Visibility = "none"
+
+
+def decide(principal: Principal | None, scope: Scope, target: Target) -> Decision:
+    """Decide about one action.
+
+    Args:
+        principal: Who asks; None: nobody said.
+        scope: What the action needs.
+        target: Where.
+    """
+    if scope is Scope.READ and target.visibility == "public" and target.class_name is not None:
+        return Decision.ALLOWED
+    if principal is None:
+        return Decision.UNAUTHENTICATED
+    if not sees(principal, target.database, target.owner):
+        return Decision.HIDDEN
+    for grant in principal.grants:
+        if grant.covers(scope, target.database, target.class_name):
+            return Decision.ALLOWED
+    return Decision.FORBIDDEN
+
+
+def sees(principal: Principal, database: str, owner: str | None) -> bool:
+    """Whether a principal may know that a database exists."""
+    if not principal.operates and owner != principal.tenant:
+        return False
+    return any(grant.concerns(database) for grant in principal.grants)

@@ -1,0 +1,139 @@
+"""Tenants, principals and what is granted to them: plain immutable data.
+
+A tenant owns databases. A principal belongs to one tenant and has grants; a grant never reaches a
+database that its tenant does not own. The operator's tenant, `OPERATOR`, reaches all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mediator.errors import Invalid, Place
+from mediator.schema.reading import NAME
+
+__all__ = [
+    "ANY",
+    "MOST_GRANTS",
+    "OPERATOR",
+    "Grant",
+    "Principal",
+    "Scope",
+    "parse_grant",
+    "parse_grants",
+]
+
+ANY: Final = "*"
+"""Every database of the tenant, or every class of the database."""
+
+OPERATOR: Final = "operator"
+"""The tenant whose grants reach every database; it owns none of its own."""
+
+MOST_GRANTS: Final = 256
+"""Grants of one principal at most: each request goes through them."""
+
+
+class Scope(StrEnum):
+    """What may be done.
+
+    WRITE takes in READ, because the answer to a write shows the object: a right to write without
+    one to read could not be kept. ADMIN takes in everything.
+    """
+
+    READ = "read"
+    WRITE = "write"
+    SCHEMA = "schema"
+    JOBS = "jobs"
+    ADMIN = "admin"
+
+
+_TAKES_IN: Final = {
+    Scope.READ: frozenset({Scope.READ}),
+    Scope.WRITE: frozenset({Scope.WRITE, Scope.READ}),
+    Scope.SCHEMA: frozenset({Scope.SCHEMA}),
+    Scope.JOBS: frozenset({Scope.JOBS}),
+    Scope.ADMIN: frozenset(Scope),
+}
+
+
+_SCOPES: Final = {scope.value: scope for scope in Scope}
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A scope over the databases of a tenant, over one of them, or over one class of it."""
+
+    scope: Scope
+    database: str = ANY
+    class_name: str = ANY
+
+    def concerns(self, database: str) -> bool:
+        """Whether it has anything to do with a database."""
+        return self.database in (ANY, database)
+
+    def covers(self, scope: Scope, database: str, class_name: str | None) -> bool:
+        """Whether it allows `scope` on a class, or (None) on the database as a whole."""
+        return (
+            scope in _TAKES_IN[self.scope]
+            and self.concerns(database)
+            and self.class_name in (ANY, class_name)
+        )
+
+    def __str__(self) -> str:
+        if self.database == ANY:
+            return self.scope
+        if self.class_name == ANY:
+            return f"{self.scope}:{self.database}"
+        return f"{self.scope}:{self.database}/{self.class_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who sends a request: a subject of a tenant, with what is granted to it."""
+
+    subject: str
+    tenant: str
+    grants: frozenset[Grant]
+
+    @property
+    def operates(self) -> bool:
+        """Whether it belongs to those who run the installation."""
+        return self.tenant == OPERATOR
+
+
+def parse_grant(text: str) -> Grant | None:
+    """Read ``scope``, ``scope:database`` or ``scope:database/class``; None if it is none of them.
+
+    A token's scopes may hold words that are meant for others.
+    """
+    word, colon, place = text.partition(":")
+    database, slash, class_name = place.partition("/")
+    scope = _SCOPES.get(word)
+    if scope is None or (colon and not NAME.fullmatch(database)):
+        return None
+    if slash and not NAME.fullmatch(class_name):
+        return None
+    return Grant(scope, database or ANY, class_name or ANY)
+
+
+def parse_grants(texts: Iterable[object]) -> frozenset[Grant]:
+    """Read grants that an administrator wrote down.
+
+    Raises:
+        Invalid: With the place of every text that is no grant, or if there are too many.
+    """
+    given = list(texts)
+    if len(given) > MOST_GRANTS:
+        places = [Place("/grants", f"at most {MOST_GRANTS} are allowed")]
+        raise Invalid("There are too many grants.", places=places)
+    read = [parse_grant(text) if isinstance(text, str) else None for text in given]
+    places = [
+        Place(f"/grants/{index}", "scope, scope:database or scope:database/class is expected")
+        for index, grant in enumerate(read)
+        if grant is None
+    ]
+    if places:
+        raise Invalid("A grant is not understood.", places=places)
+    return frozenset(grant for grant in read if grant is not None)

@@ -1,0 +1,141 @@
+"""What administrators do: tenants, what they own, their keys. A change is in force here at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mediator.access.book import AccessBook, AccessSnapshot
+from mediator.access.keys import ApiKey, mint
+from mediator.access.model import OPERATOR, Principal, parse_grants
+from mediator.catalogue.tenants import CatalogueTenants
+from mediator.clock import Clock
+from mediator.errors import Invalid, NotFound, Place
+
+__all__ = ["LONGEST_TEXT", "Tenancy"]
+
+LONGEST_TEXT: Final = 255
+"""Characters of a subject and of a label."""
+
+
+class Tenancy:
+    """Tenants and keys of the installation.
+
+    Args:
+        store: Keeps them.
+        clock: The time.
+    """
+
+    def __init__(self, store: CatalogueTenants, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self.book = AccessBook(store, clock)
+
+    async def tenants(self) -> list[dict[str, Any]]:
+        """Describe all tenants."""
+        snapshot = await self._latest()
+        return [_describe(snapshot, name) for name in snapshot.tenants]
+
+    async def tenant(self, name: str) -> dict[str, Any]:
+        """Describe a tenant; raises `NotFound` if there is none."""
+        return _describe(await self._latest(), name)
+
+    async def put_tenant(self, name: str, limits: Mapping[str, Any]) -> dict[str, Any]:
+        """Create a tenant, or change its limits."""
+        await self._store.put(name, limits)
+        return await self.tenant(name)
+
+    async def remove_tenant(self, name: str) -> None:
+        """Remove a tenant that owns nothing, with its keys."""
+        await self._store.remove(name)
+        await self.book.refresh()
+
+    async def own(self, tenant: str, database: str) -> dict[str, Any]:
+        """Make a tenant the owner of a database, which need not exist yet."""
+        await self._store.own(tenant, database)
+        return await self.tenant(tenant)
+
+    async def disown(self, tenant: str, database: str) -> None:
+        """Take a database from a tenant."""
+        await self._store.disown(tenant, database)
+        await self.book.refresh()
+
+    async def keys(self, tenant: str) -> list[dict[str, Any]]:
+        """Describe the keys of a tenant, oldest first, without their secrets."""
+        snapshot = await self._latest()
+        _describe(snapshot, tenant)
+        ours = [key for key in snapshot.keys.values() if key.principal.tenant == tenant]
+        return [_key_document(key) for key in sorted(ours, key=lambda key: key.created)]
+
+    async def create_key(
+        self,
+        tenant: str,
+        subject: str,
+        grants: Iterable[object],
+        *,
+        label: str = "",
+        expires: float | None = None,
+    ) -> dict[str, Any]:
+        """Make a key; the answer holds its text, which is told only here.
+
+        Args:
+            tenant: Whose key it is.
+            subject: Whom it stands for.
+            grants: ``scope``, ``scope:database`` or ``scope:database/class``.
+            label: What it is for.
+            expires: When it ends, in seconds since 1970; None: never.
+
+        Raises:
+            Invalid: A grant or the end makes no sense.
+            NotFound: There is no such tenant.
+        """
+        granted = parse_grants(grants)
+        if not granted:
+            raise _wrong("/grants", "one grant at least is expected")
+        if expires is not None and expires <= self._clock.now():
+            raise _wrong("/expires", "it is over already")
+        if not 0 < len(subject) <= LONGEST_TEXT or len(label) > LONGEST_TEXT:
+            raise _wrong("/subject", f"subject and label have up to {LONGEST_TEXT} characters")
+        new = mint()
+        await self._store.add_key(new, Principal(subject, tenant, granted), label, expires)
+        kept = (await self._latest()).keys[new.id]
+        return {**_key_document(kept), "key": new.text}
+
+    async def revoke(self, tenant: str, id_: str) -> None:
+        """Revoke a key; raises `NotFound` if the tenant has none of this id."""
+        await self._store.revoke(tenant, id_)
+        await self.book.refresh()
+
+    async def _latest(self) -> AccessSnapshot:
+        await self.book.refresh()
+        return self.book.current
+
+
+def _describe(snapshot: AccessSnapshot, name: str) -> dict[str, Any]:
+    if name == OPERATOR:
+        return {"name": name, "databases": [], "limits": {}}
+    tenant = snapshot.tenants.get(name)
+    if tenant is None:
+        raise NotFound("There is no such tenant.")
+    return {"name": name, "databases": list(tenant.databases), "limits": dict(tenant.limits)}
+
+
+def _key_document(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "tenant": key.principal.tenant,
+        "subject": key.principal.subject,
+        "grants": sorted(map(str, key.principal.grants)),
+        "label": key.label,
+        "created": _moment(key.created),
+        "expires": None if key.expires is None else _moment(key.expires),
+    }
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _wrong(pointer: str, detail: str) -> Invalid:
+    return Invalid("The key cannot be made.", places=[Place(pointer, detail)])

@@ -1,0 +1,179 @@
+"""Tenants, what they own, and their keys. Every change raises one version, which replicas watch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mediator.access.book import AccessSnapshot, Tenant
+from mediator.access.keys import ApiKey, NewKey
+from mediator.access.model import OPERATOR, Principal, parse_grants
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.tables import access, api_keys, tenant_databases, tenants
+from mediator.errors import AlreadyExists, Conflict, NotFound
+
+__all__ = ["MOST_KEYS", "CatalogueTenants"]
+
+MOST_KEYS: Final = 10_000
+"""Keys of the installation: replicas hold all of them in memory."""
+
+
+class CatalogueTenants:
+    """Reads and changes tenants and keys; implements `mediator.access.book.AccessSource`."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def version(self) -> int:
+        """Return the newest version."""
+        async with self._catalogue.begin() as connection:
+            found = await connection.execute(select(access.c.version))
+            return int(found.scalar_one_or_none() or 0)
+
+    async def snapshot(self) -> AccessSnapshot:
+        """Read everything, as of one version."""
+        async with self._catalogue.begin() as connection:
+            # The share lock keeps a change from coming between the reads.
+            locked = select(access.c.version).with_for_update(read=True)
+            version = int((await connection.execute(locked)).scalar_one_or_none() or 0)
+            owned = select(tenant_databases).order_by(tenant_databases.c.database)
+            owners = {row.database: row.tenant for row in await connection.execute(owned)}
+            rows = await connection.execute(select(tenants).order_by(tenants.c.name))
+            named = {row.name: _tenant(row, owners) for row in rows}
+            keys = {row.id: _key(row) for row in await connection.execute(select(api_keys))}
+        return AccessSnapshot(version, named, keys, owners)
+
+    async def put(self, name: str, limits: Mapping[str, Any]) -> None:
+        """Create a tenant, or change its limits.
+
+        Raises:
+            Conflict: The name is the operator's.
+        """
+        if name == OPERATOR:
+            raise Conflict("The operator's tenant is there always, and has no limits.")
+        row = insert(tenants).values(name=name, limits=dict(limits))
+        async with self._change() as connection:
+            await connection.execute(
+                row.on_conflict_do_update(
+                    index_elements=[tenants.c.name], set_={"limits": dict(limits)}
+                )
+            )
+
+    async def remove(self, name: str) -> None:
+        """Remove a tenant that owns nothing, with its keys.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It owns databases.
+        """
+        async with self._change() as connection:
+            owned = select(func.count()).where(tenant_databases.c.tenant == name)
+            if (await connection.execute(owned)).scalar_one():
+                raise Conflict(f"The tenant {name} owns databases; give them to nobody first.")
+            await connection.execute(delete(api_keys).where(api_keys.c.tenant == name))
+            gone = await connection.execute(delete(tenants).where(tenants.c.name == name))
+            if not gone.rowcount:
+                raise NotFound("There is no such tenant.")
+
+    async def own(self, tenant: str, database: str) -> None:
+        """Make a tenant the owner of a database.
+
+        Raises:
+            NotFound: There is no such tenant.
+            AlreadyExists: Another tenant owns it.
+        """
+        async with self._change() as connection:
+            await _expect(connection, tenant)
+            row = insert(tenant_databases).values(database=database, tenant=tenant)
+            await connection.execute(row.on_conflict_do_nothing())
+            found = select(tenant_databases.c.tenant).where(tenant_databases.c.database == database)
+            if (await connection.execute(found)).scalar_one() != tenant:
+                raise AlreadyExists(f"Another tenant owns the database {database}.")
+
+    async def disown(self, tenant: str, database: str) -> None:
+        """Take a database from a tenant, which leaves its objects as they are.
+
+        Raises:
+            NotFound: The tenant does not own it.
+        """
+        owned = delete(tenant_databases).where(
+            tenant_databases.c.tenant == tenant, tenant_databases.c.database == database
+        )
+        async with self._change() as connection:
+            if not (await connection.execute(owned)).rowcount:
+                raise NotFound("The tenant does not own such a database.")
+
+    async def add_key(
+        self, new: NewKey, principal: Principal, label: str, expires: float | None
+    ) -> None:
+        """Keep a key.
+
+        Raises:
+            NotFound: There is no such tenant.
+            Conflict: There are too many keys.
+        """
+        row = insert(api_keys).values(
+            id=new.id,
+            tenant=principal.tenant,
+            subject=principal.subject,
+            digest=new.digest,
+            grants=sorted(map(str, principal.grants)),
+            label=label,
+            expires=None if expires is None else datetime.fromtimestamp(expires, UTC),
+        )
+        async with self._change() as connection:
+            await _expect(connection, principal.tenant)
+            count = (await connection.execute(select(func.count()).select_from(api_keys))).scalar()
+            if (count or 0) >= MOST_KEYS:
+                raise Conflict(f"There are {MOST_KEYS} keys already; revoke some first.")
+            await connection.execute(row)
+
+    async def revoke(self, tenant: str, id_: str) -> None:
+        """Forget a key.
+
+        Raises:
+            NotFound: The tenant has no such key.
+        """
+        revoked = delete(api_keys).where(api_keys.c.tenant == tenant, api_keys.c.id == id_)
+        async with self._change() as connection:
+            if not (await connection.execute(revoked)).rowcount:
+                raise NotFound("The tenant has no such key.")
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[AsyncConnection]:
+        raised = insert(access).values(only=1, version=1)
+        raised = raised.on_conflict_do_update(
+            index_elements=[access.c.only], set_={"version": access.c.version + 1}
+        )
+        async with self._catalogue.begin() as connection:
+            await connection.execute(raised)
+            yield connection
+
+
+async def _expect(connection: AsyncConnection, tenant: str) -> None:
+    known = select(tenants.c.name).where(tenants.c.name == tenant)
+    if tenant != OPERATOR and (await connection.execute(known)).first() is None:
+        raise NotFound("There is no such tenant.")
+
+
+def _tenant(row: Row[Any], owners: Mapping[str, str]) -> Tenant:
+    owned = tuple(database for database, owner in owners.items() if owner == row.name)
+    return Tenant(row.name, owned, row.limits)
+
+
+def _key(row: Row[Any]) -> ApiKey:
+    return ApiKey(
+        row.id,
+        row.digest,
+        Principal(row.subject, row.tenant, parse_grants(row.grants)),
+        row.created.timestamp(),
+        None if row.expires is None else row.expires.timestamp(),
+        row.label,
+    )

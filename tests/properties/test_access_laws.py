@@ -1,0 +1,144 @@
+"""Laws of the access decision, on drawn principals, grants and places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.access.decision import Decision, Target, decide
+from mediator.access.keys import mint, split
+from mediator.access.model import ANY, OPERATOR, Grant, Principal, Scope, parse_grant, parse_grants
+from mediator.errors import Invalid
+from mediator.schema.tree import Visibility
+
+DATABASES = ("news", "club")
+CLASSES = ("articles", "users")
+TENANTS = ("acme", "globex", OPERATOR)
+
+scopes = st.sampled_from(Scope)
+
+
+@st.composite
+def drawn_grants(draw: Any) -> Grant:
+    database = draw(st.sampled_from((ANY, *DATABASES)))
+    classes = (ANY,) if database == ANY else (ANY, *CLASSES)
+    return Grant(draw(scopes), database, draw(st.sampled_from(classes)))
+
+
+principals = st.builds(
+    Principal, st.just("who"), st.sampled_from(TENANTS), st.frozensets(drawn_grants(), max_size=6)
+)
+targets = st.builds(
+    Target,
+    st.sampled_from(DATABASES),
+    st.sampled_from((None, "acme", "globex")),
+    st.sampled_from((None, *CLASSES)),
+    st.sampled_from(get_args(Visibility)),
+)
+
+
+def allowed(principal: Principal | None, scope: Scope, target: Target) -> bool:
+    return decide(principal, scope, target) is Decision.ALLOWED
+
+
+@given(principals, st.frozensets(drawn_grants()), scopes, targets)
+def test_fewer_grants_never_allow_more(
+    principal: Principal, kept: frozenset[Grant], scope: Scope, target: Target
+) -> None:
+    fewer = replace(principal, grants=principal.grants & kept)
+    assert allowed(principal, scope, target) >= allowed(fewer, scope, target)
+
+
+@given(principals, scopes, targets)
+def test_what_anybody_may_do_everybody_may(
+    principal: Principal, scope: Scope, target: Target
+) -> None:
+    assert allowed(principal, scope, target) >= allowed(None, scope, target)
+
+
+@given(scopes, targets)
+def test_nobody_does_anything_but_read_public_classes(scope: Scope, target: Target) -> None:
+    public = target.visibility == "public" and target.class_name is not None
+    assert allowed(None, scope, target) is (scope is Scope.READ and public)
+
+
+@given(principals, scopes, targets)
+def test_a_tenant_has_no_say_beyond_its_databases(
+    principal: Principal, scope: Scope, target: Target
+) -> None:
+    private = replace(target, visibility="private")
+    if not principal.operates and target.owner != principal.tenant:
+        assert decide(principal, scope, private) is Decision.HIDDEN
+
+
+@given(principals, scopes, targets, st.sampled_from(("globex", None)))
+def test_a_hidden_database_is_refused_like_one_that_nobody_has(
+    principal: Principal, scope: Scope, target: Target, owner: str | None
+) -> None:
+    """Else the refusal would tell that the database exists."""
+    of_acme = replace(principal, tenant="acme")
+    hidden = decide(of_acme, scope, replace(target, owner=owner, visibility="none"))
+    absent = decide(of_acme, scope, Target(target.database))
+    assert hidden is absent is Decision.HIDDEN
+
+
+@given(principals, scopes, targets)
+def test_a_refusal_does_not_tell_whether_a_class_exists(
+    principal: Principal, scope: Scope, target: Target
+) -> None:
+    there = replace(target, class_name="articles", visibility="none")
+    absent = replace(target, class_name="nowhere", visibility="none")
+    of_class = replace(
+        principal, grants=frozenset(g for g in principal.grants if g.class_name == ANY)
+    )
+    assert decide(of_class, scope, there) is decide(of_class, scope, absent)
+
+
+@given(principals, scopes, targets)
+def test_a_grant_for_a_class_never_reaches_the_whole_database(
+    principal: Principal, scope: Scope, target: Target
+) -> None:
+    of_class = frozenset(g for g in principal.grants if g.class_name != ANY)
+    whole = replace(target, class_name=None)
+    assert not allowed(replace(principal, grants=of_class), scope, whole)
+
+
+@given(principals, targets)
+def test_who_may_write_may_read_and_who_administers_may_do_all(
+    principal: Principal, target: Target
+) -> None:
+    assert allowed(principal, Scope.READ, target) >= allowed(principal, Scope.WRITE, target)
+    for scope in Scope:
+        assert allowed(principal, scope, target) >= allowed(principal, Scope.ADMIN, target)
+
+
+@given(drawn_grants())
+def test_a_grant_is_read_as_it_is_written(grant: Grant) -> None:
+    assert parse_grant(str(grant)) == grant
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "root", "read:", "read:News", "read:news/", "read:/a", "read:news/a/b", "read news", "*"],
+)
+def test_what_is_no_grant_grants_nothing(text: str) -> None:
+    assert parse_grant(text) is None
+    with pytest.raises(Invalid) as refused:
+        parse_grants(["read", text])
+    assert [place.pointer for place in refused.value.places] == ["/grants/1"]
+
+
+def test_keys_differ_and_only_their_hash_is_kept() -> None:
+    first, second = mint(), mint()
+    assert first.text != second.text
+    assert split(first.text) is not None
+    assert first.text.rpartition("_")[2] not in first.digest
+
+
+@given(st.text(max_size=100))
+def test_what_is_no_key_is_told_from_one(text: str) -> None:
+    assert split(text) is None
