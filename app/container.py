@@ -21,6 +21,7 @@ from app.coherence.probing import cache_readers
 from app.coherence.purges import log_purging
 from app.main import DataApp
 from app.observers import Instruments, log_observation
+from app.recent import Recent
 from app.relaying import RelayProcess
 from app.settings import (
     CacheSettings,
@@ -87,7 +88,8 @@ async def build(
         Unavailable: The catalogue does not answer.
     """
     instruments = Instruments()
-    observers = (instruments.observe, log_observation)
+    recent = Recent()
+    observers = (instruments.observe, recent.observe, log_observation)
     caches = None
     if caching is not None:
         tell = CacheEvents(
@@ -133,7 +135,14 @@ async def build(
     readers = cache_readers(caching.probe_caches) if caching else None
     probes = StalenessProbes(mediator.data, SystemClock(), readers)
     admin = create_admin_app(
-        mediator.control, instruments.registry, mediator.primaries, beginnings, probes, caches
+        mediator.control,
+        instruments.registry,
+        mediator.primaries,
+        beginnings,
+        probes,
+        caches,
+        data,
+        recent,
     )
     return Container(mediator, DataApp(data), admin, caches, relays, probes, desk)
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
-from fastapi import FastAPI, Response
+from fastapi import Depends, FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from app.admin import materialisation, placements, probes, schemas, sketch, systems
 from app.admin.answers import PROBLEM
+from app.admin.pages.site import mount_pages
 from app.coherence.beginnings import Beginnings
 from app.coherence.caches import Caches
 from app.http.framework import answer_problems
+from app.http.message import Receive, Scope, Send
+from app.http.same_origin import refuse_other_sites
+from app.recent import Recent
 from mediator.materialise.service import MaterialiseService
 from mediator.planes import ControlPlane
 from mediator.probing import StalenessProbes
 
 __all__ = ["create_admin_app"]
+
+DataAsgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def create_admin_app(
@@ -28,6 +34,8 @@ def create_admin_app(
     beginnings: Beginnings | None = None,
     staleness: StalenessProbes | None = None,
     caches: Caches | None = None,
+    data: DataAsgi | None = None,
+    recent: Recent | None = None,
 ) -> FastAPI:
     """Make the admin application.
 
@@ -38,6 +46,8 @@ def create_admin_app(
         beginnings: Tells the sketch of new classes; None: there is no sketch.
         staleness: Carries out staleness probes.
         caches: What keeps caches coherent; None: there is no sketch.
+        data: The data API, which pages ask inside the process; None: they show no data and no jobs.
+        recent: What happened last; None: nothing is remembered.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -46,6 +56,7 @@ def create_admin_app(
         redoc_url=None,
         redirect_slashes=False,
         responses={"default": PROBLEM},
+        dependencies=[Depends(refuse_other_sites)],
     )
     answer_problems(app)
     app.state.control = control
@@ -53,6 +64,9 @@ def create_admin_app(
     app.state.beginnings = beginnings
     app.state.probes = staleness
     app.state.caches = caches
+    app.state.data = data
+    app.state.recent = recent
+    app.state.metrics = metrics
     app.get("/live", tags=["health"])(_live)
     app.get("/ready", tags=["health"])(_readiness(control.readiness))
     app.get("/metrics", tags=["health"], response_class=Response)(_exposition(metrics))
@@ -62,6 +76,7 @@ def create_admin_app(
     app.include_router(materialisation.router, prefix="/admin/v1", tags=["primaries"])
     app.include_router(probes.router, prefix="/admin/v1", tags=["probes"])
     app.include_router(sketch.router, prefix="/admin/v1", tags=["sketch"])
+    mount_pages(app)
     return app
 
 

@@ -14,6 +14,7 @@ from mediator.errors import MediatorError, Place, Unavailable
 
 __all__ = [
     "BODY_TOO_LARGE",
+    "CROSS_SITE",
     "IDEMPOTENCY_KEY_IN_USE",
     "INTERNAL",
     "INVALID",
@@ -50,6 +51,7 @@ class ProblemType:
 
 INVALID: Final = ProblemType("invalid", 400, "The request is invalid")
 MALFORMED_JSON: Final = ProblemType("malformed-json", 400, "The body is not JSON")
+CROSS_SITE: Final = ProblemType("cross-site", 403, "Another site asks for it")
 ROUTE_NOT_FOUND: Final = ProblemType("route-not-found", 404, "There is no such route")
 METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", 405, "The method is not allowed")
 NOT_ACCEPTABLE: Final = ProblemType("not-acceptable", 406, "No acceptable media type")
@@ -98,6 +100,7 @@ PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
         {
             *_OF_ERROR.values(),
             MALFORMED_JSON,
+            CROSS_SITE,
             ROUTE_NOT_FOUND,
             METHOD_NOT_ALLOWED,
             NOT_ACCEPTABLE,
