@@ -70,17 +70,19 @@ def flips(explained: Mapping[str, Any]) -> list[str]:
 
 def _requirement(names: Sequence[str], parts: Sequence[Mapping[str, Any]], total: float) -> str:
     first = parts[0]
-    subject = name_of(first["metric"]).capitalize()
+    name, goal = first["metric"], first["goal"]
+    subject = name_of(name).capitalize()
     if first["statistic"] == "p99":
-        subject += " (99th percentile)"
+        subject += ", 99th percentile"
+    wish = f"goal {metric(goal, name)}" if goal is not None else "by a utility of at most 1"
     weight = f"{first['weight'] / total:.0%} of the score"
-    told = "; ".join(_met(name, part) for name, part in zip(names, parts, strict=True))
-    return f"{subject}, {weight}: {told}."
+    told = "; ".join(_met(system, part) for system, part in zip(names, parts, strict=True))
+    return f"{subject} ({wish}; {weight}): {told}."
 
 
-def _met(name: str, part: Mapping[str, Any]) -> str:
-    unit = "times the goal" if part["by"] == "goal" else "of at most 1 for its utility"
-    return f"{name} has {metric(part['measured'], part['metric'])}, {part['f']:.3g} {unit}"
+def _met(system: str, part: Mapping[str, Any]) -> str:
+    worth = f"{part['f']:.3g} times the goal" if part["by"] == "goal" else f"worth {part['f']:.3g}"
+    return f"{system} has {metric(part['measured'], part['metric'])}, {worth}"
 
 
 def _flip(threshold: Mapping[str, Any], value: float, word: str) -> str:

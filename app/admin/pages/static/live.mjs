@@ -34,10 +34,12 @@ export async function renew(address, ids) {
 const reachable = (within) => [...within.querySelectorAll("a, button, input, select, summary, [tabindex]")];
 const place = (within, element) => reachable(within).indexOf(element);
 
-for (const { id, dataset } of document.querySelectorAll("[data-live]")) {
+const periods = Map.groupBy(document.querySelectorAll("[data-live]"), ({ dataset }) => dataset.live);
+for (const [period, regions] of periods) {
+  const ids = regions.map(({ id }) => id);
   setInterval(() => {
-    const region = document.getElementById(id);
-    if (document.hidden || !("live" in region.dataset)) return;
-    renew(location.href, [id]).catch(() => {}); // the next time may go better
-  }, 1000 * Number(dataset.live));
+    const alive = ids.filter((id) => "live" in (document.getElementById(id)?.dataset ?? {}));
+    if (document.hidden || !alive.length) return;
+    renew(location.href, alive).catch(() => {}); // the next time may go better
+  }, 1000 * Number(period));
 }
