@@ -21,6 +21,7 @@ from app.coherence.caches import Caches, make_caches
 from app.coherence.probing import cache_readers
 from app.lifecycle import Lifecycle
 from app.main import DataApp
+from app.recent import Recent
 from app.relaying import RelayProcess
 from app.settings import (
     CacheSettings,
@@ -100,8 +101,9 @@ async def build(
         MissingSetting: There is no catalogue.
         Unavailable: The catalogue does not answer.
     """
+    recent = Recent()
     telemetry = Telemetry(TelemetrySettings())
-    instruments, observers = telemetry.instruments, telemetry.observers
+    instruments, observers = telemetry.instruments, (*telemetry.observers, recent.observe)
     caches = None
     if caching is not None:
         url, tell = _revealed(settings.coordination_url), telemetry.cache_events()
@@ -158,6 +160,8 @@ async def build(
         telemetry.job_watch(mediator).refresh,
         mediator.tenancy,
         security,
+        data,
+        recent,
     )
     telemetry.start()
     served = traced(DataApp(data, gate), telemetry.traces)

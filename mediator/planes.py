@@ -154,6 +154,18 @@ class ControlPlane(Protocol):
     ) -> dict[str, Any]:
         """Say where a node is placed and why: candidates, metrics, scores, margins, thresholds."""
 
+    async def survey(self, database: str) -> dict[str, Any]:
+        """Tell of all nodes in short where they are, why, and with which scores; and of groups."""
+
+    async def what_if(self, database: str, document: Any) -> dict[str, Any]:
+        """Say what scores would place elsewhere under other weights, goals or metrics: pure.
+
+        Raises:
+            NotFound: There is no such database.
+            Invalid, SchemaInvalid: The supposition is wrong, with the place of every mistake.
+            Unplaceable: No system would be left for a node.
+        """
+
     async def violations(self, database: str | None = None) -> list[dict[str, Any]]:
         """List violation events, newest first."""
 

@@ -52,12 +52,25 @@ _RUN: Final = Need(Of.DATABASE)
 _TENANT: Final = Need(Of.TENANT)
 
 NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
+    "/startup": {"GET": _OPEN},
     "/live": {"GET": _OPEN},
     "/ready": {"GET": _OPEN},
     "/metrics": {"GET": _LOOK},
     "/openapi.json": {"GET": _ANY_KEY},
     "/docs": {"GET": _ANY_KEY},
     "/docs/oauth2-redirect": {"GET": _ANY_KEY},
+    "/static/{digest}/{name:path}": {"GET": _ANY_KEY},
+    "/": {"GET": _LOOK},
+    "/map": {"GET": _LOOK},
+    "/what-if": {"GET": _LOOK},
+    "/coherence": {"GET": _LOOK},
+    "/coherence/probe": {"POST": _OPERATE},
+    "/coherence/probe/stop": {"POST": _OPERATE},
+    "/data": {"GET": _LOOK},
+    "/jobs": {"GET": _LOOK},
+    "/jobs/{database}/{run}": {"GET": _LOOK},
+    "/jobs/{database}/{run}/cancel": {"POST": _LOOK},
+    "/jobs/{database}/{run}/resume": {"POST": _LOOK},
     "/admin/v1/systems": {"GET": _LOOK, "POST": _OPERATE},
     "/admin/v1/systems/{name}": {"GET": _LOOK, "PATCH": _OPERATE, "DELETE": _OPERATE},
     "/admin/v1/systems/{name}/calibration": {"POST": _OPERATE},
@@ -81,12 +94,17 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
     "/admin/v1/tenants/{tenant}/keys": {"GET": _TENANT, "POST": _TENANT},
     "/admin/v1/tenants/{tenant}/keys/{key}": {"DELETE": _TENANT},
 }
-"""By path and method. SCHEMA over a database is what its owner designs and watches it with."""
+"""By path and method. SCHEMA over a database is what its owner designs and watches it with. Pages
+show all databases; what one asks of the data API, it asks with the key of whoever looks at it.
+"""
 
-_PATTERNS: Final = [
-    (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", template)), needs)
-    for template, needs in NEEDS.items()
-]
+
+def _pattern(template: str) -> re.Pattern[str]:
+    whole = re.sub(r"\{(\w+):path\}", r"(?P<\1>.+)", template)
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", whole))
+
+
+_PATTERNS: Final = [(_pattern(template), needs) for template, needs in NEEDS.items()]
 
 
 def need_of(method: str, path: str) -> tuple[Need, Mapping[str, str]]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from app.admin.answers import Body, Control, DatabaseName, json_request
-from app.admin.schema_document import ADVICE_REQUEST
+from app.admin.schema_document import ADVICE_REQUEST, WHAT_IF_REQUEST
 
 __all__ = ["router"]
 
@@ -47,6 +47,15 @@ async def explain_field(
 ) -> dict[str, Any]:
     """Explain where a field is placed: candidates, metrics, scores, margins, thresholds."""
     return await control.explain(database, class_name, field)
+
+
+@router.post("/what-if/{database}", openapi_extra=json_request(WHAT_IF_REQUEST))
+async def suppose(control: Control, database: DatabaseName, body: Body) -> dict[str, Any]:
+    """Say what scores would place elsewhere under other weights, goals or metrics.
+
+    Nothing is changed. Annotations are named by their JSON pointers in the schema.
+    """
+    return await control.what_if(database, body)
 
 
 @router.get("/violations")

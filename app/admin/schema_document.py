@@ -11,7 +11,7 @@ from mediator.schema.annotations import Capability, Metric
 from mediator.schema.tree import Mode
 from mediator.schema.types import FieldType
 
-__all__ = ["ADVICE_REQUEST", "SCHEMA_DOCUMENT"]
+__all__ = ["ADVICE_REQUEST", "SCHEMA_DOCUMENT", "WHAT_IF_REQUEST"]
 
 
 def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
@@ -147,3 +147,17 @@ ADVICE_REQUEST: Final = _object(
     "schema",
 )
 """What ``POST /admin/v1/advice`` takes."""
+
+_FIGURES_OF_SYSTEMS = {"type": "object", "additionalProperties": _FIGURES}
+
+WHAT_IF_REQUEST: Final = _object(
+    {
+        "annotations": {
+            "type": "object",
+            "additionalProperties": _object({"weight": _POSITIVE, "goal": _POSITIVE}),
+        },
+        "metrics": _FIGURES_OF_SYSTEMS,
+        "p99": _FIGURES_OF_SYSTEMS,
+    }
+)
+"""What ``POST /admin/v1/what-if/{database}`` takes."""

@@ -105,6 +105,7 @@ PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
         {
             *_OF_ERROR.values(),
             MALFORMED_JSON,
+            CROSS_SITE,
             ROUTE_NOT_FOUND,
             METHOD_NOT_ALLOWED,
             NOT_ACCEPTABLE,

@@ -16,7 +16,9 @@ from mediator.placement.decide import Decision, decide, pins_of
 from mediator.placement.explain import explain
 from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, propose
 from mediator.placement.routing import DatabaseRoute, RoutingModel
+from mediator.placement.survey import survey
 from mediator.placement.violations import NOTHING_WATCHED, Watch, watch
+from mediator.placement.what_if import read_supposition, what_if
 from mediator.schema.tree import Mode
 
 __all__ = ["Judgement", "Patience"]
@@ -74,11 +76,24 @@ class Judgement:
 
     def explain(self, database: str, node: str) -> dict[str, Any]:
         """Explain the placement of a node that is in force, by today's metrics."""
+        decision = self._decision(self._route(database))
+        return {**explain(decision, node), "epoch": self._executor.model.epoch}
+
+    def survey(self, database: str) -> dict[str, Any]:
+        """Tell of all nodes in short where they are, by today's metrics."""
+        decision = self._decision(self._route(database))
+        return {**survey(decision), "epoch": self._executor.model.epoch}
+
+    def what_if(self, database: str, document: Any) -> dict[str, Any]:
+        """Hold what scores choose today against what they would choose under a supposition."""
+        schema = self._route(database).schema
+        return what_if(schema, self._registry.candidates(), read_supposition(document))
+
+    def _route(self, database: str) -> DatabaseRoute:
         route = self._executor.model.databases.get(database)
         if route is None:
             raise NotFound(f"There is no database {database}.")
-        decision = self._decision(route)
-        return {**explain(decision, node), "epoch": self._executor.model.epoch}
+        return route
 
     def _propose(self, database: str, decision: Decision) -> None:
         before = self._proposals.get(database, NOTHING_PROPOSED)

@@ -123,6 +123,17 @@ class Control:
         node = ".".join(filter(None, (class_name, field))) or ROOT
         return {"database": database, **self._judgement.explain(database, node)}
 
+    async def survey(self, database: str) -> dict[str, Any]:
+        """Tell of all nodes of a database in short where they are, and why."""
+        await self._schemas.refresh()
+        return {"database": database, **await asyncio.to_thread(self._judgement.survey, database)}
+
+    async def what_if(self, database: str, document: Any) -> dict[str, Any]:
+        """Say what would be placed elsewhere under other weights, goals or metrics."""
+        await self._schemas.refresh()
+        told = await asyncio.to_thread(self._judgement.what_if, database, document)
+        return {"database": database, **told}
+
     async def violations(self, database: str | None = None) -> list[dict[str, Any]]:
         """List violation events."""
         return await self._judgement.violations(database)

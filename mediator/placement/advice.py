@@ -21,11 +21,19 @@ from mediator.schema.parse import parse_schema
 from mediator.schema.reading import Node
 from mediator.schema.tree import Schema
 
-__all__ = ["SYSTEMS_AT_MOST", "advice_for", "advise", "notes_on", "placements_of"]
+__all__ = [
+    "SYSTEMS_AT_MOST",
+    "SYSTEM_NAME",
+    "advice_for",
+    "advise",
+    "notes_on",
+    "placements_of",
+    "read_metrics",
+]
 
 SYSTEMS_AT_MOST: Final = 64
 
-_SYSTEM_NAME = re.compile("[A-Za-z][A-Za-z0-9_-]{0,62}")
+SYSTEM_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_-]{0,62}")
 _RATIOS = (Metric.READ_AVAILABILITY, Metric.WRITE_AVAILABILITY)
 _LATENCIES = tuple(metric for metric in Metric if metric.small_is_good)
 
@@ -126,7 +134,7 @@ def _schema(node: Node) -> Schema | None:
 
 
 def _candidates(node: Node) -> list[Candidate]:
-    members = list(node.members(SYSTEMS_AT_MOST, _SYSTEM_NAME))
+    members = list(node.members(SYSTEMS_AT_MOST, SYSTEM_NAME))
     if node.value == {}:
         node.wrong("must name at least one system")
     return [_candidate(name, member) for name, member in members]
@@ -138,12 +146,13 @@ def _candidate(name: str, node: Node) -> Candidate:
     return Candidate(
         name,
         frozenset(capability for capability in capabilities if capability),
-        _metrics(node["metrics"], tuple(Metric)),
-        _metrics(node["p99"], _LATENCIES),
+        read_metrics(node["metrics"], tuple(Metric)),
+        read_metrics(node["p99"], _LATENCIES),
     )
 
 
-def _metrics(node: Node, known: Sequence[Metric]) -> dict[Metric, float]:
+def read_metrics(node: Node, known: Sequence[Metric]) -> dict[Metric, float]:
+    """Read metrics by their names; what is not known is noted as a mistake."""
     if not node.given:
         return {}
     node.shape(*known)

@@ -113,6 +113,7 @@ def _part(part: Part) -> dict[str, Any]:
         "statistic": part.requirement.statistic,
         "measured": part.measured,
         "by": "goal" if part.requirement.utility is None else "utility",
+        "goal": part.requirement.goal,
         "f": part.f,
         "weight": part.weight,
     }

@@ -42,6 +42,7 @@ def test_an_explanation_has_candidates_metrics_scores_margin_and_thresholds() ->
             "statistic": "mean",
             "measured": 0.004,
             "by": "goal",
+            "goal": 0.020,
             "f": pytest.approx(5),
             "weight": 1,
         }

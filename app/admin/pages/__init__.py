@@ -1,0 +1,1 @@
+"""The admin pages: what serves what, and why; see docs/pages.md."""

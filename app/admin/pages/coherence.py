@@ -1,0 +1,79 @@
+"""Coherence: what is in the filters, for how long caches keep, how stale reads really are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.admin.pages.forms import read_form
+from app.admin.pages.page import HEADERS, Page, page_router, render
+from app.admin.pages.series import lives, purges
+from mediator.errors import Conflict
+from mediator.probing import StalenessProbes, read_request
+
+__all__ = ["PAGE"]
+
+router = page_router()
+_SEE_OTHER: Final = 303
+_WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+_FIELDS: Final = frozenset({"class", "path", "count", "rate"})
+
+
+@router.get("/coherence")
+async def show(request: Request) -> Response:
+    """Show the sketch, the lives of copies, purges, and the last staleness probe."""
+    state = request.app.state
+    databases = await state.control.databases()
+    return render(
+        request,
+        "coherence.html",
+        sketch=None if state.caches is None else await state.caches.overview(None),
+        lives=lives(state.metrics),
+        purges=purges(state.metrics),
+        classes=[f"{d['name']}/{c}" for d in databases for c in d["classes"]],
+        probe=None if state.probes is None else state.probes.describe(),
+    )
+
+
+@router.post("/coherence/probe")
+async def begin(request: Request) -> Response:
+    """Begin a probe, as the form says."""
+    form = await read_form(request, _FIELDS)
+    database, _, class_name = form.get("class", "").partition("/")
+    probes = _probes(request)
+    asked: dict[str, Any] = {
+        "database": database,
+        "class": class_name,
+        "path": form.get("path") or "fresh",
+        "count": _figure(form.get("count")),
+        "rate": _figure(form.get("rate")),
+    }
+    await probes.begin(read_request(asked, probes.limits))
+    return RedirectResponse("/coherence#probe", _SEE_OTHER, HEADERS)
+
+
+@router.post("/coherence/probe/stop")
+async def stop(request: Request) -> Response:
+    """End the probe that goes on."""
+    await _probes(request).stop()
+    return RedirectResponse("/coherence#probe", _SEE_OTHER, HEADERS)
+
+
+def _probes(request: Request) -> StalenessProbes:
+    probes: StalenessProbes | None = request.app.state.probes
+    if probes is None:
+        raise Conflict("This process carries out no probes.")
+    return probes
+
+
+def _figure(text: str | None) -> Any:
+    """Read a whole number; anything else is left for the probe to refuse."""
+    return int(text) if text and _WHOLE.fullmatch(text) else text
+
+
+PAGE = Page(
+    "Coherence", "/coherence", "How fresh cached copies are, and what keeps them so.", router
+)

@@ -1,0 +1,81 @@
+"""Jobs: the runs of a database, and each of them closely; cancelled and resumed from here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.admin.pages.asking import Refused, ask, chosen_database
+from app.admin.pages.page import HEADERS, Page, page_router, render
+from mediator.catalogue.runs import ENDED
+
+__all__ = ["PAGE"]
+
+router = page_router()
+_SEE_OTHER: Final = 303
+_ROWS: Final = 20
+
+Database = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+DatabaseName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+Run = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+After = Annotated[str | None, Query(max_length=1000)]
+
+
+@router.get("/jobs")
+async def list_runs(request: Request, database: Database = None, after: After = None) -> Response:
+    """List the runs of a database."""
+    databases, name = await chosen_database(request, database)
+    listed: dict[str, Any] = {"items": [], "next": None}
+    if name:
+        listed = await ask(request, "GET", f"{name}/jobs", _page(after))
+    return render(request, "jobs.html", databases=databases, database=name, listed=listed)
+
+
+@router.get("/jobs/{database}/{run}")
+async def show_run(
+    request: Request, database: DatabaseName, run: Run, after: After = None
+) -> Response:
+    """Show a run, and a page of its result."""
+    shown = await ask(request, "GET", f"{database}/jobs/{run}")
+    result, gone = None, None
+    if shown["state"] == "done" and not shown["dry_run"]:
+        try:
+            result = await ask(request, "GET", f"{database}/jobs/{run}/results", _page(after))
+        except Refused as refused:
+            gone = str(refused)
+    return render(
+        request,
+        "run.html",
+        database=database,
+        run=shown,
+        ended=shown["state"] in ENDED,
+        result=result,
+        gone=gone,
+    )
+
+
+@router.post("/jobs/{database}/{run}/cancel")
+async def cancel(request: Request, database: DatabaseName, run: Run) -> Response:
+    """Cancel a run."""
+    await ask(request, "DELETE", f"{database}/jobs/{run}")
+    return _back(database, run)
+
+
+@router.post("/jobs/{database}/{run}/resume")
+async def resume(request: Request, database: DatabaseName, run: Run) -> Response:
+    """Go on with a run that failed or was cancelled."""
+    await ask(request, "POST", f"{database}/jobs/{run}/resume")
+    return _back(database, run)
+
+
+def _page(after: str | None) -> dict[str, str]:
+    return {"limit": str(_ROWS), **({"after": after} if after else {})}
+
+
+def _back(database: str, run: str) -> Response:
+    return RedirectResponse(f"/jobs/{database}/{run}", _SEE_OTHER, HEADERS)
+
+
+PAGE = Page("Jobs", "/jobs", "What runs on Spark: how far it is, and what came of it.", router)

@@ -1,0 +1,86 @@
+"""The overview: what there is, whether it is well, and what happened last."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import Request, Response
+
+from app.admin.pages.figures import metric, name_of, seconds
+from app.admin.pages.page import Page, page_router, render
+from app.admin.pages.series import requests
+from app.recent import Event
+from mediator.observation import (
+    CircuitChanged,
+    PlacementDecided,
+    ProposalRecorded,
+    SystemRegistered,
+    ViolationDetected,
+)
+
+__all__ = ["PAGE"]
+
+router = page_router()
+_SHOWN: Final = 12
+
+
+@router.get("/")
+async def show(request: Request) -> Response:
+    """Show the overview."""
+    state = request.app.state
+    systems = await state.control.systems()
+    return render(
+        request,
+        "overview.html",
+        readiness=await state.control.readiness(),
+        systems=systems,
+        loads={system["name"]: _load(system["traffic"]) for system in systems},
+        hues={system["name"]: index for index, system in enumerate(systems)},
+        databases=await state.control.databases(),
+        requests=requests(state.metrics),
+        violations=(await state.control.violations())[:_SHOWN],
+        proposals=(await state.control.proposals())[:_SHOWN],
+        events=[(event.at_s, *_told(event)) for event in _events(request)],
+    )
+
+
+def _events(request: Request) -> list[Event]:
+    recent = request.app.state.recent
+    return [] if recent is None else recent.events[:_SHOWN]
+
+
+def _load(traffic: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Sum up the calls of a system by operation: how many, and their mean time in seconds."""
+    loads: dict[str, dict[str, float]] = {}
+    for row in traffic:
+        load = loads.setdefault(row["operation"], {"calls": 0.0, "seconds": 0.0})
+        load["calls"] += row["calls"]
+        load["seconds"] += row["calls"] * row["mean_s"]
+    return {
+        name: {"calls": load["calls"], "mean": load["seconds"] / load["calls"]}
+        for name, load in loads.items()
+        if load["calls"]
+    }
+
+
+def _told(event: Event) -> tuple[str, str]:
+    """Tell an event: its kind and a sentence."""
+    match event.told:
+        case PlacementDecided(database, epoch, placements):
+            where = ", ".join(sorted(set(placements.values())))
+            return "placement", f"{database} was placed on {where} (epoch {epoch})."
+        case ProposalRecorded(database, node, current, proposed, margin):
+            lead = f"leads by {margin:.0%}"
+            return "proposal", f"{proposed} {lead} over {current} for {database}, {node}."
+        case ViolationDetected(database, node, name, system, measured, _, _, duration_s):
+            figures = f"{metric(measured, name)} on {system} for {seconds(duration_s)}"
+            return "violation", f"{database}, {node}: {name_of(name)} {figures}."
+        case CircuitChanged(system, opened, reason):
+            change = f"is left alone: {reason}" if opened else "answers again"
+            return "health", f"{system} {change}."
+        case SystemRegistered(system, _, server):
+            return "system", f"{system} was connected: {server}."
+    raise AssertionError("no other kind is kept")
+
+
+PAGE = Page("Overview", "/", "What there is, whether it is well, and what happened last.", router)

@@ -1,0 +1,97 @@
+"""What a page is: a title in the menu, a path, and routes that render templates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
+
+from app.admin.pages.asking import Refused
+from app.http.problems import INVALID, HttpError, problem_of
+from mediator.errors import MediatorError, Place
+
+__all__ = ["HEADERS", "Page", "page_router", "render"]
+
+HEADERS: Final = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; object-src 'none';"
+    " form-action 'self'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
+"""Sent with every page: only our own files are loaded, no script or style is written inline."""
+
+_HERE: Final = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page in the menu.
+
+    Attributes:
+        title: Its name in the menu.
+        path: Where it is, e.g. ``/map``; its routes are below.
+        about: What it shows, in a sentence.
+        router: Its routes, made by `page_router`.
+        templates: The folder of its templates.
+    """
+
+    title: str
+    path: str
+    about: str
+    router: APIRouter
+    templates: Path = _HERE
+
+
+def render(request: Request, template: str, status: int = 200, **context: Any) -> Response:
+    """Answer with a template; what is shown is escaped, and what is not given is an error.
+
+    Args:
+        request: The request, which tells the page.
+        template: Name of the template.
+        status: Status of the answer.
+        **context: What the template shows.
+    """
+    text = request.app.state.site.render(request.url.path, template, **context)
+    return HTMLResponse(text, status, HEADERS)
+
+
+def page_router() -> APIRouter:
+    """Return a router for the routes of a page: errors are pages, changes only from here."""
+    return APIRouter(
+        route_class=_PageRoute,
+        include_in_schema=False,
+        default_response_class=HTMLResponse,
+    )
+
+
+class _PageRoute(APIRoute):
+    """A route whose problems are shown to people."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler."""
+        handle = super().get_route_handler()
+
+        async def shown(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Refused as error:
+                return _shown(request, error.problem)
+            except (MediatorError, HttpError) as error:
+                return _shown(request, problem_of(error).document())
+            except RequestValidationError as error:
+                places = [Place(str(e["loc"][-1]), str(e["msg"])) for e in error.errors()[:20]]
+                problem = problem_of(HttpError(INVALID, "It cannot be read.", places=places))
+                return _shown(request, problem.document())
+
+        return shown
+
+
+def _shown(request: Request, problem: dict[str, Any]) -> Response:
+    return render(request, "problem.html", problem["status"], problem=problem)

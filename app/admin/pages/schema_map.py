@@ -1,0 +1,78 @@
+"""The map: the tree of a schema, the system of each group, and why it is there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import Query, Request, Response
+
+from app.admin.pages.asking import chosen_database
+from app.admin.pages.page import Page, page_router, render
+from app.admin.pages.words import flips, lead, margin, reasons
+from mediator.planes import ControlPlane
+
+__all__ = ["PAGE", "hues_of"]
+
+router = page_router()
+_ROOT: Final = "*"
+_LONGEST: Final = 127
+
+Database = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+NodeName = Annotated[str | None, Query(max_length=_LONGEST)]
+
+
+@router.get("/map")
+async def show(request: Request, database: Database = None, node: NodeName = None) -> Response:
+    """Show the tree of a database, and one of its nodes closely."""
+    control: ControlPlane = request.app.state.control
+    databases, name = await chosen_database(request, database)
+    context: dict[str, Any] = {"databases": databases, "database": name, "survey": None}
+    if name:
+        survey = await control.survey(name)
+        chosen = node or _telling(survey["nodes"])
+        explained = await control.explain(name, *_path(chosen))
+        context |= {
+            "survey": survey,
+            "classes": _tree(survey),
+            "hues": await hues_of(control),
+            "explained": explained,
+            "lead": lead(explained),
+            "reasons": reasons(explained),
+            "margin": margin(explained),
+            "flips": flips(explained),
+        }
+    return render(request, "map.html", **context)
+
+
+async def hues_of(control: ControlPlane) -> dict[str, int]:
+    """Number the systems, so that each has the same colour on all pages."""
+    return {system["name"]: index for index, system in enumerate(await control.systems())}
+
+
+def _path(node: str) -> tuple[str, ...]:
+    return () if node == _ROOT else tuple(node.split(".", 1))
+
+
+def _telling(nodes: dict[str, Any]) -> str:
+    """Choose the node to begin with: a field that decides for itself, the one that splits off."""
+    fields = [name for name in nodes if "." in name]
+    alone = [n for n in fields if nodes[n]["system"] != nodes[n.split(".")[0]]["system"]]
+    voting = [n for n in fields if nodes[n]["scores"]]
+    return next(iter([*alone, *voting]), _ROOT)
+
+
+def _tree(survey: dict[str, Any]) -> list[dict[str, Any]]:
+    """Arrange the nodes by class and cache group."""
+    return [
+        {
+            "name": class_name,
+            "groups": [
+                {"name": name, "system": placed["system"], "fields": placed["fields"]}
+                for name, placed in groups.items()
+            ],
+        }
+        for class_name, groups in survey["groups"].items()
+    ]
+
+
+PAGE = Page("Map", "/map", "Which system serves which part of a database, and why.", router)

@@ -1,0 +1,51 @@
+"""What the pages read of the metrics that Prometheus scrapes, so that both tell the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+__all__ = ["lives", "purges", "requests"]
+
+
+def requests(registry: CollectorRegistry) -> dict[str, float]:
+    """Return how many requests there were by the class of their status, e.g. ``2xx``."""
+    counted: dict[str, float] = defaultdict(float)
+    for labels, value in _samples(registry, "http_server_request_duration_seconds_count"):
+        counted[f"{labels['status'][:1]}xx"] += value
+    return dict(sorted(counted.items()))
+
+
+def lives(registry: CollectorRegistry) -> dict[str, list[tuple[str, float]]]:
+    """Return for each class the granted lives: their upper bound in seconds, and how many."""
+    cumulated: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for labels, value in _samples(registry, "portolan_cache_life_seconds_bucket"):
+        cumulated[f"{labels['database']}/{labels['class']}"].append((labels["le"], value))
+    return {name: _each(buckets) for name, buckets in sorted(cumulated.items())}
+
+
+def purges(registry: CollectorRegistry) -> dict[str, dict[str, float]]:
+    """Return for each cache how many keys it was asked to forget, by the outcome."""
+    counted: dict[str, dict[str, float]] = defaultdict(dict)
+    for labels, value in _samples(registry, "portolan_purges_total"):
+        counted[labels["purger"]][labels["outcome"]] = value
+    return dict(counted)
+
+
+def _each(buckets: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Take apart what Prometheus cumulates."""
+    before = [0.0, *(count for _, count in buckets)]
+    return [
+        (bound, count - less) for (bound, count), less in zip(buckets, before[:-1], strict=True)
+    ]
+
+
+def _samples(registry: CollectorRegistry, name: str) -> list[tuple[dict[str, Any], float]]:
+    return [
+        (sample.labels, sample.value)
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    ]

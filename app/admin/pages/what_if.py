@@ -1,0 +1,143 @@
+"""What if: weights, goals and metrics moved by sliders; the placement that would follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+from fastapi import Query, Request, Response
+
+from app.admin.pages.asking import chosen_database
+from app.admin.pages.page import Page, page_router, render
+from app.admin.pages.schema_map import hues_of
+from app.http.paths import parse_pairs
+from mediator.errors import Invalid, MediatorError, Place
+from mediator.planes import ControlPlane
+
+__all__ = ["PAGE"]
+
+router = page_router()
+_SPAN: Final = 6.0
+"""A slider goes from a 64th of the present value to 64 times of it, in octaves."""
+_MOST: Final = 40
+"""Sliders of a page; a schema with more annotations shows those of the nodes that come first."""
+
+Database = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+
+
+@router.get("/what-if")
+async def show(request: Request, database: Database = None) -> Response:
+    """Show the sliders, and what follows from those that the address says were moved."""
+    control: ControlPlane = request.app.state.control
+    databases, name = await chosen_database(request, database)
+    context: dict[str, Any] = {"databases": databases, "database": name, "sliders": []}
+    if name:
+        moved = _moved(request.scope["query_string"])
+        sliders = await _sliders(control, name, moved)
+        told, problem = None, None
+        try:
+            told = await control.what_if(name, _supposition(sliders))
+        except MediatorError as error:
+            problem = error.detail
+        hues = await hues_of(control)
+        context |= {"sliders": sliders, "told": told, "problem": problem, "hues": hues}
+    return render(request, "what_if.html", **context)
+
+
+def _moved(query: bytes) -> dict[str, float]:
+    """Read how far sliders were moved, in octaves; what belongs to no slider is left alone."""
+    moved = {}
+    for name, text in parse_pairs(query):
+        if name == "database":
+            continue
+        try:
+            octaves = float(text)
+        except ValueError:
+            octaves = math.nan
+        if not abs(octaves) <= _SPAN:
+            place = Place(name[:100], f"a number from {-_SPAN:g} to {_SPAN:g} is expected")
+            raise Invalid("A slider cannot stand there.", places=[place])
+        moved[name] = octaves
+    return moved
+
+
+async def _sliders(
+    control: ControlPlane, database: str, moved: dict[str, float]
+) -> list[dict[str, Any]]:
+    annotated = list(_annotations((await control.schema(database)).document))
+    asked = {(a["metric"], a.get("statistic", "mean")) for _, _, a in annotated}
+    candidates = (await control.explain(database))["candidates"]
+    found = [*_of_annotations(annotated), *_of_systems(candidates, sorted(asked))]
+    return [_positioned(slider, moved.get(slider["name"], 0.0)) for slider in found]
+
+
+def _annotations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the requirements with a metric: node, JSON pointer, annotation."""
+    yield from _measured("the database", "", document)
+    for class_name, class_ in document["classes"].items():
+        pointer = f"/classes/{class_name}"
+        yield from _measured(class_name, pointer, class_)
+        for name, field in class_["fields"].items():
+            yield from _measured(f"{class_name}.{name}", f"{pointer}/fields/{name}", field)
+
+
+def _measured(
+    node: str, pointer: str, annotated: dict[str, Any]
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for index, annotation in enumerate(annotated["annotations"]):
+        if "metric" in annotation:
+            yield node, f"{pointer}/annotations/{index}", annotation
+
+
+def _of_annotations(
+    annotated: list[tuple[str, str, dict[str, Any]]],
+) -> Iterator[dict[str, Any]]:
+    for node, pointer, annotation in annotated[:_MOST]:
+        for what in ("weight", "goal"):
+            if annotation.get(what):
+                yield {
+                    "name": f"{what} {pointer}",
+                    "heading": node,
+                    "metric": annotation["metric"],
+                    "what": what,
+                    "now": annotation[what],
+                    "at": ("annotations", pointer, what),
+                }
+
+
+def _of_systems(
+    candidates: dict[str, Any], asked: list[tuple[str, str]]
+) -> Iterator[dict[str, Any]]:
+    for system, candidate in candidates.items():
+        for metric, statistic in asked:
+            kind = "p99" if statistic == "p99" else "metrics"
+            now = candidate[kind].get(metric)
+            if now:
+                yield {
+                    "name": f"{kind} {system} {metric}",
+                    "heading": system,
+                    "metric": metric,
+                    "what": "99th percentile" if kind == "p99" else "measured",
+                    "now": now,
+                    "at": (kind, system, metric),
+                }
+
+
+def _positioned(slider: dict[str, Any], octaves: float) -> dict[str, Any]:
+    then = slider["now"] * 2**octaves
+    if slider["metric"].endswith("availability") and slider["what"] != "weight":
+        then = min(1.0, then)
+    return {**slider, "octaves": octaves, "then": then}
+
+
+def _supposition(sliders: list[dict[str, Any]]) -> dict[str, Any]:
+    supposed: dict[str, dict[str, dict[str, float]]] = {}
+    for slider in sliders:
+        if slider["octaves"]:
+            kind, place, name = slider["at"]
+            supposed.setdefault(kind, {}).setdefault(place, {})[name] = slider["then"]
+    return supposed
+
+
+PAGE = Page("What if", "/what-if", "What other weights, goals or metrics would move.", router)

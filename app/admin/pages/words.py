@@ -1,0 +1,98 @@
+"""A placement in words, from its explanation (`mediator.placement.explain`): pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from app.admin.pages.figures import metric, name_of
+
+__all__ = ["flips", "lead", "margin", "reasons"]
+
+_LEADS: Final[dict[str, str]] = {
+    "bound": "{by} requires what only some systems can do, so all of it stays together on {system}",
+    "own": "what is asked of it decides for itself, and {system} fits best",
+    "group": "its fields share a cache group, and {system} fits them best on average",
+    "follows": "nothing is asked of it, so it goes where {by} goes",
+    "default": "nothing is asked of it or around it, so it is on the default system",
+    "pinned": "{system} holds its data already, and data moves only by a migration",
+}
+_NOT_FAR: Final = 1_000.0
+"""A threshold further away than this factor is no threshold in practice."""
+
+
+def lead(explained: Mapping[str, Any]) -> str:
+    """Say why a node is where it is, as the end of "It is on redis because …"."""
+    by = "the database" if explained["by"] == "*" else explained["by"]
+    return _LEADS[explained["kind"]].format(by=by, system=explained["system"])
+
+
+def reasons(explained: Mapping[str, Any]) -> list[str]:
+    """Say for each requirement with a metric how well each system meets it."""
+    candidates = explained["candidates"]
+    scored = {name: c["parts"] for name, c in candidates.items() if c["parts"]}
+    if not scored:
+        return []
+    total = sum(part["weight"] for part in next(iter(scored.values())))
+    columns = zip(*scored.values(), strict=True)
+    return [_requirement(list(scored), column, total) for column in columns]
+
+
+def margin(explained: Mapping[str, Any]) -> str:
+    """Say by how much the chosen system leads, or follows where data holds it."""
+    scores = explained["ballot"]
+    chosen, found = explained["system"], explained["margin"]
+    if chosen not in scores:
+        return "No score decided."
+    if found is None:
+        return f"{chosen} is the only system that can serve it."
+    best = max(scores, key=lambda name: scores[name])
+    if best != chosen:
+        return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[chosen]:.3g}."
+    runner_up = found["runner_up"]
+    ahead = f"{found['ratio']:.0%}" if found["ratio"] < _NOT_FAR else "far"
+    return (
+        f"{chosen} scores {scores[chosen]:.3g} and {runner_up}, the runner-up,"
+        f" {scores[runner_up]:.3g}: {ahead} ahead."
+    )
+
+
+def flips(explained: Mapping[str, Any]) -> list[str]:
+    """Say what would flip the choice, one metric of one system at a time, the nearest first."""
+    found = [
+        (_distance(threshold["measured"], value), _flip(threshold, value, word))
+        for threshold in explained["thresholds"]
+        for value, word in ((threshold["below"], "fell to"), (threshold["above"], "rose to"))
+        if value is not None
+    ]
+    return [told for distance, told in sorted(found) if distance <= _NOT_FAR]
+
+
+def _requirement(names: Sequence[str], parts: Sequence[Mapping[str, Any]], total: float) -> str:
+    first = parts[0]
+    name, goal = first["metric"], first["goal"]
+    subject = name_of(name).capitalize()
+    if first["statistic"] == "p99":
+        subject += ", 99th percentile"
+    wish = f"goal {metric(goal, name)}" if goal is not None else "by a utility of at most 1"
+    weight = f"{first['weight'] / total:.0%} of the score"
+    told = "; ".join(_met(system, part) for system, part in zip(names, parts, strict=True))
+    return f"{subject} ({wish}; {weight}): {told}."
+
+
+def _met(system: str, part: Mapping[str, Any]) -> str:
+    worth = f"{part['f']:.3g} times the goal" if part["by"] == "goal" else f"worth {part['f']:.3g}"
+    return f"{system} has {metric(part['measured'], part['metric'])}, {worth}"
+
+
+def _flip(threshold: Mapping[str, Any], value: float, word: str) -> str:
+    name = threshold["metric"]
+    statistic = "99th percentile of the " if threshold["statistic"] == "p99" else ""
+    now = metric(threshold["measured"], name)
+    subject = f"the {statistic}{name_of(name)} of {threshold['system']}"
+    return f"{subject} {word} {metric(value, name)} (it is {now})"
+
+
+def _distance(measured: float, value: float) -> float:
+    low, high = sorted((measured, value))
+    return high / low if low > 0 else float("inf")

@@ -1,0 +1,38 @@
+"""A survey: where every node and cache group of a schema lives, in short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mediator.placement.decide import Decision
+from mediator.placement.explain import sentence
+from mediator.placement.rank import NodeRank
+
+__all__ = ["survey"]
+
+
+def survey(decision: Decision) -> dict[str, Any]:
+    """Return each node with its system, its scores and why, and the cache groups of each class.
+
+    It costs one walk over the schema; `explain` tells more of one node, thresholds included.
+    """
+    return {
+        "nodes": {rank.node: _node(rank, decision) for rank in decision.ranking.walk()},
+        "groups": {
+            class_name: {name: placed._asdict() for name, placed in groups.items()}
+            for class_name, groups in decision.groups.items()
+        },
+    }
+
+
+def _node(rank: NodeRank, decision: Decision) -> dict[str, Any]:
+    placed = decision.placements[rank.node]
+    return {
+        "system": placed.system,
+        "bound": placed.bound,
+        "kind": placed.choice.kind,
+        "why": sentence(placed.choice),
+        "requires": sorted(rank.requires),
+        "scores": dict(rank.scores),
+        "dropped": dict(rank.dropped),
+    }

@@ -1,0 +1,76 @@
+"""One service and one browser for all pages; whatever a page complains of fails its test."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from mediator.catalogue.connection import Catalogue
+from mediator.stores.port import SystemConfig
+from tests.faults.service import Service
+from tests.pages.stage import Stage
+from tests.process.service import scratch_catalogue, scratch_systems, unique
+
+CHROMIUM = shutil.which("chromium")
+
+_REPORT_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation",
+  (event) => console.error("CSP", event.violatedDirective, event.blockedURI));
+"""
+
+
+@pytest.fixture(scope="session")
+async def stage(
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Stage]:
+    """The newspaper in a service that runs."""
+    jobs = tmp_path_factory.mktemp("jobs")
+    async with (
+        scratch_catalogue(postgresql_config) as catalogue_url,
+        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
+        Service.on(configs, catalogue_url, redis_config.url, jobs_dir=str(jobs)).running() as up,
+        httpx.AsyncClient(base_url=f"{up.data}/v1/", timeout=60) as data,
+        httpx.AsyncClient(base_url=f"{up.admin}/admin/v1/", timeout=60) as admin,
+    ):
+        catalogue = Catalogue(catalogue_url)
+        stage = Stage(data, admin, catalogue, Path(jobs), unique("news"))
+        await stage.furnish()
+        yield stage
+        await catalogue.close()
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
+    """A tab, at the address of the pages; its complaints fail the test."""
+    base = str(stage.admin.base_url.join("/"))
+    context = await browser.new_context(base_url=base, viewport={"width": 1200, "height": 900})
+    page = await context.new_page()
+    await page.add_init_script(_REPORT_VIOLATIONS)
+    complaints: list[str] = []
+    page.on("console", lambda told: complaints.append(f"{told.type}: {told.text}"))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+    page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+    yield page
+    await context.close()
+    assert [told for told in complaints if "ERR_ABORTED" not in told] == []

@@ -1,0 +1,295 @@
+"""The admin pages as people use them, in Chromium against a service that runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from tests.pages.stage import HOSTILE, HOSTILE_ID, Stage
+
+PATHS = ["/", "/map", "/what-if", "/coherence", "/jobs", "/data"]
+PHONE = {"width": 360, "height": 740}
+
+
+def system_of(row: Locator) -> Locator:
+    return row.locator(".system")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_page_is_whole(page: Page, path: str) -> None:
+    """With a heading, a menu that says where one is, and names for everything one can use."""
+    answer = await page.goto(path)
+    assert answer is not None
+    assert answer.status == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert await page.locator("h1").count() == 1
+    assert await page.locator("nav [aria-current=page]").count() == 1
+    unnamed = "els => els.filter(e => e.type != 'hidden' && !e.labels?.length).length"
+    assert await page.eval_on_selector_all("main input, main select", unnamed) == 0
+    assert await page.locator("thead th:not([scope])").count() == 0
+    assert re.findall(r"<style|\sstyle=|\son\w+=|<script(?! src=| type=\S+ src=| defer src=)", await answer.text()) == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_page_fits_a_phone(page: Page, path: str) -> None:
+    await page.set_viewport_size(PHONE)
+    await page.goto(path)
+    wide = await page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= PHONE["width"]
+
+
+async def test_the_overview_tells_what_serves_what(page: Page, stage: Stage) -> None:
+    await page.goto("/")
+    row = page.get_by_role("row", name="redis")
+    await expect(row).to_contain_text(f"{stage.database}.articles")
+    await expect(page.get_by_role("list").filter(has_text="was placed on")).to_be_visible()
+
+
+async def test_the_overview_is_kept_up_to_date(page: Page, stage: Stage) -> None:
+    await page.goto("/")
+    before = int(await page.locator("#requests").get_attribute("data-total") or "0")
+    for number in range(5):
+        await stage.data.get(f"{stage.database}/articles/a{number}")
+    await page.wait_for_function(
+        "before => Number(document.getElementById('requests').dataset.total) >= before + 5", before
+    )
+    await expect(page.locator(".chart canvas")).to_be_visible()
+
+
+async def test_a_newcomer_learns_why_hits_are_on_redis(page: Page) -> None:
+    await page.goto("/map")
+    why = page.locator("#why")
+    await expect(why.locator("h2")).to_have_text(re.compile(r"articles\.hits is on redis"))
+    await expect(why).to_contain_text("redis fits best")
+    await expect(why).to_contain_text("redis has 40,000/s, 4 times the goal")
+    await expect(why).to_contain_text("postgres has 8,000/s, 0.8 times the goal")
+    await expect(why).to_contain_text("the write throughput of redis fell to 8,000/s")
+    assert await why.locator(".bar rect").count() == 3
+
+
+async def test_the_map_leads_from_part_to_part(page: Page) -> None:
+    await page.goto("/map")
+    group = page.locator(".group", has_text="group hits")
+    await expect(system_of(group).first).to_have_text("redis")
+    await page.get_by_role("link", name="body").click()
+    why = page.locator("#why")
+    await expect(why).to_contain_text("full text search")
+    await expect(why).to_contain_text("redis lacks full_text_search")
+
+
+async def test_a_slider_moves_hits_and_nothing_else_changes(page: Page, stage: Stage) -> None:
+    await page.goto("/what-if")
+    verdict = page.locator("#verdict")
+    await expect(verdict).to_contain_text("Nothing would move")
+    slider = page.locator("fieldset", has_text="redis").get_by_label("write throughput, measured")
+    await slider.focus()
+    for _ in range(12):
+        await page.keyboard.press("ArrowLeft")
+    await expect(verdict).to_contain_text("articles.hits redis → postgres")
+    await expect(page.locator("tr.moved", has_text="articles.hits")).to_be_visible()
+    assert "redis+write_throughput" in page.url
+    await page.reload()
+    await expect(verdict).to_contain_text("articles.hits redis → postgres")
+    path = f"placements/{stage.database}/articles/hits"
+    assert (await stage.admin.get(path)).json()["system"] == "redis"
+
+
+async def test_weights_and_goals_are_moved_too(page: Page, stage: Stage) -> None:
+    base = "/classes/articles/fields/hits/annotations"
+    await page.goto(f"/what-if?database={stage.database}&weight {base}/2=-6&goal {base}/2=6")
+    await expect(page.locator("#outcome")).to_contain_text(re.compile(r"redis 3\.25 → 0\.96"))
+
+
+async def test_a_slider_that_cannot_stand_there_is_a_problem(page: Page) -> None:
+    answer = await page.goto("/what-if?x=7", wait_until="commit")
+    assert answer is not None
+    assert answer.status == 400
+    await expect(page.locator("h1")).to_have_text("The request is invalid")
+
+
+async def test_staleness_is_measured_from_the_page(page: Page, stage: Stage) -> None:
+    await page.goto("/coherence")
+    await expect(page.get_by_role("row", name=f"{stage.database}/articles")).to_be_visible()
+    await page.get_by_label("Class").select_option(f"{stage.database}/people")
+    await page.get_by_label("Measurements").fill("5")
+    await page.get_by_role("button", name="Measure").click()
+    state = page.locator("#probe-state")
+    await expect(state).to_contain_text(f"{stage.database}/people, fresh: done", timeout=30_000)
+    await expect(state).to_contain_text("No read of 5 was surely older than the bound of 0 s")
+
+
+async def test_a_probe_is_stopped_from_the_page(page: Page, stage: Stage) -> None:
+    await page.goto("/coherence")
+    await page.get_by_label("Class").select_option(f"{stage.database}/people")
+    await page.get_by_label("Measurements").fill("200")
+    await page.get_by_label("In a second").fill("1")
+    await page.get_by_role("button", name="Measure").click()
+    await page.get_by_role("button", name="Stop the probe").click()
+    await expect(page.locator("#probe-state")).to_contain_text("stopped")
+
+
+async def test_lives_are_drawn_and_told(page: Page, stage: Stage) -> None:
+    await stage.data.get(f"{stage.database}/articles/a1")
+    await page.goto("/coherence")
+    await expect(page.locator(".chart canvas")).to_be_visible()
+    await page.get_by_text("As a table").click()
+    await expect(page.locator("#lives-1 tbody tr").first).to_be_visible()
+
+
+async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None:
+    run = await stage.submit()
+    taken = await stage.take()
+    await page.goto("/jobs")
+    await page.locator(f'a[href$="{run}"]').click()
+    await stage.beat(taken, stages=[{"name": "count", "done": 3, "of": 9}], counters={"rows": 7})
+    await expect(page.locator("#run")).to_contain_text("count")
+    await expect(page.locator("#state-heading")).to_have_text("State: running")
+    await stage.end(taken, "done")
+    await expect(page.locator("#state-heading")).to_have_text("State: done")
+    cells = page.locator("#run table td")
+    assert await cells.nth(0).inner_text() == HOSTILE
+    assert (await cells.nth(2).inner_text()).endswith("… (1,000 characters)")
+    assert await page.title() == "Jobs · Portolan"
+
+
+async def test_a_run_is_cancelled_and_resumed(page: Page, stage: Stage) -> None:
+    run = await stage.submit()
+    await page.goto(f"/jobs/{stage.database}/{run}")
+    await page.get_by_role("button", name="Cancel this run").click()
+    await expect(page.locator("#state-heading")).to_have_text("State: cancelled")
+    await page.get_by_role("button", name="Resume this run").click()
+    await expect(page.locator("#state-heading")).to_have_text("State: queued")
+    await stage.end(await stage.take(), "failed", reasons=["<i>no memory</i>"])
+    await expect(page.locator("#run")).to_contain_text("<i>no memory</i>")
+
+
+async def test_a_query_is_explained(page: Page) -> None:
+    await page.goto("/data")
+    await page.get_by_label("Class").select_option("articles")
+    await page.get_by_label("Filter").fill('{"ge": ["hits", 99]}')
+    await page.get_by_label("Order").fill("-hits")
+    await page.get_by_role("button", name="Show and explain").click()
+    plan = page.locator("section", has_text="How it was found")
+    await expect(plan).to_contain_text("Asked redis (index)")
+    await expect(plan).to_contain_text("the rest of each object from postgres")
+    await expect(plan).to_contain_text('Pushed down {"ge":["hits",99]}')
+    await expect(page.get_by_role("region", name="Objects").locator("tbody tr")).to_have_count(1)
+
+
+async def test_pages_of_objects_follow_one_another(page: Page) -> None:
+    await page.goto("/data?class=articles&order=-hits&limit=1")
+    await page.get_by_role("link", name="Further objects").click()
+    shown = page.get_by_role("region", name="Objects").locator("tbody th")
+    await expect(shown).to_have_text([HOSTILE_ID])
+
+
+async def test_a_wrong_query_is_refused_on_the_page(page: Page) -> None:
+    await page.goto('/data?class=articles&filter={"<b>":1}')
+    await expect(page.get_by_role("alert")).to_contain_text("<b>")
+
+
+async def test_hostile_values_are_shown_and_do_nothing(page: Page) -> None:
+    await page.goto("/data?class=articles&order=-hits&limit=2")
+    region = page.get_by_role("region", name="Objects")
+    await expect(region).to_contain_text("<script>document.title")
+    await expect(region).to_contain_text(HOSTILE_ID)
+    await expect(region).to_contain_text("… (5,000 characters)")
+    assert await region.locator("img, script, b").count() == 0
+    assert await page.title() == "Data · Portolan"
+
+
+async def test_dark_follows_the_system_and_the_switch(page: Page) -> None:
+    async def background() -> Any:
+        return await page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    await page.emulate_media(color_scheme="light")
+    await page.goto("/")
+    light = await background()
+    await page.emulate_media(color_scheme="dark")
+    dark = await background()
+    assert light != dark
+    await page.get_by_role("button", name="Light or dark").click()
+    assert await background() == light
+    await page.goto("/map")
+    assert await background() == light
+
+
+CONTRASTS = """() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (c) => rgb(c).slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const colour = getComputedStyle(e).backgroundColor;
+      if (rgb(colour)[3] !== 0) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+    .filter((e) => e.checkVisibility())
+    .map((e) => {
+      const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+      return [e.outerHTML.slice(0, 80), (a + 0.05) / (b + 0.05)];
+    })
+    .filter(([, contrast]) => contrast < 4.5);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PATHS)
+async def test_text_has_contrast(page: Page, path: str, scheme: Any) -> None:
+    await page.emulate_media(color_scheme=scheme)
+    await page.goto(path)
+    assert await page.evaluate(CONTRASTS) == []
+
+
+async def test_the_keyboard_reaches_everything_and_focus_is_seen(page: Page) -> None:
+    await page.goto("/map")
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    seen = set()
+    for _ in range(40):
+        await page.keyboard.press("Tab")
+        style = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert style == "solid"
+        seen.add(await page.evaluate("document.activeElement.textContent.trim().split(/\\s+/)[0]"))
+        if "hits" in seen:
+            break
+    assert {"Portolan", "Overview", "hits"} <= seen
+
+
+async def test_focus_outlives_what_is_renewed(page: Page) -> None:
+    await page.goto("/")
+    link = page.get_by_role("link", name="Map of")
+    await link.focus()
+    await page.locator("#overview").evaluate("region => region.append('to be replaced')")
+    await expect(page.locator("#overview")).not_to_contain_text("to be replaced")
+    await expect(link).to_be_focused()
+
+
+async def test_files_are_kept_for_good_under_the_name_of_their_content(
+    page: Page, stage: Stage
+) -> None:
+    await page.goto("/")
+    address = await page.locator("link[rel=stylesheet]").first.get_attribute("href")
+    assert address is not None
+    answer = await stage.admin.get(stage.admin.base_url.join(address))
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+    older = re.sub(r"static/\w+/", "static/0123456789abcdef/", address)
+    assert (await stage.admin.get(stage.admin.base_url.join(older))).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["../../coherence/probe/stop", "systems/redis/calibration", "probes/staleness"]
+)
+async def test_other_sites_change_nothing(stage: Stage, path: str) -> None:
+    for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://paper.example"}):
+        answer = await stage.admin.post(path, headers=headers)
+        assert answer.status_code == 403, path
