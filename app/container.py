@@ -129,6 +129,7 @@ async def build(
         mediator.transactions.run,
         desk,
     )
+    instruments.count_in_flight(lambda: data.in_flight)
     beginnings = caches.beginnings(mediator.secret) if caches else None
     readers = cache_readers(caching.probe_caches) if caching else None
     probes = StalenessProbes(mediator.data, SystemClock(), readers)

@@ -180,6 +180,11 @@ class Instruments(Collector):
         self._subscribers = Gauge(
             "portolan_feed_subscribers", "Clients that follow a feed.", registry=self.registry
         )
+        self._in_flight = Gauge(
+            "http_server_active_requests",
+            "Requests whose answer has not begun.",
+            registry=self.registry,
+        )
 
     def hear_purging(self, told: PurgeEvent) -> None:
         """Count what became of purges."""
@@ -228,6 +233,10 @@ class Instruments(Collector):
     def count_subscribers(self, count: Callable[[], int]) -> None:
         """Ask `count` for the clients that follow a feed, whenever the registry is read."""
         self._subscribers.set_function(count)
+
+    def count_in_flight(self, count: Callable[[], int]) -> None:
+        """Ask `count` for the requests under way, whenever the registry is read."""
+        self._in_flight.set_function(count)
 
     def collect(self) -> Iterable[Metric]:
         """Count what waits, so that the metrics asked next have it; there is none of its own."""

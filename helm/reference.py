@@ -1,7 +1,7 @@
 """Makes the chart's values.schema.json and README.md of the comments in its values.yaml.
 
 A comment that begins with ``--`` describes the value below it. ``@schema`` is followed by a JSON
-object that is added to what is inferred from the default. Whatever is not in values.yaml is refused.
+object that is added to what is inferred from the default. What is not in values.yaml is refused.
 """
 
 from __future__ import annotations

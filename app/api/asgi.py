@@ -155,6 +155,9 @@ class DataApi:
         caches: What keeps caches coherent; None: nothing may be cached.
         transact: Carries out transactions; None: there are none.
         desk: What jobs need; None: there are none.
+
+    Attributes:
+        in_flight: Requests whose answer has not begun.
     """
 
     def __init__(
@@ -171,6 +174,7 @@ class DataApi:
         self._table = _table(plane, self._directory, options, subscriptions, caches, transact, desk)
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
+        self.in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -178,6 +182,7 @@ class DataApi:
             raise ValueError(f"the data API does not speak {scope['type']}")
         request = Request(scope, receive)
         exchange = _Exchange(request)
+        self.in_flight += 1
         try:
             response = await self._answer(exchange)
         except ClientGone:
@@ -185,6 +190,8 @@ class DataApi:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem
             response = _refuse(request, error)
+        finally:
+            self.in_flight -= 1
         if exchange.database:
             self._share(exchange, response)
         await _send(request, response, send)

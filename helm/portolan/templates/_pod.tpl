@@ -91,34 +91,43 @@ capabilities:
 {{- end -}}
 
 {{/* Takes (list $ scratch-size). */}}
-{{- define "portolan.volumes" -}}
-{{- $top := index . 0 -}}
+{{- define "portolan.scratchVolumes" -}}
 - name: data
   emptyDir:
     sizeLimit: {{ index . 1 }}
 - name: tmp
   emptyDir:
     sizeLimit: {{ index . 1 }}
+{{- with (index . 0).Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "portolan.scratchMounts" -}}
+- name: data
+  mountPath: /var/lib/portolan
+- name: tmp
+  mountPath: /tmp
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Takes (list $ scratch-size). */}}
+{{- define "portolan.volumes" -}}
+{{- $top := index . 0 -}}
+{{ include "portolan.scratchVolumes" . }}
 {{- if $top.Values.worker.enabled }}
 - name: jobs
   persistentVolumeClaim:
     claimName: {{ $top.Values.worker.jobs.existingClaim | default (printf "%s-jobs" (include "portolan.name" $top)) }}
 {{- end }}
-{{- with $top.Values.extraVolumes }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{- define "portolan.mounts" -}}
-- name: data
-  mountPath: /var/lib/portolan
-- name: tmp
-  mountPath: /tmp
+{{ include "portolan.scratchMounts" . }}
 {{- if .Values.worker.enabled }}
 - name: jobs
   mountPath: /var/lib/portolan-jobs
-{{- end }}
-{{- with .Values.extraVolumeMounts }}
-{{ toYaml . }}
 {{- end }}
 {{- end -}}
