@@ -35,10 +35,24 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Resolve pyproject.toml anew; needs uv (any installation of it).
+# Resolve pyproject.toml anew; needs uv (any installation of it). The images install the same versions,
+# without what they do not need.
+UV ?= uv
+RESOLVE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-annotate --no-header
+
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-annotate --no-header --all-extras pyproject.toml -o requirements.lock
+	$(RESOLVE) --all-extras pyproject.toml -o requirements.lock
+	$(RESOLVE) -c requirements.lock pyproject.toml -o requirements-api.lock
+	$(RESOLVE) -c requirements.lock --extra spark --extra linkage pyproject.toml -o requirements-worker.lock
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  | $(RESOLVE) -c requirements.lock - -o requirements-build.lock
+
+# What each image is made of, for those who look for known vulnerabilities.
+sbom: install
+	mkdir -p dist
+	$(BIN)/cyclonedx-py requirements requirements-api.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-api.cdx.json
+	$(BIN)/cyclonedx-py requirements requirements-worker.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-worker.cdx.json
 
 # What private linkage is measured against; its packages cannot live beside ours.
 rivals: .venv-rivals/.installed

@@ -17,6 +17,7 @@ from app.commands.check_trace import check_trace
 from app.commands.encode import encode
 from app.commands.job import job
 from app.commands.key import key
+from app.commands.prove_coherence import prove_coherence
 from app.commands.worker import worker
 from app.demo.story import DemoOptions, tell
 from app.doctor import examine
@@ -167,6 +168,7 @@ def rebuild_primary(
 
 app.command()(encode)
 app.command("check-trace")(check_trace)
+app.command("prove-coherence")(prove_coherence)
 app.command()(simulate)
 app.command()(worker)
 app.add_typer(job, name="job")

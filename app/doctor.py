@@ -42,8 +42,15 @@ class Finding:
 
 
 def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
-    """Look at the interpreter, the embedded servers, and the databases that the settings name."""
-    findings = [_python(), *_embedded(), _spark()]
+    """Look at the interpreter, Spark, and the databases that the settings name.
+
+    The embedded servers are looked at if they are asked for, or if the settings name no catalogue:
+    an image without them serves external databases all the same.
+    """
+    findings = [_python(), _spark()]
+    external = not embedded and settings.catalogue_url is not None
+    if not external:
+        findings[1:1] = _embedded()
     if not embedded:
         findings += asyncio.run(_external(settings))
     return findings

@@ -1,0 +1,40 @@
+"""``portolan prove-coherence``: that caches stay coherent on a running installation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+import uvloop
+from rich.console import Console
+
+from app.proof import Incoherent, Proof
+from app.settings import HttpSettings
+
+__all__ = ["prove_coherence"]
+
+_errors = Console(stderr=True, highlight=False)
+
+
+def prove_coherence(
+    url: Annotated[str, typer.Argument(help="The data API, or the cache in front of it.")],
+    *,
+    admin: Annotated[
+        str | None, typer.Option(help="Address of the admin API; by the settings if not given.")
+    ] = None,
+    cached: Annotated[
+        bool, typer.Option("--cached", help="There is a cache in front, and it is purged.")
+    ] = False,
+) -> None:
+    """Write, and see that the filter, the clients and the cache in front know of it.
+
+    A scratch database is made for it, and removed. Ends with 1 if a step comes out differently.
+    """
+    http = HttpSettings()
+    where = admin or f"http://{http.admin_host}:{http.admin_port}"
+    try:
+        uvloop.run(Proof(url.rstrip("/"), where.rstrip("/"), cached, typer.echo).run())
+    except Incoherent as error:
+        _errors.print(f"Not proven. {error}", markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    typer.echo("Proven.")

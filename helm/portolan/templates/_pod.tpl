@@ -1,0 +1,133 @@
+{{/* What all pods of Portolan's own images share. */}}
+{{- define "portolan.pod" -}}
+serviceAccountName: {{ include "portolan.serviceAccount" . }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "portolan.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* One variable from the Secret. Takes (list $ variable key). */}}
+{{- define "portolan.secret" -}}
+- name: {{ index . 1 }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ (index . 0).Values.secrets.existingSecret }}
+      key: {{ index . 2 }}
+{{- end -}}
+
+{{/* The environment of the API, the workers and the check. */}}
+{{- define "portolan.environment" -}}
+- name: PORTOLAN_HOST
+  value: "0.0.0.0"
+- name: PORTOLAN_ADMIN_HOST
+  value: "0.0.0.0"
+- name: PORTOLAN_DATA_DIR
+  value: /var/lib/portolan
+{{- if .Values.worker.enabled }}
+- name: PORTOLAN_JOBS_DIR
+  value: /var/lib/portolan-jobs
+{{- end }}
+{{- range $name, $value := .Values.settings }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{ include "portolan.databases" . }}
+{{- include "portolan.purging" . }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "portolan.databases" -}}
+{{- if .Values.trial.enabled -}}
+{{ include "portolan.trialDatabases" . }}
+{{- else -}}
+{{- $keys := .Values.secrets.keys -}}
+{{ include "portolan.secret" (list . "PORTOLAN_CATALOGUE_URL" $keys.catalogueUrl) }}
+{{- with $keys.coordinationUrl }}
+{{ include "portolan.secret" (list $ "PORTOLAN_COORDINATION_URL" .) }}
+{{- end }}
+{{- with $keys.systems }}
+{{ include "portolan.secret" (list $ "PORTOLAN_SYSTEMS" .) }}
+{{- end }}
+{{- with $keys.sketchUrl }}
+{{ include "portolan.secret" (list $ "PORTOLAN_SKETCH_URL" .) }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The caches that are purged. Each replica of Varnish has a name of its own, for each keeps what it
+     keeps; the token is put in by Kubernetes, so that it stands in no manifest. */}}
+{{- define "portolan.purging" -}}
+{{- if .Values.varnish.enabled }}
+- name: PORTOLAN_PURGE_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.varnish.existingSecret }}
+      key: {{ .Values.varnish.secretKey }}
+{{- $name := include "portolan.name" . }}
+{{- $targets := list }}
+{{- range $index := until (int .Values.varnish.replicas) }}
+{{- $at := printf "http://%s-varnish-%d.%s-varnish-pods.%s.svc:8080" $name $index $name $.Release.Namespace }}
+{{- $targets = append $targets (dict "name" (printf "varnish-%d" $index) "kind" "varnish" "at" $at "token" "$(PORTOLAN_PURGE_TOKEN)") }}
+{{- end }}
+- name: PORTOLAN_PURGE
+  value: {{ toJson $targets | quote }}
+{{- else if and .Values.secrets.keys.purge (not .Values.trial.enabled) }}
+{{ include "portolan.secret" (list . "PORTOLAN_PURGE" .Values.secrets.keys.purge) }}
+{{- end }}
+{{- end -}}
+
+{{/* Takes (list $ scratch-size). */}}
+{{- define "portolan.scratchVolumes" -}}
+- name: data
+  emptyDir:
+    sizeLimit: {{ index . 1 }}
+- name: tmp
+  emptyDir:
+    sizeLimit: {{ index . 1 }}
+{{- with (index . 0).Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "portolan.scratchMounts" -}}
+- name: data
+  mountPath: /var/lib/portolan
+- name: tmp
+  mountPath: /tmp
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Takes (list $ scratch-size). */}}
+{{- define "portolan.volumes" -}}
+{{- $top := index . 0 -}}
+{{ include "portolan.scratchVolumes" . }}
+{{- if $top.Values.worker.enabled }}
+- name: jobs
+  persistentVolumeClaim:
+    claimName: {{ $top.Values.worker.jobs.existingClaim | default (printf "%s-jobs" (include "portolan.name" $top)) }}
+{{- end }}
+{{- end -}}
+
+{{- define "portolan.mounts" -}}
+{{ include "portolan.scratchMounts" . }}
+{{- if .Values.worker.enabled }}
+- name: jobs
+  mountPath: /var/lib/portolan-jobs
+{{- end }}
+{{- end -}}

@@ -1,0 +1,58 @@
+{{/* What no schema can say. All mistakes are told at once. */}}
+{{- define "portolan.mistakes" -}}
+{{- $v := .Values -}}
+{{- if and (not $v.trial.enabled) (not $v.secrets.existingSecret) }}
+- secrets.existingSecret: name the Secret that holds the URLs of the databases, or set trial.enabled for a look.
+{{- end }}
+{{- if and (not $v.trial.enabled) $v.networkPolicy.enabled (not $v.stores) }}
+- stores: say where the databases are, or no pod reaches any.
+{{- end }}
+{{- if and $v.trial.enabled $v.secrets.existingSecret }}
+- trial.enabled: the trial stores and secrets.existingSecret exclude each other.
+{{- end }}
+{{- if and $v.varnish.enabled (not $v.varnish.existingSecret) }}
+- varnish.existingSecret: name the Secret that holds the token of purges.
+{{- end }}
+{{- if and $v.varnish.enabled $v.secrets.keys.purge }}
+- secrets.keys.purge: the chart says itself how its own Varnish is purged; leave it empty.
+{{- end }}
+{{- if and $v.worker.enabled (not $v.worker.jobs.existingClaim) (not $v.worker.jobs.size) }}
+- worker.jobs: name an existingClaim, or give the size of one; API and workers share it.
+{{- end }}
+{{- if and $v.ingress.enabled (not $v.ingress.hosts) }}
+- ingress.hosts: name a host.
+{{- end }}
+{{- if and $v.httpRoute.enabled (not $v.httpRoute.gateways) }}
+- httpRoute.gateways: name a gateway.
+{{- end }}
+{{- if le (int $v.api.terminationGracePeriodSeconds) (add (int $v.api.preStopSeconds) 10) }}
+- api.terminationGracePeriodSeconds: more than preStopSeconds and the 10 seconds that requests get to finish.
+{{- end }}
+{{- $drain := get $v.settings "PORTOLAN_WORKER_DRAIN_S" | default 20 }}
+{{- if and $v.worker.enabled (le (float64 $v.worker.terminationGracePeriodSeconds) (float64 $drain)) }}
+- worker.terminationGracePeriodSeconds: more than PORTOLAN_WORKER_DRAIN_S.
+{{- end }}
+{{- if and $v.api.podDisruptionBudget.minAvailable $v.api.podDisruptionBudget.maxUnavailable }}
+- api.podDisruptionBudget: minAvailable or maxUnavailable, not both.
+{{- end }}
+{{- $scaled := $v.api.autoscaling.enabled }}
+{{- if and $scaled (gt (int $v.api.autoscaling.minReplicas) (int $v.api.autoscaling.maxReplicas)) }}
+- api.autoscaling.maxReplicas: no fewer than minReplicas.
+{{- end }}
+{{- if and $scaled (not (dig "requests" "cpu" "" $v.api.resources)) }}
+- api.resources.requests.cpu: autoscaling measures against it.
+{{- end }}
+{{- $many := or $scaled (gt (int $v.api.replicas) 1) }}
+{{- if and $many (eq (get $v.settings "PORTOLAN_SKETCH") "memory") }}
+- settings.PORTOLAN_SKETCH: a sketch in memory is for one replica alone.
+{{- end }}
+{{- if and $many (not $v.trial.enabled) (not $v.secrets.keys.coordinationUrl) }}
+- secrets.keys.coordinationUrl: several replicas share a coordination Redis.
+{{- end }}
+{{- end -}}
+
+{{- define "portolan.validate" -}}
+{{- with include "portolan.mistakes" . | trim -}}
+{{- fail (printf "\n\nThese values do not go together:\n%s\n" .) -}}
+{{- end -}}
+{{- end -}}
