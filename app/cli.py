@@ -13,6 +13,7 @@ import typer
 import uvloop
 from rich.console import Console
 
+from app.commands.catalogue import catalogue
 from app.commands.check_trace import check_trace
 from app.commands.encode import encode
 from app.commands.job import job
@@ -167,6 +168,7 @@ app.command("check-trace")(check_trace)
 app.command()(simulate)
 app.command()(worker)
 app.add_typer(job, name="job")
+app.add_typer(catalogue, name="catalogue")
 
 
 def _upkeep(url: str | None) -> Upkeep:

@@ -212,6 +212,7 @@ def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> M
         )
     return MediatorOptions(
         catalogue_url=settings.catalogue_url.get_secret_value(),
+        migrate=settings.catalogue_migrate == "auto",
         coordination_url=_revealed(settings.coordination_url),
         systems=[system.registration() for system in settings.systems],
         proposal_margin=settings.proposal_margin,

@@ -72,6 +72,7 @@ class MediatorOptions:
         relaying: Who brings changes to the feed and to primaries.
         clock: The time, for everything but the stores.
         alone: Whether there must be no other replica: what it keeps for itself others need to know.
+        migrate: Whether the tables of the catalogue are upgraded at the start.
     """
 
     catalogue_url: str
@@ -85,6 +86,7 @@ class MediatorOptions:
     relaying: Relaying = "here"
     clock: Clock = field(default_factory=SystemClock)
     alone: bool = False
+    migrate: bool = True
 
 
 class Mediator:
@@ -106,7 +108,7 @@ class Mediator:
         self._observe = broadcast(self._book.observe, self._hear, *observers)
         self._exchange = _exchange(options.coordination_url)
         self._coordination = _coordination(options)
-        self._catalogue = Catalogue(options.catalogue_url)
+        self._catalogue = Catalogue(options.catalogue_url, migrate=options.migrate)
         self.runs = CatalogueRuns(self._catalogue)
         self.queue = RunQueue(self._catalogue)
         self.workers = CatalogueWorkers(self._catalogue)
@@ -210,6 +212,7 @@ class Mediator:
         """Open the catalogue and the systems, and load the routing model: enough to use data.
 
         Raises:
+            CatalogueMismatch: The tables of the catalogue are not those of this code.
             Unavailable: The catalogue does not answer.
         """
         await self._catalogue.open()
@@ -220,6 +223,7 @@ class Mediator:
         """Open everything, and begin the duties.
 
         Raises:
+            CatalogueMismatch: The tables of the catalogue are not those of this code.
             Unavailable: The catalogue does not answer.
             NotAlone: There is another replica, and one of the two must be alone.
         """
