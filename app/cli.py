@@ -13,6 +13,7 @@ import typer
 import uvloop
 from rich.console import Console
 
+from app.commands.archive import backup, restore
 from app.commands.catalogue import catalogue
 from app.commands.check_trace import check_trace
 from app.commands.encode import encode
@@ -163,6 +164,8 @@ def rebuild_primary(
     _run(_look_after(_upkeep(url).rebuild(database)))
 
 
+app.command()(backup)
+app.command()(restore)
 app.command()(encode)
 app.command("check-trace")(check_trace)
 app.command()(simulate)

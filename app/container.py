@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from fastapi import FastAPI
@@ -42,7 +42,7 @@ from mediator.stores.embedded.port import Endpoint, Kind
 from mediator.stores.kinds import make_store
 from sketch.purging.events import PurgeEvent
 
-__all__ = ["Container", "build", "on_embedded", "writing"]
+__all__ = ["Container", "build", "on_embedded", "reading", "writing"]
 
 EMBEDDED_NAMES: dict[Kind, str] = {"redis": "redis", "postgresql": "postgres", "mongodb": "mongo"}
 """Names under which the embedded stores are registered, by kind."""
@@ -160,6 +160,24 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
             rest.push_async_callback(caches.stop)
             caches.start(mediator.settlement, lambda: mediator.data.model)
         yield mediator
+
+
+@asynccontextmanager
+async def reading(settings: MediatorSettings) -> AsyncIterator[Mediator]:
+    """Open a mediator that only reads: it does nothing in the background, and upgrades nothing.
+
+    Raises:
+        MissingSetting: There is no catalogue.
+        Conflict: The catalogue is of another version.
+        Unavailable: The catalogue does not answer.
+    """
+    options = replace(_options(settings, NullGuard(), alone=False), migrate=False)
+    mediator = Mediator(options, make_store, [log_observation])
+    try:
+        await mediator.open()
+        yield mediator
+    finally:
+        await mediator.stop()
 
 
 def _tell_of_purging(instruments: Instruments, told: PurgeEvent) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
+from mediator.archive.service import Archive
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.events import CatalogueEvents
 from mediator.catalogue.presence import Presence
@@ -133,6 +134,7 @@ class Mediator:
         self.control = Control(
             self._catalogue, self._registry, self._systems, self._schemas, judgement, self.data
         )
+        self.archive = self._keep()
         self._watch = Watch(self._duties(judgement))
 
     def _operate(self, calls: StoreCalls) -> Executor:
@@ -180,6 +182,11 @@ class Mediator:
     def _judge(self, events: CatalogueEvents) -> Judgement:
         patience = Patience(self._options.proposal_margin, self._options.proposal_dwell_s)
         return Judgement(self._registry, self.data, events, patience, self._observe, self._clock)
+
+    def _keep(self) -> Archive:
+        feed = self._coordination.feed if self._coordination else None
+        guard = self._options.guard
+        return Archive(self._catalogue, self.data, self.control, feed, guard, self._clock)
 
     def _model(self) -> RoutingModel:
         return self.data.model
