@@ -13,6 +13,8 @@ import uvloop
 from rich.console import Console
 
 from app.access.settings import AccessSettings
+from app.commands.archive import backup, restore
+from app.commands.catalogue import catalogue
 from app.commands.check_trace import check_trace
 from app.commands.encode import encode
 from app.commands.job import job
@@ -166,6 +168,8 @@ def rebuild_primary(
     _run(_look_after(_upkeep(url).rebuild(database)))
 
 
+app.command()(backup)
+app.command()(restore)
 app.command()(encode)
 app.command("check-trace")(check_trace)
 app.command("prove-coherence")(prove_coherence)
@@ -173,6 +177,7 @@ app.command()(simulate)
 app.command()(worker)
 app.add_typer(job, name="job")
 app.add_typer(key, name="key")
+app.add_typer(catalogue, name="catalogue")
 
 
 def _upkeep(url: str | None) -> Upkeep:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastapi import FastAPI
 from pydantic import SecretStr
@@ -46,7 +46,7 @@ from mediator.service import Mediator, MediatorOptions
 from mediator.stores.embedded.port import Endpoint, Kind
 from mediator.stores.kinds import make_store
 
-__all__ = ["Container", "build", "on_embedded", "writing"]
+__all__ = ["Container", "build", "on_embedded", "reading", "writing"]
 
 EMBEDDED_NAMES: dict[Kind, str] = {"redis": "redis", "postgresql": "postgres", "mongodb": "mongo"}
 """Names under which the embedded stores are registered, by kind."""
@@ -202,6 +202,24 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
         yield mediator
 
 
+@asynccontextmanager
+async def reading(settings: MediatorSettings) -> AsyncIterator[Mediator]:
+    """Open a mediator that only reads: it does nothing in the background, and upgrades nothing.
+
+    Raises:
+        MissingSetting: There is no catalogue.
+        Conflict: The catalogue is of another version.
+        Unavailable: The catalogue does not answer.
+    """
+    options = replace(_options(settings, NullGuard(), alone=False), migrate=False)
+    mediator = Mediator(options, make_store, [log_observation])
+    try:
+        await mediator.open()
+        yield mediator
+    finally:
+        await mediator.stop()
+
+
 def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) -> MediatorSettings:
     """Point settings at embedded stores: catalogue, coordination, and the systems themselves."""
     systems = [
@@ -247,6 +265,7 @@ def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> M
         )
     return MediatorOptions(
         catalogue_url=settings.catalogue_url.get_secret_value(),
+        migrate=settings.catalogue_migrate == "auto",
         coordination_url=_revealed(settings.coordination_url),
         systems=[system.registration() for system in settings.systems],
         proposal_margin=settings.proposal_margin,

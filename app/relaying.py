@@ -152,6 +152,7 @@ async def _relay(told: dict[str, Any], gone: asyncio.StreamReader) -> None:
         coordination_url=told["coordination_url"],
         retention=Retention(**told["retention"]),
         relaying="only",
+        migrate=False,
     )
     mediator = Mediator(options, make_store, [_say])
     try:

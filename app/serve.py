@@ -23,7 +23,7 @@ from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
 
-__all__ = ["Addresses", "Serving", "serving"]
+__all__ = ["Addresses", "Serving", "on_stores", "serving"]
 
 log = logging.getLogger("portolan.serve")
 
@@ -89,7 +89,7 @@ async def serving(
         _listening(http.host, http.port) as data,
         _listening(http.admin_host, http.admin_port) as admin,
     ):
-        async with _stores(settings) as (ready, missing):
+        async with on_stores(settings) as (ready, missing):
             container = await build(http, ready, caching, trusted)
             _spare_the_collector()
             try:
@@ -102,9 +102,17 @@ async def serving(
 
 
 @contextlib.asynccontextmanager
-async def _stores(
+async def on_stores(
     settings: MediatorSettings,
 ) -> AsyncIterator[tuple[MediatorSettings, tuple[ServerUnavailable, ...]]]:
+    """Run the embedded stores while the block runs, if the settings say so.
+
+    Yields:
+        The settings with the stores in them, and what this machine cannot run.
+
+    Raises:
+        DataDirectoryBusy, EmbeddedStartError: They cannot run.
+    """
     if not settings.embedded:
         yield settings, ()
         return

@@ -91,6 +91,11 @@ class MediatorSettings(BaseSettings):
     catalogue_url: SecretStr | None = Field(
         None, description="PostgreSQL that holds schemas, placements and redo records."
     )
+    catalogue_migrate: Literal["auto", "off"] = Field(
+        "auto",
+        description="Whether the tables of the catalogue are upgraded at the start; `off`: by"
+        " `portolan catalogue upgrade` alone.",
+    )
     coordination_url: SecretStr | None = Field(
         None,
         description="Redis that holds the change feed, and through which replicas share metrics;"

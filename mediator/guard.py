@@ -50,6 +50,9 @@ class WriteGuard(Protocol):
     async def unsure(self, database: str, class_name: str) -> None:
         """Take every object of a class for changed: a write is acknowledged that others ended."""
 
+    async def renew(self, database: str, class_name: str) -> None:
+        """Take every copy of a class that was ever handed out for stale: its stores went back."""
+
 
 class NullGuard:
     """No caches to keep coherent."""
@@ -74,4 +77,7 @@ class NullGuard:
         """Do nothing."""
 
     async def unsure(self, database: str, class_name: str) -> None:
+        """Do nothing."""
+
+    async def renew(self, database: str, class_name: str) -> None:
         """Do nothing."""

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from uuid import uuid4
 
 from mediator.access.tenancy import Tenancy
+from mediator.archive.service import Archive
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.events import CatalogueEvents
 from mediator.catalogue.presence import Presence
@@ -74,6 +75,7 @@ class MediatorOptions:
         relaying: Who brings changes to the feed and to primaries.
         clock: The time, for everything but the stores.
         alone: Whether there must be no other replica: what it keeps for itself others need to know.
+        migrate: Whether the tables of the catalogue are upgraded at the start.
     """
 
     catalogue_url: str
@@ -87,6 +89,7 @@ class MediatorOptions:
     relaying: Relaying = "here"
     clock: Clock = field(default_factory=SystemClock)
     alone: bool = False
+    migrate: bool = True
 
 
 class Mediator:
@@ -108,7 +111,7 @@ class Mediator:
         self._observe = broadcast(self._book.observe, self._hear, *observers)
         self._exchange = _exchange(options.coordination_url)
         self._coordination = _coordination(options)
-        self._catalogue = Catalogue(options.catalogue_url)
+        self._catalogue = Catalogue(options.catalogue_url, migrate=options.migrate)
         self.runs = CatalogueRuns(self._catalogue)
         self.queue = RunQueue(self._catalogue)
         self.workers = CatalogueWorkers(self._catalogue)
@@ -134,6 +137,7 @@ class Mediator:
         self.control = Control(
             self._catalogue, self._registry, self._systems, self._schemas, judgement, self.data
         )
+        self.archive = self._keep()
         self._watch = Watch(self._duties(judgement))
 
     def _operate(self, calls: StoreCalls) -> Executor:
@@ -184,6 +188,11 @@ class Mediator:
         patience = Patience(self._options.proposal_margin, self._options.proposal_dwell_s)
         return Judgement(self._registry, self.data, events, patience, self._observe, self._clock)
 
+    def _keep(self) -> Archive:
+        feed = self._coordination.feed if self._coordination else None
+        guard = self._options.guard
+        return Archive(self._catalogue, self.data, self.control, feed, guard, self._clock)
+
     def _model(self) -> RoutingModel:
         return self.data.model
 
@@ -215,6 +224,7 @@ class Mediator:
         """Open the catalogue and the systems, and load the routing model: enough to use data.
 
         Raises:
+            CatalogueMismatch: The tables of the catalogue are not those of this code.
             Unavailable: The catalogue does not answer.
         """
         await self._catalogue.open()
@@ -225,6 +235,7 @@ class Mediator:
         """Open everything, and begin the duties.
 
         Raises:
+            CatalogueMismatch: The tables of the catalogue are not those of this code.
             Unavailable: The catalogue does not answer.
             NotAlone: There is another replica, and one of the two must be alone.
         """

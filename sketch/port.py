@@ -203,6 +203,12 @@ class ServerSketch(Protocol):
         A part that is not there otherwise counts as lost. Does nothing to one that is there.
         """
 
+    async def renew(self, part: Part) -> None:
+        """Begin a part anew, as if it had been lost: what lies in caches is no longer true.
+
+        Its incarnation changes, and everything of it is revalidated until no copy can be alive.
+        """
+
     async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
         """Mark keys as being written, in one atomic step; a token given twice counts once."""
 

@@ -128,6 +128,10 @@ class RedisSketch:
         if isinstance(answer, Exception):
             raise SketchUnavailable("The sketch refused.") from answer
 
+    async def renew(self, part: Part) -> None:
+        """See the port."""
+        await self._steps.take(part, "renew", ())
+
     async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
         """See the port."""
         words: list[Any] = [checked(token)]

@@ -66,6 +66,12 @@ class MemorySketch:
             now = self._clock()
             self._parts[part] = MemoryPart(self.limits, self.shape, now, fresh=True)
 
+    async def renew(self, part: Part) -> None:
+        """See the port."""
+        renewed = MemoryPart(self.limits, self.shape, self._clock(), fresh=False)
+        renewed.purges = self._part(part).purges
+        self._parts[part] = renewed
+
     async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
         """See the port."""
         own = checked_keys(keys)

@@ -120,6 +120,10 @@ class SketchGuard:
         """Take all results of a class for changed; raises `Unavailable`: there may be others."""
         await _done([self._change_all(Part(database, class_name))])
 
+    async def renew(self, database: str, class_name: str) -> None:
+        """Begin a class's part anew; raises `Unavailable`: what was handed out still counts."""
+        await _done([self._sketch.renew(Part(database, class_name))])
+
     async def _change_all(self, part: Part) -> None:
         # Whoever registers from here on reads what was written before.
         await self._results.follow(part)

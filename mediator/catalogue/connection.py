@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import make_url, select, text
-from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, make_url, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.schema import CreateSchema
+from sqlalchemy.pool import NullPool
 
-from mediator.catalogue.tables import SCHEMA, epoch, metadata
+from mediator.catalogue.revisions import Revisions, Standing
 from mediator.errors import Unavailable
 
 __all__ = ["Catalogue"]
 
 NAME = "catalogue"
 DEADLINE_S = 5.0
-_CREATION_LOCK = 7_306_842_011_356
+
+T = TypeVar("T")
 
 
 class Catalogue:
@@ -28,11 +28,18 @@ class Catalogue:
 
     Args:
         url: ``postgresql://…``; may carry a password, never shown.
+        migrate: Whether `open` upgrades the tables.
+        revisions: What this code knows of their revisions.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, *, migrate: bool = True, revisions: Revisions | None = None
+    ) -> None:
+        self._url = make_url(url).set(drivername="postgresql+asyncpg")
+        self._migrate = migrate
+        self.revisions = revisions or Revisions()
         self._engine: AsyncEngine = create_async_engine(
-            make_url(url).set(drivername="postgresql+asyncpg"),
+            self._url,
             pool_size=4,
             max_overflow=4,
             pool_timeout=DEADLINE_S,
@@ -48,13 +55,39 @@ class Catalogue:
         )
 
     async def open(self) -> None:
-        """Create what is missing; replicas may do so at the same time."""
+        """Upgrade the tables if they are behind; replicas may do so at the same time.
+
+        Raises:
+            CatalogueMismatch: This code cannot work with the tables there are.
+            Unavailable: The catalogue does not answer.
+        """
+        standing = await self.told(self.revisions.standing)
+        if self._migrate and standing in (Standing.EMPTY, Standing.BEHIND):
+            await self.migrate(self.revisions.upgrade)
+        else:
+            await self.told(self.revisions.check)
+
+    async def told(self, ask: Callable[[Connection], T]) -> T:
+        """Return what a function finds out in a transaction of its own."""
         async with self.begin() as connection:
-            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})"))
-            await connection.execute(CreateSchema(SCHEMA, if_not_exists=True))
-            await connection.run_sync(metadata.create_all)
-            row = insert(epoch).values(only=1, epoch=0).on_conflict_do_nothing()
-            await connection.execute(row)
+            return await connection.run_sync(ask)
+
+    async def migrate(self, step: Callable[[Connection], None]) -> None:
+        """Change the tables in one transaction, which takes the time that it takes.
+
+        Raises:
+            CatalogueMismatch: See the step.
+            Unavailable: The catalogue does not answer, or refuses a statement.
+        """
+        engine = create_async_engine(
+            self._url, poolclass=NullPool, connect_args={"timeout": DEADLINE_S}
+        )
+        async with self.failing(), engine.begin() as connection:
+            try:
+                await connection.run_sync(step)
+            except DBAPIError as error:
+                detail = f"The tables of the catalogue cannot be changed: {error.orig}"
+                raise Unavailable(detail, system=NAME) from error
 
     async def close(self) -> None:
         """Release every connection."""

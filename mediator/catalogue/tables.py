@@ -29,6 +29,7 @@ __all__ = [
     "epoch",
     "metadata",
     "redo",
+    "revisions",
     "runs",
     "secrets",
     "systems",
@@ -199,3 +200,12 @@ workers = Table(
     Column("trouble", Text),
 )
 """Workers that were seen, and why one of them cannot work."""
+
+revisions = Table(
+    "revisions",
+    metadata,
+    Column("revision", Text, primary_key=True),
+    Column("additive", Boolean, nullable=False),
+    Column("applied", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+"""Revisions of these tables, and whether code that does not know one can do without."""

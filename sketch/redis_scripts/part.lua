@@ -25,12 +25,18 @@ if longest < LIFETIME_US then
   longest = LIFETIME_US
   call('HSET', META, 'longest', longest)
 end
-if lived ~= life then
-  -- What was handed out is forgotten. Writes that are known stay pending until they are ended.
-  local lost = sure ~= 'fresh'
+-- What was handed out is forgotten. Writes that are known stay pending until they are ended.
+local function begin_anew(lost)
   uncacheable, saturated = lost and now + LEASE_US or 0, lost and now + longest or 0
   call('UNLINK', HANDED, STALE, MEMBERS, COUNTS, BITS, VERSIONS, QUERIES)
   call('SETBIT', BITS, FILTER_BITS - 1, 0)
   call('HSET', META, 'life', life, 'incarnation', nonce, 'generation', 1,
     'uncacheable', uncacheable, 'saturated', saturated, 'registrations', now)
+end
+
+if lived ~= life then begin_anew(sure ~= 'fresh') end
+
+steps.renew = function()
+  begin_anew(true)
+  return 1
 end

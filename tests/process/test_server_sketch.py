@@ -317,11 +317,14 @@ async def test_a_union_has_the_keys_of_all_parts(world: World) -> None:
     assert not any(nothing.bits)
 
 
-@pytest.mark.parametrize("everything", [True, False])
-async def test_a_lost_sketch_has_everything_revalidated(world: World, everything: bool) -> None:
+@pytest.mark.parametrize("how", ["everything", "a part", "renewed"])
+async def test_a_lost_sketch_has_everything_revalidated(world: World, how: str) -> None:
     await cached(world, A)
     before = await world.snapshot()
-    await world.lose(everything=everything)
+    if how == "renewed":
+        await world.sketch.renew(PART)
+    else:
+        await world.lose(everything=how == "everything")
     lost = await world.snapshot()
     assert lost.revalidate_all
     assert set(lost.bits) == {0xFF}

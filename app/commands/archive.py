@@ -1,0 +1,134 @@
+"""``portolan backup`` and ``portolan restore``: see docs/backup.md."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+from rich.console import Console
+from rich.progress import Progress as Bars
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from app.container import reading, writing
+from app.serve import on_stores
+from app.settings import CacheSettings, MediatorSettings, MissingSetting
+from mediator.archive.backup import Progress, Tell
+from mediator.archive.filling import Restored
+from mediator.archive.model import Manifest
+from mediator.errors import MediatorError
+from mediator.stores.embedded.lock import DataDirectoryBusy
+from mediator.stores.embedded.port import EmbeddedStartError
+
+__all__ = ["backup", "restore"]
+
+_console = Console(highlight=False)
+_errors = Console(stderr=True, highlight=False)
+
+Directory = Annotated[Path, typer.Argument(help="The directory of the backup.")]
+Databases = Annotated[
+    list[str] | None, typer.Option("--database", help="Only this one; may be given again.")
+]
+DataDir = Annotated[
+    Path | None, typer.Option(help="On the embedded stores there, while no service runs on them.")
+]
+
+
+def backup(directory: Directory, *, database: Databases = None, data_dir: DataDir = None) -> None:
+    """Save databases and the catalogue in a new directory, while they are in use."""
+    _run(partial(_backup, directory, database or None), data_dir)
+
+
+def restore(
+    directory: Directory,
+    *,
+    database: Databases = None,
+    dry_run: Annotated[
+        bool, typer.Option(help="Check the backup, and say what would be done.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option(help="Overwrite databases: what the backup has not got is deleted.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Bring back what a backup holds. Nothing else should write to its databases meanwhile."""
+    _run(partial(_restore, directory, database or None, dry_run, force), data_dir)
+
+
+async def _backup(directory: Path, databases: list[str] | None, settings: MediatorSettings) -> None:
+    async with reading(settings) as mediator:
+        with _shown() as tell:
+            manifest = await mediator.archive.backup(tell).write(directory, databases)
+    _console.print(_summary(manifest))
+
+
+async def _restore(
+    directory: Path,
+    databases: list[str] | None,
+    dry_run: bool,
+    force: bool,
+    settings: MediatorSettings,
+) -> None:
+    async with writing(settings, CacheSettings()) as mediator:
+        with _shown() as tell:
+            restoration = mediator.archive.restoration(tell)
+            done = await restoration.run(directory, databases, dry_run=dry_run, force=force)
+    for line in _told(done, dry_run=dry_run):
+        _console.print(line)
+
+
+def _summary(manifest: Manifest) -> str:
+    files = manifest.files().values()
+    objects = sum(f.lines for d in manifest.databases.values() for f in d.classes.values())
+    size = sum(file.bytes for file in files)
+    return f"{objects:,} objects of {len(manifest.databases)} databases in {size:,} bytes."
+
+
+def _told(done: Restored, *, dry_run: bool) -> Iterator[str]:
+    yield "The backup is whole. This would be done:" if dry_run else "Restored:"
+    yield f"  databases made: {', '.join(done.created) or 'none'}"
+    yield f"  databases overwritten: {', '.join(done.overwritten) or 'none'}"
+    yield f"  objects put: {done.put:,}"
+    if not dry_run:
+        yield f"  objects deleted: {done.deleted:,}"
+        yield f"  rows added to the catalogue: {done.rows:,}"
+        yield "  caches are revalidated, and feeds begin anew"
+
+
+@contextmanager
+def _shown() -> Iterator[Tell]:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Bars(*columns, console=_errors, transient=True) as bars:
+        bar = bars.add_task("")
+
+        def tell(told: Progress) -> None:
+            where = f"{told.database}/{told.class_name}"
+            bars.update(bar, description=f"{where}: {told.done:,} objects {told.what}")
+
+        yield tell
+
+
+def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | None) -> None:
+    settings = MediatorSettings()
+    if data_dir is not None:
+        settings = settings.model_copy(update={"embedded": True, "data_dir": data_dir})
+    try:
+        uvloop.run(_on_stores(do, settings))
+    except _CANNOT_RUN as error:
+        _errors.print(f"Portolan cannot do that: {error}")
+        raise typer.Exit(1) from None
+
+
+async def _on_stores(
+    do: Callable[[MediatorSettings], Awaitable[None]], settings: MediatorSettings
+) -> None:
+    async with on_stores(settings) as (ready, _):
+        await do(ready)
+
+
+_CANNOT_RUN = (MediatorError, MissingSetting, OSError, DataDirectoryBusy, EmbeddedStartError)
+"""What ends a command with a sentence instead of a traceback."""

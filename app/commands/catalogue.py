@@ -1,0 +1,103 @@
+"""``portolan catalogue``: the tables of the catalogue, and their revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Annotated
+
+import typer
+import uvloop
+from rich.console import Console
+
+from app.settings import MediatorSettings, MissingSetting
+from mediator.catalogue.connection import Catalogue
+from mediator.errors import MediatorError
+
+__all__ = ["catalogue"]
+
+catalogue = typer.Typer(
+    no_args_is_help=True,
+    help="The tables of the catalogue: docs/operations.md, Upgrading. The catalogue is the one of"
+    " PORTOLAN_CATALOGUE_URL.",
+)
+_errors = Console(stderr=True, highlight=False)
+
+Sql = Annotated[bool, typer.Option("--sql", help="Only print the statements.")]
+
+
+@catalogue.command()
+def upgrade(*, sql: Sql = False) -> None:
+    """Bring the tables to the newest revision, as `portolan serve` does at its start."""
+    _run(partial(_upgrade, only_sql=sql))
+
+
+@catalogue.command()
+def downgrade(
+    revision: Annotated[str, typer.Argument(help="The revision to go back to.")],
+    *,
+    sql: Sql = False,
+) -> None:
+    """Bring the tables back to an older revision. What later ones have added is lost."""
+    _run(partial(_downgrade, revision=revision, only_sql=sql))
+
+
+@catalogue.command()
+def current() -> None:
+    """Say which revision the tables have, and how they stand to this version of Portolan."""
+    _run(_current)
+
+
+@catalogue.command()
+def history() -> None:
+    """List the revisions that this version of Portolan knows, oldest first."""
+    _run(_history)
+
+
+async def _upgrade(opened: Catalogue, *, only_sql: bool) -> None:
+    if only_sql:
+        held = await opened.told(opened.revisions.current)
+        typer.echo(opened.revisions.sql(held), nl=False)
+        return
+    await opened.migrate(opened.revisions.upgrade)
+    await _current(opened)
+
+
+async def _downgrade(opened: Catalogue, *, revision: str, only_sql: bool) -> None:
+    if only_sql:
+        held = await opened.told(opened.revisions.current)
+        typer.echo(opened.revisions.sql(held, revision), nl=False)
+        return
+    await opened.migrate(partial(opened.revisions.downgrade, to=revision))
+    await _current(opened)
+
+
+async def _current(opened: Catalogue) -> None:
+    held = await opened.told(opened.revisions.current)
+    standing = await opened.told(opened.revisions.standing)
+    typer.echo(f"{held or 'none'}  {standing.name.lower()}")
+
+
+async def _history(opened: Catalogue) -> None:
+    for revision in opened.revisions.known():
+        kind = "additive" if revision.additive else "        "
+        typer.echo(f"{revision.id}  {kind}  {revision.about}")
+
+
+def _run(do: Callable[[Catalogue], Awaitable[None]]) -> None:
+    try:
+        uvloop.run(_opened(do))
+    except (MediatorError, MissingSetting) as error:
+        _errors.print(f"Portolan cannot do that: {error}")
+        raise typer.Exit(1) from None
+
+
+async def _opened(do: Callable[[Catalogue], Awaitable[None]]) -> None:
+    url = MediatorSettings().catalogue_url
+    if url is None:
+        raise MissingSetting("There is no catalogue: set PORTOLAN_CATALOGUE_URL.")
+    opened = Catalogue(url.get_secret_value())
+    try:
+        await do(opened)
+    finally:
+        await opened.close()

@@ -1,0 +1,1 @@
+"""Backups: what an installation holds, in files, and the way back."""

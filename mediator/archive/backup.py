@@ -1,0 +1,205 @@
+"""Writing a backup while the installation is in use.
+
+Objects are read page by page in the order of ids, as the systems hold them, each group with its
+version. Nothing is stopped meanwhile, neither writes nor relays. What can come of that, for a write
+W of an object that begins and ends while the backup runs:
+
+- The object is read before W or after it: the backup has the one or the other state of each group.
+  A group lives in one record of one system, which is read as a whole, so its values are those of
+  its version: a state that was.
+- W writes groups on several systems, and they are read between: one group is of before W, another
+  of after it. Each is a state that was; the object as a whole is one that readers could see too.
+  W *creates* the object, and a group is not there yet: the redo record says so (`Outcome.partial`),
+  and the object is read again until W is settled. It never lacks what it always had.
+- W creates an object whose place was passed already, or deletes one that was read: the backup lacks
+  the object, or still has it, as it was when its page was read.
+- W is part of a transaction over several objects: the backup may have some of them as of before and
+  some as of after. It is no snapshot of one moment.
+- The schema is set: the backup ends with an error, as its objects would be of two schemas.
+
+The position of the feed is taken first. Every change before it had taken effect when its object was
+read, and every change after it has a version that tells whether the object has it already: so who
+loads the backup and follows the feed from there arrives at what the installation holds.
+
+A backup that is killed has no manifest, and is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from mediator.archive.files import LinesFile, begin_directory, write_manifest
+from mediator.archive.model import CATALOGUE, DatabasePart, FilePart, Manifest, class_file
+from mediator.catalogue.registrations import CatalogueSystems
+from mediator.catalogue.rows import CatalogueRows
+from mediator.catalogue.schemas import CatalogueSchemas, StoredDatabase
+from mediator.clock import Clock
+from mediator.errors import Conflict, NotFound, Unavailable
+from mediator.materialise.freshness import STRONG
+from mediator.operations.model import Get, Outcome
+from mediator.placement.routing import ClassRoute
+from mediator.planes import DataPlane
+from mediator.query.model import Position, Query
+
+__all__ = ["Backup", "BackupSources", "Progress", "Tell", "pages"]
+
+PAGE: Final = 500
+_PAUSE_S: Final = 0.2
+_PATIENCE_S: Final = 120.0
+"""A write over several systems whose process has died is settled well within it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a backup or a restoration is with a class: objects done so far."""
+
+    what: str
+    database: str
+    class_name: str
+    done: int
+
+
+Tell: TypeAlias = Callable[[Progress], object]
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSources:
+    """What a backup reads.
+
+    Attributes:
+        plane: Objects.
+        schemas: Schemas.
+        systems: What was said of systems.
+        rows: Other rows of the catalogue.
+        position: Returns the present position of a database's feed as text; None: there is none.
+        clock: The time.
+    """
+
+    plane: DataPlane
+    schemas: CatalogueSchemas
+    systems: CatalogueSystems
+    rows: CatalogueRows
+    position: Callable[[str], Awaitable[str | None]]
+    clock: Clock
+
+
+async def pages(
+    plane: DataPlane,
+    database: str,
+    class_name: str,
+    after: str | None = None,
+    fields: tuple[str, ...] | None = None,
+) -> AsyncIterator[list[Outcome]]:
+    """Yield the objects of a class beyond an id, in the order of ids, as the systems hold them.
+
+    Raises:
+        Unavailable: A system does not answer.
+    """
+    while True:
+        beyond = None if after is None else Position((), after)
+        query = Query(database, class_name, limit=PAGE, after=beyond, fields=fields)
+        answer = await plane.query(query, STRONG)
+        if answer.items:
+            yield [item.outcome for item in answer.items]
+        if answer.next is None:
+            return
+        after = answer.next.id
+
+
+class Backup:
+    """Writes backups.
+
+    Args:
+        sources: What is read.
+        tell: Told how far it is.
+    """
+
+    def __init__(self, sources: BackupSources, tell: Tell) -> None:
+        self._from = sources
+        self._tell = tell
+
+    async def write(self, directory: Path, databases: Sequence[str] | None = None) -> Manifest:
+        """Write a backup of some databases, or of all.
+
+        Raises:
+            ArchiveInvalid: The directory is not empty.
+            NotFound: There is no such database.
+            Conflict: A schema was set meanwhile.
+            Unavailable: A system, the catalogue or the feed does not answer.
+            OSError: A file cannot be written.
+        """
+        stored = await self._stored(databases)
+        begin_directory(directory)
+        created = datetime.fromtimestamp(self._from.clock.now(), UTC).isoformat()
+        parts = {d.name: await self._database(directory, d) for d in stored}
+        with LinesFile(directory / CATALOGUE) as file:
+            file.write(await self._from.rows.read())
+            catalogue = file.finish()
+        systems = {system.name: _said(system.registration) for system in await self._systems()}
+        if await self._stored([d.name for d in stored]) != stored:
+            raise Conflict("A schema was set while the backup was written; it is none.")
+        manifest = Manifest(created, catalogue, systems, parts)
+        await asyncio.to_thread(write_manifest, directory, manifest)
+        return manifest
+
+    async def _systems(self) -> Sequence[Any]:
+        return await self._from.systems.load()
+
+    async def _stored(self, names: Sequence[str] | None) -> list[StoredDatabase]:
+        found = (await self._from.schemas.snapshot()).databases
+        for name in names or ():
+            if name not in found:
+                raise NotFound(f"There is no database {name}.")
+        return [d for name, d in sorted(found.items()) if names is None or name in names]
+
+    async def _database(self, directory: Path, stored: StoredDatabase) -> DatabasePart:
+        position = await self._from.position(stored.name)
+        names = () if stored.document["mode"] == "advisory" else sorted(stored.document["classes"])
+        files = {name: await self._class(directory, stored.name, name) for name in names}
+        return DatabasePart(stored.document, stored.layout, position, files)
+
+    async def _class(self, directory: Path, database: str, name: str) -> FilePart:
+        route = await self._from.plane.route(database, name)
+        done = 0
+        with LinesFile(directory / class_file(database, name)) as file:
+            async for page in pages(self._from.plane, database, name):
+                objects = [o for o in [await self._whole(database, name, o) for o in page] if o]
+                newest = max((v or 0 for o in objects for v in o.versions.values()), default=0)
+                await asyncio.to_thread(file.write, [_line(route, o) for o in objects], newest)
+                done += len(page)
+                self._tell(Progress("saved", database, name, done))
+            return await asyncio.to_thread(file.finish)
+
+    async def _whole(self, database: str, name: str, seen: Outcome) -> Outcome | None:
+        """Wait for the parts of an object that are still being written; None: it is gone."""
+        outcome = seen
+        until = self._from.clock.monotonic() + _PATIENCE_S
+        while outcome.partial:
+            if self._from.clock.monotonic() > until:
+                raise Unavailable(f"{name}/{seen.id} is not settled.", system=name)
+            await asyncio.sleep(_PAUSE_S)
+            try:
+                outcome = await self._from.plane.read(Get(database, name, seen.id), STRONG)
+            except NotFound:
+                return None
+        return outcome
+
+
+def _line(route: ClassRoute, outcome: Outcome) -> dict[str, Any]:
+    versions = {group: v for group, v in outcome.versions.items() if v is not None}
+    values = route.codec.encode(outcome.values or {})
+    return {"id": outcome.id, "versions": versions, "values": values}
+
+
+def _said(registration: dict[str, Any]) -> dict[str, Any]:
+    """Return an operator's word on a system, without its address: that may hold a password."""
+    return {
+        "kind": registration["config"]["kind"],
+        "declared": registration["declared"],
+        "metrics": registration["metrics"],
+    }

@@ -1,0 +1,148 @@
+"""The files of a backup: lines of JSON, compressed, on disk before they are named."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Final, Self, cast
+
+import orjson
+
+from mediator.archive.model import MANIFEST, ArchiveInvalid, FilePart, Manifest
+
+__all__ = [
+    "LinesFile",
+    "begin_directory",
+    "read_lines",
+    "read_manifest",
+    "verify",
+    "write_manifest",
+]
+
+LONGEST_LINE: Final = 64 * 2**20
+LONGEST_MANIFEST: Final = 256 * 2**20
+_LEVEL: Final = 3
+"""Half the time of the default, for files that are a tenth longer."""
+
+
+def begin_directory(directory: Path) -> None:
+    """Make a directory for a backup; nobody else may read it, it holds secrets.
+
+    Raises:
+        ArchiveInvalid: There is something in it.
+        OSError: It cannot be made.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise ArchiveInvalid(f"{directory} is not empty: a backup wants a directory of its own.")
+
+
+class LinesFile:
+    """A file that is being written; closed in good order it is on disk."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        self._path = path
+        self._raw = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        self._packed = gzip.GzipFile("", "wb", _LEVEL, self._raw, mtime=0)
+        self._lines = self._newest = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._packed.close()
+        self._raw.close()
+
+    def write(self, lines: Sequence[Any], newest: int = 0) -> None:
+        """Add lines, each a value that becomes JSON; `newest` is the highest version in them."""
+        for line in lines:
+            self._packed.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        self._lines += len(lines)
+        self._newest = max(self._newest, newest)
+
+    def finish(self) -> FilePart:
+        """Bring all to the disk, and return what the manifest says of the file."""
+        self._packed.close()
+        self._raw.flush()
+        os.fsync(self._raw.fileno())
+        self._raw.close()
+        length, digest = _measured(self._path)
+        return FilePart(self._lines, length, digest, self._newest)
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Make a backup of what is on disk already: from here on it is one, and not before."""
+    unnamed = directory / f".{MANIFEST}"
+    with os.fdopen(os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(manifest.to_json())
+        file.flush()
+        os.fsync(file.fileno())
+    for part in {directory / Path(name).parent for name in manifest.files()}:
+        _sync(part)
+    unnamed.rename(directory / MANIFEST)
+    _sync(directory)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read what a backup says it holds.
+
+    Raises:
+        ArchiveInvalid: There is no backup, or its manifest is damaged.
+    """
+    path = directory / MANIFEST
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if path.stat().st_size > LONGEST_MANIFEST:
+            raise ArchiveInvalid(f"{path} is too long to be a manifest.")
+        return Manifest.from_json(path.read_bytes())
+    raise ArchiveInvalid(
+        f"There is no backup in {directory}: it has no {MANIFEST}, which is written last."
+    )
+
+
+def verify(directory: Path, name: str, part: FilePart) -> None:
+    """Return if a file is what was written.
+
+    Raises:
+        ArchiveInvalid: It is not, or it is not there.
+    """
+    with suppress(FileNotFoundError):
+        if _measured(directory / name) == (part.bytes, part.sha256):
+            return
+        raise ArchiveInvalid(f"{name} is damaged: its SHA-256 is not the one in {MANIFEST}.")
+    raise ArchiveInvalid(f"{name} is missing.")
+
+
+def read_lines(path: Path) -> Iterator[Any]:
+    """Read the lines of a file that was verified, one at a time.
+
+    Raises:
+        ArchiveInvalid: It has changed since.
+    """
+    try:
+        with gzip.open(path, "rb") as opened:
+            file = cast("IO[bytes]", opened)
+            while line := file.readline(LONGEST_LINE + 1):
+                if len(line) > LONGEST_LINE:
+                    raise ArchiveInvalid(f"{path.name} has a line that is too long.")
+                yield orjson.loads(line)
+    except (OSError, EOFError, ValueError) as error:
+        raise ArchiveInvalid(f"{path.name} is damaged.") from error
+
+
+def _measured(path: Path) -> tuple[int, str]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return file.tell(), digest
+
+
+def _sync(directory: Path) -> None:
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,152 @@
+"""Bringing back what a backup holds.
+
+Objects are put as any writer would put them: through the data plane, into whatever systems hold
+their fields now. So each gets a version that is above the one it had, in the backup and in the
+store; the guard of caches is told, the feed tells of it, copies in a primary follow. No version is
+ever lowered or given twice, and nothing but the data plane needs to know how records are laid out.
+
+What a write cannot tell caches is that something has *ceased to be*: a store that came back empty
+has forgotten objects that were written after the backup, and copies of these may be alive, with a
+version that nobody will outdate. So before anything is put, the sketch begins the classes anew, and
+everything of them is revalidated until no such copy is left; and the feed begins another life, as
+it told of changes that are no more.
+
+A restoration that is killed has put a part of the objects. Nothing notes that; it is begun again,
+with `force`, and does the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mediator.archive.backup import Tell
+from mediator.archive.files import read_lines, read_manifest, verify
+from mediator.archive.filling import ClassTarget, Restored
+from mediator.archive.model import CATALOGUE, DatabasePart, Manifest, class_file
+from mediator.catalogue.rows import CatalogueRows
+from mediator.clock import Clock
+from mediator.errors import Conflict, NotFound
+from mediator.guard import WriteGuard
+from mediator.planes import ControlPlane, DataPlane
+
+__all__ = ["Restoration", "RestoreTargets", "Restored"]
+
+CHUNK: Final = 200
+SKEW_S: Final = 60.0
+"""How far clocks of machines may be apart; that versions rise is looked at with each object."""
+
+_US: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTargets:
+    """What a restoration writes to.
+
+    Attributes:
+        plane: Objects.
+        control: Schemas.
+        rows: Other rows of the catalogue.
+        guard: Told that copies of a class are no longer true.
+        renew: Begins another life of a database's feed.
+        clock: The time.
+    """
+
+    plane: DataPlane
+    control: ControlPlane
+    rows: CatalogueRows
+    guard: WriteGuard
+    renew: Callable[[str], Awaitable[None]]
+    clock: Clock
+
+
+class Restoration:
+    """Restores backups.
+
+    Args:
+        targets: What is written to.
+        tell: Told how far it is.
+    """
+
+    def __init__(self, targets: RestoreTargets, tell: Tell) -> None:
+        self._to = targets
+        self._tell = tell
+
+    async def run(
+        self,
+        directory: Path,
+        databases: Sequence[str] | None = None,
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> Restored:
+        """Restore some databases of a backup, or all.
+
+        Args:
+            directory: The backup.
+            databases: Which; None: all.
+            dry_run: Only check the backup, and say what would be done.
+            force: Overwrite databases that are there: what the backup has not got is deleted.
+
+        Raises:
+            ArchiveInvalid: There is no backup, or it is damaged; nothing was done.
+            NotFound: The backup has no such database.
+            Conflict: A database is there already, or the clock is behind the backup's.
+            Unavailable: A system, the catalogue, the sketch or the feed does not answer.
+        """
+        manifest = await asyncio.to_thread(read_manifest, directory)
+        for name, file in manifest.files().items():
+            await asyncio.to_thread(verify, directory, name, file)
+        self._check_clock(manifest)
+        chosen = _chosen(manifest, databases)
+        report = await self._plan(chosen, force=force or dry_run)
+        if dry_run:
+            report.put = sum(f.lines for part in chosen.values() for f in part.classes.values())
+            report.rows = manifest.catalogue.lines
+            return report
+        rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))
+        report.rows = await self._to.rows.add(rows)
+        for name, part in chosen.items():
+            await self._database(directory, name, part, report)
+        return report
+
+    def _check_clock(self, manifest: Manifest) -> None:
+        newest = max((file.newest for file in manifest.files().values()), default=0)
+        if newest > (self._to.clock.now() + SKEW_S) * _US:
+            raise Conflict(
+                "The backup has versions from the future: the clock of this machine is behind. "
+                "Versions given from now on could be some that were given before."
+            )
+
+    async def _plan(self, chosen: dict[str, DatabasePart], *, force: bool) -> Restored:
+        there = {database["name"] for database in await self._to.control.databases()}
+        report = Restored(sorted(chosen.keys() - there), sorted(chosen.keys() & there))
+        if report.overwritten and not force:
+            names = ", ".join(report.overwritten)
+            raise Conflict(f"There are databases {names} already: --force overwrites them.")
+        return report
+
+    async def _database(
+        self, directory: Path, name: str, part: DatabasePart, report: Restored
+    ) -> None:
+        present = name in report.overwritten
+        if not present or (await self._to.control.schema(name)).document != part.document:
+            await self._to.control.set_schema(name, part.document)
+        for class_name in part.classes:
+            await self._to.guard.renew(name, class_name)
+        await self._to.renew(name)
+        for class_name in part.classes:
+            route = await self._to.plane.route(name, class_name)
+            lines = read_lines(directory / class_file(name, class_name))
+            target = ClassTarget(self._to.plane, name, route, report, self._tell)
+            await target.fill(lines, sweep=present)
+
+
+def _chosen(manifest: Manifest, databases: Sequence[str] | None) -> dict[str, DatabasePart]:
+    for name in databases or ():
+        if name not in manifest.databases:
+            raise NotFound(f"The backup has no database {name}.")
+    return {n: p for n, p in manifest.databases.items() if databases is None or n in databases}

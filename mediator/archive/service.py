@@ -1,0 +1,75 @@
+"""Backups and their restoration, put together for one mediator."""
+
+from __future__ import annotations
+
+from mediator.archive.backup import Backup, BackupSources, Tell
+from mediator.archive.restore import Restoration, RestoreTargets
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.registrations import CatalogueSystems
+from mediator.catalogue.rows import CatalogueRows
+from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.changes.feed import Feed
+from mediator.changes.subscriptions import Subscriptions
+from mediator.clock import Clock
+from mediator.guard import WriteGuard
+from mediator.planes import ControlPlane, DataPlane
+
+__all__ = ["Archive"]
+
+
+class Archive:
+    """Makes what writes and restores backups.
+
+    Args:
+        catalogue: The catalogue.
+        data: Objects.
+        control: Schemas.
+        feed: The feeds; None: there are none.
+        guard: Told that copies of a class are no longer true.
+        clock: The time.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        data: DataPlane,
+        control: ControlPlane,
+        feed: Feed | None,
+        guard: WriteGuard,
+        clock: Clock,
+    ) -> None:
+        self._catalogue = catalogue
+        self._data = data
+        self._control = control
+        self._feed = feed
+        self._guard = guard
+        self._clock = clock
+
+    def backup(self, tell: Tell) -> Backup:
+        """Return what writes backups; `tell` is told how far it is."""
+        sources = BackupSources(
+            self._data,
+            CatalogueSchemas(self._catalogue),
+            CatalogueSystems(self._catalogue),
+            CatalogueRows(self._catalogue),
+            self._position,
+            self._clock,
+        )
+        return Backup(sources, tell)
+
+    def restoration(self, tell: Tell) -> Restoration:
+        """Return what restores backups; `tell` is told how far it is."""
+        rows = CatalogueRows(self._catalogue)
+        targets = RestoreTargets(
+            self._data, self._control, rows, self._guard, self._renew_feed, self._clock
+        )
+        return Restoration(targets, tell)
+
+    async def _position(self, database: str) -> str | None:
+        if self._feed is None:
+            return None
+        return (await Subscriptions(self._feed).now(database)).text
+
+    async def _renew_feed(self, database: str) -> None:
+        if self._feed is not None:
+            await self._feed.renew_incarnation(database)

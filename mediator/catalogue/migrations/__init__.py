@@ -1,0 +1,1 @@
+"""The catalogue's revisions, as alembic reads them; see docs/operations.md, Upgrading."""

@@ -1,0 +1,216 @@
+"""Revisions of the catalogue: which one it has, which one this code needs, and the way between.
+
+A revision is a step from one set of tables to the next (`mediator.catalogue.migrations`). All steps
+of an upgrade are one transaction of PostgreSQL under an advisory lock: replicas that start together
+wait for the first of them and find nothing left to do, and a process that is killed leaves what was
+there before. The lock is taken before the revision is read, so nobody acts on what he read before.
+
+Code meets a catalogue of another revision in a rolling upgrade. A catalogue that is *behind* is
+upgraded. One that is *ahead* has revisions which this code lacks; they have left word whether they
+are *additive*. If all of them are, this code runs on it, else it refuses to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, MetaData, inspect, select, text
+
+from mediator.catalogue.tables import SCHEMA, revisions
+from mediator.errors import Conflict
+
+__all__ = ["CatalogueMismatch", "Revision", "Revisions", "Standing"]
+
+_SCRIPTS: Final = Path(__file__).parent / "migrations"
+_FIRST: Final = "0001"
+_LOCK: Final = 7_306_842_011_356
+_HEAD: Final = "head"
+
+
+class CatalogueMismatch(Conflict):
+    """The catalogue's tables are not what this code can work with."""
+
+
+class Standing(Enum):
+    """How a catalogue stands to this code."""
+
+    EMPTY = auto()
+    BEHIND = auto()
+    LEVEL = auto()
+    AHEAD = auto()
+    """Ahead by additive revisions alone, so that this code can run on it."""
+    BEYOND = auto()
+    """Ahead by a revision that this code cannot do without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One revision: its id, what it does, and whether older code runs on it."""
+
+    id: str
+    about: str
+    additive: bool
+
+
+class Revisions:
+    """The revisions that this code knows.
+
+    Every method that takes a connection is to be called in a transaction of it.
+
+    Args:
+        more: Directories with revisions besides ours.
+    """
+
+    def __init__(self, *more: Path) -> None:
+        self._directories = (_SCRIPTS / "versions", *more)
+        self._script = ScriptDirectory.from_config(self._config())
+
+    @property
+    def newest(self) -> str:
+        """The revision that this code is made for."""
+        return str(self._script.get_current_head())
+
+    def known(self) -> list[Revision]:
+        """Return all, oldest first."""
+        scripts = [*self._script.walk_revisions()][::-1]
+        return [Revision(s.revision, s.doc, s.module.additive) for s in scripts]
+
+    def current(self, connection: Connection) -> str | None:
+        """Return the revision that a catalogue has; None: it has none."""
+        return _context(connection).get_current_revision()
+
+    def standing(self, connection: Connection) -> Standing:
+        """Tell how a catalogue stands to this code."""
+        current = self.current(connection)
+        if current is None:
+            return Standing.EMPTY
+        known = {revision.id for revision in self.known()}
+        if current in known:
+            return Standing.LEVEL if current == self.newest else Standing.BEHIND
+        told = connection.execute(select(revisions.c.revision, revisions.c.additive))
+        beyond = [additive for revision, additive in told if revision not in known]
+        return Standing.AHEAD if beyond and all(beyond) else Standing.BEYOND
+
+    def check(self, connection: Connection) -> None:
+        """Return if this code can run on a catalogue as it is.
+
+        Raises:
+            CatalogueMismatch: It cannot; the message says what to do.
+        """
+        standing = self.standing(connection)
+        if standing is Standing.BEYOND:
+            raise self._too_new(connection)
+        if standing not in (Standing.LEVEL, Standing.AHEAD):
+            raise CatalogueMismatch(
+                f"The catalogue has revision {self.current(connection)}, this version of Portolan"
+                f" needs {self.newest}: run `portolan catalogue upgrade`."
+            )
+
+    def upgrade(self, connection: Connection) -> None:
+        """Bring a catalogue to the newest revision; one that is ahead stays as it is.
+
+        Raises:
+            CatalogueMismatch: It is beyond this code, or its tables were made by something else.
+        """
+        _lock(connection)
+        standing = self.standing(connection)
+        if standing is Standing.BEYOND:
+            raise self._too_new(connection)
+        if standing is Standing.EMPTY and inspect(connection).get_table_names(SCHEMA):
+            self._adopt(connection)
+        if standing in (Standing.EMPTY, Standing.BEHIND):
+            command.upgrade(self._config(connection), _HEAD)
+
+    def downgrade(self, connection: Connection, to: str) -> None:
+        """Bring a catalogue back to an older revision; what came with the later ones is lost.
+
+        Raises:
+            CatalogueMismatch: There is no such way.
+        """
+        _lock(connection)
+        self._check_way(self.current(connection), to)
+        command.downgrade(self._config(connection), to)
+
+    def sql(self, current: str | None, to: str | None = None) -> str:
+        """Return the statements of an upgrade, or of a downgrade `to` a revision, as text.
+
+        Raises:
+            CatalogueMismatch: There is no such way.
+        """
+        told = StringIO()
+        config = self._config(told=told)
+        if to is None:
+            command.upgrade(config, f"{current}:{_HEAD}" if current else _HEAD, sql=True)
+        else:
+            self._check_way(current, to)
+            command.downgrade(config, f"{current}:{to}", sql=True)
+        return told.getvalue()
+
+    @staticmethod
+    def differences(connection: Connection, tables: MetaData) -> list[object]:
+        """Return what a catalogue has other than `tables`, as alembic tells it."""
+        return list(compare_metadata(_context(connection), tables))
+
+    def _check_way(self, current: str | None, to: str) -> None:
+        ids = [revision.id for revision in self.known()]
+        if current not in ids or to not in ids[: ids.index(current) + 1]:
+            raise CatalogueMismatch(
+                f"There is no way back from revision {current} to {to};"
+                f" this version of Portolan knows {', '.join(ids)}."
+            )
+
+    def _adopt(self, connection: Connection) -> None:
+        """Take tables that were made without revisions for the first one, if they are that."""
+        first = self._script.get_revision(_FIRST)
+        differences = self.differences(connection, first.module.tables)
+        if differences:
+            raise CatalogueMismatch(
+                f"The schema {SCHEMA} has tables that no revision of the catalogue has made:"
+                f" {len(differences)} differences from revision {_FIRST}."
+            )
+        command.stamp(self._config(connection), _FIRST)
+
+    def _too_new(self, connection: Connection) -> CatalogueMismatch:
+        return CatalogueMismatch(
+            f"The catalogue has revision {self.current(connection)}, and this version of Portolan"
+            f" knows none beyond {self.newest}: run a newer version, or take the catalogue back by"
+            " `portolan catalogue downgrade` of the newer one."
+        )
+
+    def _config(self, connection: Connection | None = None, told: StringIO | None = None) -> Config:
+        config = Config(output_buffer=told) if told else Config()
+        config.set_main_option("script_location", _escaped([_SCRIPTS]))
+        config.set_main_option("path_separator", "os")
+        config.set_main_option("version_locations", _escaped(self._directories))
+        config.attributes["connection"] = connection
+        return config
+
+
+def _context(connection: Connection) -> MigrationContext:
+    ours = {"version_table_schema": SCHEMA, "include_schemas": True, "include_name": _is_ours}
+    return MigrationContext.configure(connection, opts=ours)
+
+
+def _is_ours(name: str | None, kind: str, parents: object) -> bool:  # noqa: ARG001 - alembic's shape
+    return kind != "schema" or name == SCHEMA
+
+
+def _lock(connection: Connection) -> None:
+    """Wait for whoever is at it, but not for users of a table: all others would wait behind us."""
+    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    connection.execute(text("SET LOCAL lock_timeout = '10s'"))
+
+
+def _escaped(paths: Sequence[Path]) -> str:
+    return os.pathsep.join(map(str, paths)).replace("%", "%%")

@@ -1,0 +1,96 @@
+"""Rows of the catalogue for backups: of tables that are not passing, nor told in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import DateTime, Table, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.tables import (
+    databases,
+    epoch,
+    redo,
+    revisions,
+    runs,
+    secrets,
+    systems,
+    transactions,
+    violations,
+    workers,
+)
+
+__all__ = ["KEPT", "LEFT", "CatalogueRows"]
+
+KEPT: Final[tuple[Table, ...]] = (secrets, runs)
+"""Their rows are in backups."""
+
+LEFT: Final[tuple[Table, ...]] = (
+    databases,  # by their schemas
+    systems,  # how to reach them is the settings' to say
+    epoch,
+    redo,  # settled, or not in the backup
+    transactions,
+    revisions,
+    violations,
+    workers,
+)
+"""Theirs are not."""
+
+
+class CatalogueRows:
+    """Reads and adds rows, as JSON."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def read(self) -> list[dict[str, Any]]:
+        """Return the rows of all tables that are kept, as of one moment.
+
+        Runs that have not ended are left out: whoever restores them would start them again.
+        """
+        found: list[dict[str, Any]] = []
+        async with self._catalogue.begin() as connection:
+            await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+            for table in KEPT:
+                wanted = select(*_columns(table))
+                if table is runs:
+                    wanted = wanted.where(runs.c.ended.is_not(None))
+                rows = (await connection.execute(wanted)).mappings()
+                found += [{"table": table.name, "row": _told(dict(row))} for row in rows]
+        return found
+
+    async def add(self, rows: Sequence[dict[str, Any]]) -> int:
+        """Add rows that are not there; return how many were not."""
+        tables = {table.name: table for table in KEPT}
+        added = 0
+        async with self._catalogue.begin() as connection:
+            for told in rows:
+                if (table := tables.get(told["table"])) is None:
+                    continue  # of a later version, which knows it
+                row = insert(table).values(_row(table, told["row"])).on_conflict_do_nothing()
+                added += (await connection.execute(row)).rowcount
+        return added
+
+
+def _columns(table: Table) -> list[Any]:
+    """Leave out what the table numbers itself."""
+    return [column for column in table.c if column.identity is None]
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    return {n: v.isoformat() if isinstance(v, datetime) else v for n, v in row.items()}
+
+
+def _row(table: Table, told: dict[str, Any]) -> dict[str, Any]:
+    known = {column.name: column for column in _columns(table)}
+    return {
+        name: datetime.fromisoformat(value)
+        if value is not None and isinstance(known[name].type, DateTime)
+        else value
+        for name, value in told.items()
+        if name in known
+    }

@@ -1,0 +1,246 @@
+"""Revisions of the catalogue on a real PostgreSQL: forward, back, at once, and killed half way."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import asyncpg
+import pytest
+from sqlalchemy import insert, select, text, update
+from sqlalchemy.schema import CreateSchema
+from typer.testing import CliRunner
+
+from app.cli import app as command_line
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.migrations.versions import r0001_tables
+from mediator.catalogue.revisions import CatalogueMismatch, Revisions, Standing
+from mediator.catalogue.tables import SCHEMA, databases, epoch, metadata
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.process.service import scratch_catalogue
+
+COLUMN = """
+from alembic import op
+from sqlalchemy import Column, Text
+
+revision, down_revision, additive = "0003", "0002", {additive}
+
+def upgrade():
+    op.add_column("databases", Column("owner", Text), schema="portolan_catalogue")
+    {pause}
+
+def downgrade():
+    op.drop_column("databases", "owner", schema="portolan_catalogue")
+"""
+DOCUMENT = {"name": "news", "version": 3, "document": {"classes": {}}, "layout": {}}
+
+
+def later(directory: Path, *, additive: bool, pause: str = "") -> Revisions:
+    """Return what a later version of Portolan knows: one revision more."""
+    (directory / "r0003_owner.py").write_text(COLUMN.format(additive=additive, pause=pause))
+    return Revisions(directory)
+
+
+@pytest.fixture
+async def url(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    async with scratch_catalogue(postgresql_config) as made:
+        yield made
+
+
+async def opened(url: str, **options: object) -> None:
+    catalogue = Catalogue(url, **options)  # type: ignore[arg-type]  # options of two types
+    try:
+        await catalogue.open()
+    finally:
+        await catalogue.close()
+
+
+async def columns(url: str) -> list[tuple[str, ...]]:
+    """Return every column of the catalogue, as PostgreSQL describes it."""
+    connection = await asyncpg.connect(url)
+    try:
+        rows = await connection.fetch(
+            "SELECT table_name, column_name, data_type, is_nullable, column_default"
+            " FROM information_schema.columns WHERE table_schema = $1 ORDER BY 1, 2",
+            SCHEMA,
+        )
+        return [tuple(row.values()) for row in rows]
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+async def catalogue(url: str) -> AsyncIterator[Catalogue]:
+    made = Catalogue(url)
+    yield made
+    await made.close()
+
+
+async def stored(catalogue: Catalogue) -> tuple[int, list[str]]:
+    """Return the epoch, and the databases."""
+    async with catalogue.begin() as connection:
+        at = (await connection.execute(select(epoch.c.epoch))).scalar_one()
+        names = (await connection.execute(select(databases.c.name))).scalars()
+        return at, list(names)
+
+
+async def fill(catalogue: Catalogue) -> None:
+    async with catalogue.begin() as connection:
+        await connection.execute(update(epoch).values(epoch=7))
+        await connection.execute(insert(databases).values(**DOCUMENT))
+
+
+async def test_the_migrations_make_the_tables_of_the_code(catalogue: Catalogue) -> None:
+    await catalogue.open()
+    ask = partial(catalogue.revisions.differences, tables=metadata)
+    assert await catalogue.told(ask) == []
+    assert await catalogue.told(catalogue.revisions.current) == catalogue.revisions.newest
+    assert await stored(catalogue) == (0, [])
+
+
+async def test_a_catalogue_without_revisions_is_adopted(catalogue: Catalogue) -> None:
+    async with catalogue.begin() as connection:
+        await connection.execute(CreateSchema(SCHEMA))
+        await connection.run_sync(r0001_tables.tables.create_all)
+        await connection.execute(insert(epoch).values(only=1, epoch=0))
+    await fill(catalogue)
+    await catalogue.open()
+    assert await catalogue.told(catalogue.revisions.standing) is Standing.LEVEL
+    assert await stored(catalogue) == (7, ["news"])
+
+
+async def test_tables_of_something_else_are_not_adopted(catalogue: Catalogue) -> None:
+    async with catalogue.begin() as connection:
+        await connection.execute(CreateSchema(SCHEMA))
+        await connection.run_sync(r0001_tables.tables.create_all)
+        await connection.execute(text(f"ALTER TABLE {SCHEMA}.runs DROP COLUMN attempt"))
+    with pytest.raises(CatalogueMismatch, match="1 differences"):
+        await catalogue.open()
+    assert await catalogue.told(catalogue.revisions.current) is None
+
+
+async def test_forward_and_back_keep_what_both_have(
+    url: str, catalogue: Catalogue, tmp_path: Path
+) -> None:
+    await catalogue.open()
+    await fill(catalogue)
+    before = await columns(url)
+    newer = later(tmp_path, additive=False)
+    await catalogue.migrate(newer.upgrade)
+    assert ("databases", "owner", "text", "YES", None) in await columns(url)
+    await catalogue.migrate(partial(newer.downgrade, to="0002"))
+    assert await columns(url) == before
+    assert await stored(catalogue) == (7, ["news"])
+    await opened(url)
+    await catalogue.migrate(partial(catalogue.revisions.downgrade, to="0001"))
+    assert {table for table, *_ in await columns(url)} == {
+        *(table.name for table in r0001_tables.tables.sorted_tables),
+        "alembic_version",
+    }
+    await opened(url)
+    assert (await columns(url), await stored(catalogue)) == (before, (7, ["news"]))
+
+
+async def test_older_code_runs_on_what_was_only_added(url: str, tmp_path: Path) -> None:
+    newer = later(tmp_path, additive=True)
+    await opened(url, revisions=newer)
+    for migrate in (True, False):
+        await opened(url, migrate=migrate)
+
+
+async def test_older_code_refuses_what_was_changed(url: str, tmp_path: Path) -> None:
+    newer = later(tmp_path, additive=False)
+    await opened(url, revisions=newer)
+    for migrate in (True, False):
+        with pytest.raises(CatalogueMismatch, match=r"has revision 0003.*none beyond 0002"):
+            await opened(url, migrate=migrate)
+    await opened(url, revisions=newer)
+
+
+async def test_nothing_is_migrated_where_that_is_off(
+    url: str, catalogue: Catalogue, tmp_path: Path
+) -> None:
+    with pytest.raises(CatalogueMismatch, match="portolan catalogue upgrade"):
+        await opened(url, migrate=False)
+    assert await columns(url) == []
+    await catalogue.open()
+    with pytest.raises(CatalogueMismatch, match=r"has revision 0002.* needs 0003"):
+        await opened(url, migrate=False, revisions=later(tmp_path, additive=True))
+
+
+async def test_replicas_that_start_together_migrate_once(url: str, tmp_path: Path) -> None:
+    await asyncio.gather(*(opened(url) for _ in range(5)))
+    newer = later(tmp_path, additive=True)
+    await asyncio.gather(*(opened(url, revisions=newer) for _ in range(5)), opened(url))
+    connection = await asyncpg.connect(url)
+    applied = await connection.fetch(f"SELECT revision FROM {SCHEMA}.revisions ORDER BY 1")
+    await connection.close()
+    assert [row["revision"] for row in applied] == ["0002", "0003"]
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.revisions import Revisions
+catalogue = Catalogue(sys.argv[1], revisions=Revisions(Path(sys.argv[2])))
+asyncio.run(catalogue.open())
+"""
+
+
+async def test_a_migration_that_is_killed_has_not_been(
+    url: str, catalogue: Catalogue, tmp_path: Path
+) -> None:
+    await catalogue.open()
+    await fill(catalogue)
+    before = await columns(url)
+    reached = tmp_path / "reached"
+    pause = f"import pathlib, time; pathlib.Path({str(reached)!r}).touch(); time.sleep(600)"
+    later(tmp_path, additive=False, pause=pause)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, url, str(tmp_path))
+
+    async def half_way() -> bool:
+        return await asyncio.to_thread(reached.exists)
+
+    await eventually(half_way)
+    process.kill()
+    await process.wait()
+    await opened(url)
+    assert (await columns(url), await stored(catalogue)) == (before, (7, ["news"]))
+    await opened(url, revisions=later(tmp_path, additive=False))
+
+
+async def command(url: str, *words: str) -> str:
+    run = partial(CliRunner().invoke, command_line, ["catalogue", *words])
+    result = await asyncio.to_thread(run, env={"PORTOLAN_CATALOGUE_URL": url})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+async def test_a_dry_run_prints_what_would_be_done(url: str, catalogue: Catalogue) -> None:
+    statements = await command(url, "upgrade", "--sql")
+    assert await columns(url) == []
+    connection = await asyncpg.connect(url)
+    await connection.execute(statements)
+    await connection.close()
+    ask = partial(catalogue.revisions.differences, tables=metadata)
+    assert await catalogue.told(ask) == []
+    assert "DROP TABLE" in await command(url, "downgrade", "0001", "--sql")
+    assert await command(url, "current") == "0002  level\n"
+    assert await command(url, "downgrade", "0001") == "0001  behind\n"
+    assert await command(url, "upgrade") == "0002  level\n"
+    listed = (await command(url, "history")).splitlines()
+    assert [line.split()[0] for line in listed] == ["0001", "0002"]
+
+
+async def test_there_is_no_way_back_before_the_first(url: str, catalogue: Catalogue) -> None:
+    await catalogue.open()
+    for nowhere in ("base", "0009", "-1"):
+        with pytest.raises(CatalogueMismatch, match="no way back"):
+            await catalogue.migrate(partial(catalogue.revisions.downgrade, to=nowhere))
+        with pytest.raises(CatalogueMismatch, match="no way back"):
+            catalogue.revisions.sql("0002", nowhere)
