@@ -27,7 +27,7 @@ COLUMN = """
 from alembic import op
 from sqlalchemy import Column, Text
 
-revision, down_revision, additive = "0003", "0002", {additive}
+revision, down_revision, additive = "{next}", "{newest}", {additive}
 
 def upgrade():
     op.add_column("databases", Column("owner", Text), schema="portolan_catalogue")
@@ -36,12 +36,15 @@ def upgrade():
 def downgrade():
     op.drop_column("databases", "owner", schema="portolan_catalogue")
 """
+NEWEST = Revisions().newest
+NEXT = f"{int(NEWEST) + 1:04}"
 DOCUMENT = {"name": "news", "version": 3, "document": {"classes": {}}, "layout": {}}
 
 
 def later(directory: Path, *, additive: bool, pause: str = "") -> Revisions:
     """Return what a later version of Portolan knows: one revision more."""
-    (directory / "r0003_owner.py").write_text(COLUMN.format(additive=additive, pause=pause))
+    source = COLUMN.format(additive=additive, pause=pause, next=NEXT, newest=NEWEST)
+    (directory / f"r{NEXT}_owner.py").write_text(source)
     return Revisions(directory)
 
 
@@ -132,7 +135,7 @@ async def test_forward_and_back_keep_what_both_have(
     newer = later(tmp_path, additive=False)
     await catalogue.migrate(newer.upgrade)
     assert ("databases", "owner", "text", "YES", None) in await columns(url)
-    await catalogue.migrate(partial(newer.downgrade, to="0002"))
+    await catalogue.migrate(partial(newer.downgrade, to=NEWEST))
     assert await columns(url) == before
     assert await stored(catalogue) == (7, ["news"])
     await opened(url)
@@ -156,7 +159,7 @@ async def test_older_code_refuses_what_was_changed(url: str, tmp_path: Path) -> 
     newer = later(tmp_path, additive=False)
     await opened(url, revisions=newer)
     for migrate in (True, False):
-        with pytest.raises(CatalogueMismatch, match=r"has revision 0003.*none beyond 0002"):
+        with pytest.raises(CatalogueMismatch, match=rf"has revision {NEXT}.*none beyond {NEWEST}"):
             await opened(url, migrate=migrate)
     await opened(url, revisions=newer)
 
@@ -168,7 +171,7 @@ async def test_nothing_is_migrated_where_that_is_off(
         await opened(url, migrate=False)
     assert await columns(url) == []
     await catalogue.open()
-    with pytest.raises(CatalogueMismatch, match=r"has revision 0002.* needs 0003"):
+    with pytest.raises(CatalogueMismatch, match=rf"has revision {NEWEST}.* needs {NEXT}"):
         await opened(url, migrate=False, revisions=later(tmp_path, additive=True))
 
 
@@ -179,7 +182,7 @@ async def test_replicas_that_start_together_migrate_once(url: str, tmp_path: Pat
     connection = await asyncpg.connect(url)
     applied = await connection.fetch(f"SELECT revision FROM {SCHEMA}.revisions ORDER BY 1")
     await connection.close()
-    assert [row["revision"] for row in applied] == ["0002", "0003"]
+    assert [row["revision"] for row in applied] == [f"{n:04}" for n in range(2, int(NEXT) + 1)]
 
 
 KILLED = """
@@ -230,11 +233,11 @@ async def test_a_dry_run_prints_what_would_be_done(url: str, catalogue: Catalogu
     ask = partial(catalogue.revisions.differences, tables=metadata)
     assert await catalogue.told(ask) == []
     assert "DROP TABLE" in await command(url, "downgrade", "0001", "--sql")
-    assert await command(url, "current") == "0002  level\n"
+    assert await command(url, "current") == f"{NEWEST}  level\n"
     assert await command(url, "downgrade", "0001") == "0001  behind\n"
-    assert await command(url, "upgrade") == "0002  level\n"
+    assert await command(url, "upgrade") == f"{NEWEST}  level\n"
     listed = (await command(url, "history")).splitlines()
-    assert [line.split()[0] for line in listed] == ["0001", "0002"]
+    assert [line.split()[0] for line in listed] == [f"{n:04}" for n in range(1, int(NEXT))]
 
 
 async def test_there_is_no_way_back_before_the_first(url: str, catalogue: Catalogue) -> None:
@@ -243,4 +246,4 @@ async def test_there_is_no_way_back_before_the_first(url: str, catalogue: Catalo
         with pytest.raises(CatalogueMismatch, match="no way back"):
             await catalogue.migrate(partial(catalogue.revisions.downgrade, to=nowhere))
         with pytest.raises(CatalogueMismatch, match="no way back"):
-            catalogue.revisions.sql("0002", nowhere)
+            catalogue.revisions.sql(NEWEST, nowhere)
