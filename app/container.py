@@ -13,13 +13,13 @@ from pydantic import SecretStr
 from app.access.security import Security
 from app.access.settings import AccessSettings
 from app.admin.main import create_admin_app
+from app.admin.parts import AdminParts
 from app.api.asgi import DataApi
 from app.api.jobs import JobDesk
 from app.api.options import DataOptions
 from app.api.run_progress import RunStreams
-from app.coherence.caches import Caches, make_caches
+from app.coherence.caches import make_caches
 from app.coherence.probing import cache_readers
-from app.lifecycle import Lifecycle
 from app.main import DataApp
 from app.recent import Recent
 from app.relaying import RelayProcess
@@ -59,13 +59,10 @@ class Container:
     mediator: Mediator
     data: Application
     admin: FastAPI
-    caches: Caches | None
     relays: RelayProcess | None
-    probes: StalenessProbes
     desk: JobDesk
     telemetry: Telemetry
-    lifecycle: Lifecycle
-    security: Security | None
+    parts: AdminParts
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
@@ -74,16 +71,12 @@ class Container:
 
     async def stop(self) -> None:
         """Release every connection."""
-        await self.probes.stop()
-        if self.security is not None:
-            await self.security.stop()
-        if self.relays is not None:
-            await self.relays.stop()
-        if self.caches is not None:
-            await self.caches.stop()
-        await self.mediator.stop()
-        if self.caches is not None:
-            await self.caches.close()
+        parts, caches = self.parts, self.parts.caches
+        for part in (parts.probes, parts.security, self.relays, caches, self.mediator):
+            if part is not None:
+                await part.stop()
+        if caches is not None:
+            await caches.close()
         await self.telemetry.close()
 
 
@@ -118,56 +111,65 @@ async def build(
     if caches is not None:
         instruments.caches.count_regrets(lambda: caches.estimator.regrets)
         caches.start(mediator.settlement, lambda: mediator.data.model)
-    key = await mediator.secret("cursors", secrets.token_hex(32))
-    options = DataOptions(
-        cursor_key=bytes.fromhex(key),
-        origins={name: tuple(origins) for name, origins in http.cors_origins.items()},
-        max_body_bytes=http.body_limit,
-        sketch_valid_s=caching.sketch_valid_s if caching else 0.0,
-    )
-    subscriptions = mediator.changes.subscriptions
-    instruments.requests.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
-    instruments.primaries.measure_ages(mediator.primaries.ages)
-    desk = JobDesk(
-        mediator.runs,
-        mediator.workers,
-        JobSettings().directory(settings.data_dir),
-        RunStreams(mediator.runs),
-    )
+    desk = _desk(mediator, settings)
+    options = await _options_of_data(http, caching, mediator)
     data = DataApi(
         mediator.data,
         options,
         broadcast(*observers),
-        subscriptions,
+        mediator.changes.subscriptions,
         caches,
         mediator.transactions.run,
         desk,
         gate,
     )
-    instruments.requests.count_active(lambda: data.active)
-    beginnings = caches.beginnings(mediator.secret) if caches else None
-    readers = cache_readers(caching.probe_caches) if caching else None
-    probes = StalenessProbes(mediator.data, SystemClock(), readers)
-    lifecycle = Lifecycle()
-    admin = create_admin_app(
-        mediator.control,
-        instruments.registry,
-        mediator.primaries,
-        beginnings,
-        probes,
-        caches,
-        lifecycle,
-        telemetry.job_watch(mediator).refresh,
-        mediator.tenancy,
-        security,
-        data,
-        recent,
+    _watch(telemetry, mediator, data)
+    parts = AdminParts(
+        primaries=mediator.primaries,
+        beginnings=caches.beginnings(mediator.secret) if caches else None,
+        probes=_probes(mediator, caching),
+        caches=caches,
+        refresh=telemetry.job_watch(mediator).refresh,
+        tenancy=mediator.tenancy,
+        security=security,
+        data=data,
+        recent=recent,
     )
+    admin = create_admin_app(mediator.control, instruments.registry, parts)
     telemetry.start()
     served = traced(DataApp(data, gate), telemetry.traces)
-    return Container(
-        mediator, served, admin, caches, relays, probes, desk, telemetry, lifecycle, security
+    return Container(mediator, served, admin, relays, desk, telemetry, parts)
+
+
+def _desk(mediator: Mediator, settings: MediatorSettings) -> JobDesk:
+    directory = JobSettings().directory(settings.data_dir)
+    return JobDesk(mediator.runs, mediator.workers, directory, RunStreams(mediator.runs))
+
+
+async def _options_of_data(
+    http: HttpSettings, caching: CacheSettings | None, mediator: Mediator
+) -> DataOptions:
+    key = await mediator.secret("cursors", secrets.token_hex(32))
+    return DataOptions(
+        cursor_key=bytes.fromhex(key),
+        origins={name: tuple(origins) for name, origins in http.cors_origins.items()},
+        max_body_bytes=http.body_limit,
+        sketch_valid_s=caching.sketch_valid_s if caching else 0.0,
     )
+
+
+def _probes(mediator: Mediator, caching: CacheSettings | None) -> StalenessProbes:
+    readers = cache_readers(caching.probe_caches) if caching else None
+    return StalenessProbes(mediator.data, SystemClock(), readers)
+
+
+def _watch(telemetry: Telemetry, mediator: Mediator, data: DataApi) -> None:
+    """Let metrics ask for what nobody tells of."""
+    instruments = telemetry.instruments
+    subscriptions = mediator.changes.subscriptions
+    instruments.requests.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
+    instruments.requests.count_active(lambda: data.active)
+    instruments.primaries.measure_ages(mediator.primaries.ages)
 
 
 async def _secure(mediator: Mediator, access: AccessSettings | None) -> Security | None:

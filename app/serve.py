@@ -149,7 +149,7 @@ async def _answering(
         yield signals.ended
     finally:
         if signals.drain:
-            await drain(serving_data, container.lifecycle, drain_s, signals.hurried)
+            await drain(serving_data, container.parts.lifecycle, drain_s, signals.hurried)
             await stop_accepting(data)
         container.end_streams()
         serving_data.should_exit = True

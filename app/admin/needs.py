@@ -80,6 +80,7 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
     "/admin/v1/placements/{database}": {"GET": _DESIGN},
     "/admin/v1/placements/{database}/{class_name}": {"GET": _DESIGN},
     "/admin/v1/placements/{database}/{class_name}/{field}": {"GET": _DESIGN},
+    "/admin/v1/what-if/{database}": {"POST": _DESIGN},
     "/admin/v1/violations": {"GET": _DESIGN},
     "/admin/v1/proposals": {"GET": _DESIGN},
     "/admin/v1/materialisation": {"GET": _LOOK},

@@ -79,8 +79,24 @@ DOCUMENTS: Final = {
     "GET /docs": ("read", ANY_KEY, NOTHING),
     "GET /docs/oauth2-redirect": ("read", ANY_KEY, NOTHING),
 }
+PAGES: Final = {
+    "GET /static/{digest}/{name:path}": ("read", ANY_KEY, NOTHING),
+    "GET /": ("read", OPERATORS, NOTHING),
+    "GET /map": ("read", OPERATORS, NOTHING),
+    "GET /what-if": ("read", OPERATORS, NOTHING),
+    "GET /coherence": ("read", OPERATORS, NOTHING),
+    "POST /coherence/probe": ("admin", OPERATORS, NOTHING),
+    "POST /coherence/probe/stop": ("admin", OPERATORS, NOTHING),
+    "GET /data": ("read", OPERATORS, NOTHING),
+    "GET /jobs": ("read", OPERATORS, NOTHING),
+    "GET /jobs/{database}/{run}": ("read", OPERATORS, NOTHING),
+    "POST /jobs/{database}/{run}/cancel": ("read", OPERATORS, NOTHING),
+    "POST /jobs/{database}/{run}/resume": ("read", OPERATORS, NOTHING),
+}
 ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     **DOCUMENTS,
+    **PAGES,
+    "GET /startup": ("admin", OPEN, NOTHING),
     "GET /live": ("admin", OPEN, NOTHING),
     "GET /ready": ("admin", OPEN, NOTHING),
     "GET /metrics": ("admin", OPERATORS, NOTHING),
@@ -99,6 +115,7 @@ ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "GET /admin/v1/placements/{database}": ("schema", HIDDEN, NOTHING),
     "GET /admin/v1/placements/{database}/{class_name}": ("schema", HIDDEN, NOTHING),
     "GET /admin/v1/placements/{database}/{class_name}/{field}": ("schema", HIDDEN, NOTHING),
+    "POST /admin/v1/what-if/{database}": ("schema", HIDDEN, {"json": {}}),
     "GET /admin/v1/violations": ("schema", OPERATORS, NOTHING),
     "GET /admin/v1/proposals": ("schema", OPERATORS, NOTHING),
     "GET /admin/v1/materialisation": ("admin", OPERATORS, NOTHING),
@@ -181,6 +198,8 @@ async def installation(
 def fate(answer: httpx.Response) -> str:
     """What became of a request: "in", or the status that it was refused with."""
     assert answer.status_code < 500, answer.text
+    if "html" in answer.headers.get("content-type", ""):
+        return "404" if "There is no such database." in answer.text else "in"
     typed = answer.headers.get("content-type", "").endswith(("/json", "+json"))
     problem = answer.json() if typed and answer.content else None
     if isinstance(problem, list) and problem:

@@ -17,6 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.admin.main import create_admin_app
+from app.admin.parts import AdminParts
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from mediator.changes.feed import LeaseLost
@@ -555,7 +556,9 @@ async def test_states_move_only_for_the_holder_and_from_where_they_are(
 
 async def test_operators_see_primaries_and_look_after_them(primary: Primary) -> None:
     mediator = primary.service.mediator
-    app = create_admin_app(mediator.control, CollectorRegistry(), mediator.primaries)
+    app = create_admin_app(
+        mediator.control, CollectorRegistry(), AdminParts(primaries=mediator.primaries)
+    )
     where = f"/admin/v1/materialisation/{primary.database}"
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as admin:

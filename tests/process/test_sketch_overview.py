@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from app.admin.main import create_admin_app
+from app.admin.parts import AdminParts
 from app.coherence.overview import measured_false_positives
 from app.settings import CacheSettings
 from app.telemetry.instruments import Instruments
@@ -97,7 +98,7 @@ async def paper(
 
 async def overview(paper: Paper, query: str = "") -> httpx.Response:
     app = create_admin_app(
-        paper.running.mediator.control, Instruments().registry, caches=paper.caches
+        paper.running.mediator.control, Instruments().registry, AdminParts(caches=paper.caches)
     )
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as admin:

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.admin.main import create_admin_app
+from app.admin.parts import AdminParts
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.coherence.probing import cache_readers
@@ -66,7 +67,7 @@ async def admin_of(
 ) -> AsyncIterator[httpx.AsyncClient]:
     probes = StalenessProbes(data, SystemClock(), cache_readers(caches), limits)
     control: Any = SimpleNamespace(readiness=None)
-    app = create_admin_app(control, CollectorRegistry(), staleness=probes)
+    app = create_admin_app(control, CollectorRegistry(), AdminParts(probes=probes))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as client:
         yield client

@@ -14,7 +14,7 @@ def requests(registry: CollectorRegistry) -> dict[str, float]:
     """Return how many requests there were by the class of their status, e.g. ``2xx``."""
     counted: dict[str, float] = defaultdict(float)
     for labels, value in _samples(registry, "http_server_request_duration_seconds_count"):
-        counted[f"{labels['status'][:1]}xx"] += value
+        counted[f"{labels['http_response_status_code'][:1]}xx"] += value
     return dict(sorted(counted.items()))
 
 
