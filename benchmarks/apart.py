@@ -59,7 +59,7 @@ def _serve(theirs: Connection, data_dir: Path, caching: CacheSettings) -> None:
 
 
 async def _serving(theirs: Connection, data_dir: Path, caching: CacheSettings) -> None:
-    http = HttpSettings(port=0, admin_port=0, log_level="warning")
+    http = HttpSettings(port=0, admin_port=0, drain_s=0, log_level="warning")
     settings = MediatorSettings(embedded=True, data_dir=data_dir)
     async with serving(http, settings, caching) as running:
         theirs.send(running.addresses)

@@ -1,0 +1,171 @@
+"""Replicas that are restarted one after the other, under steady load.
+
+Half of the load goes through a balancer that knows nothing of readiness, and finds out by what
+becomes of requests; the other half goes straight to replicas that say that they are ready, as it
+does where a platform spreads it, and there nobody tries a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import httpx
+
+__all__ = ["LOOK_EVERY_S", "Load", "Replica", "roll", "steady_load"]
+
+LOOK_EVERY_S: Final = 0.1
+"""How often replicas are asked whether they are ready."""
+
+_LANES: Final = 2
+_PAUSE_S: Final = 0.005
+_READY_WITHIN_S: Final = 120.0
+_UPDATE: Final = {"content-type": "application/vnd.portolan.update+json"}
+_INC: Final = b'{"n":{"inc":1}}'
+
+
+class Replica(Protocol):
+    """A replica of the service."""
+
+    data: str
+    admin: str
+
+    async def restart(self) -> None:
+        """End it by SIGTERM, and start it again where it was."""
+
+
+@dataclass(slots=True)
+class Load:
+    """What came of the load.
+
+    Attributes:
+        answered: Requests that were answered well.
+        failures: All others, by what became of them.
+        counted: Increments that were acknowledged, by path.
+    """
+
+    answered: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    counted: Counter[str] = field(default_factory=Counter)
+
+    async def settled(self, at: str) -> bool:
+        """Whether every object stands where its acknowledged increments have brought it."""
+        async with httpx.AsyncClient(base_url=at, trust_env=False, timeout=30.0) as http:
+            found = {path: (await http.get(path)).json()["n"] for path in self.counted}
+        return found == dict(self.counted)
+
+
+class _Readiness:
+    """Knows which replicas are ready, as it heard last."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self._replicas = replicas
+        self._ready: list[bool] = [False] * len(replicas)
+
+    async def look(self) -> None:
+        """Ask again and again."""
+        async with httpx.AsyncClient(trust_env=False, timeout=5.0) as http:
+            while True:
+                asked = (_is_ready(http, replica) for replica in self._replicas)
+                self._ready = await asyncio.gather(*asked)
+                await asyncio.sleep(LOOK_EVERY_S)
+
+    def one(self) -> str | None:
+        """Return the address of a replica that is ready."""
+        ready = [
+            r.data for r, is_ready in zip(self._replicas, self._ready, strict=True) if is_ready
+        ]
+        return random.choice(ready) if ready else None
+
+
+async def _is_ready(http: httpx.AsyncClient, replica: Replica) -> bool:
+    try:
+        return (await http.get(f"{replica.admin}/ready")).is_success
+    except httpx.TransportError:
+        return False
+
+
+@asynccontextmanager
+async def steady_load(
+    replicas: Sequence[Replica], balancer: str, database: str
+) -> AsyncIterator[Load]:
+    """Read and count all the time while the block runs.
+
+    Args:
+        replicas: Who serves.
+        balancer: Where what stands before them listens.
+        database: A database with a class ``counts`` whose field ``n`` counts.
+    """
+    load, readiness = Load(), _Readiness(replicas)
+    looking = asyncio.create_task(readiness.look())
+    ending = asyncio.Event()
+    await _until_all_are_ready(replicas)
+    lanes = [
+        asyncio.create_task(_lane(load, at, f"/v1/{database}/counts/{kind}{number}", ending))
+        for kind, at in (("balanced", lambda: balancer), ("direct", readiness.one))
+        for number in range(_LANES)
+    ]
+    try:
+        yield load
+    finally:
+        ending.set()
+        await asyncio.gather(*lanes)
+        looking.cancel()
+
+
+async def roll(replicas: Sequence[Replica], times: int) -> None:
+    """Restart replicas in turn; the next one goes once the one before is ready again."""
+    for turn in range(times):
+        await replicas[turn % len(replicas)].restart()
+        await _until_all_are_ready(replicas)
+
+
+async def _until_all_are_ready(replicas: Sequence[Replica]) -> None:
+    async with (
+        asyncio.timeout(_READY_WITHIN_S),
+        httpx.AsyncClient(trust_env=False, timeout=5.0) as http,
+    ):
+        while True:
+            ready = [await _is_ready(http, replica) for replica in replicas]
+            # Whoever asks as often has heard of it by then, too.
+            await asyncio.sleep(3 * LOOK_EVERY_S)
+            if all(ready):
+                return
+
+
+async def _lane(load: Load, at: Callable[[], str | None], path: str, ending: asyncio.Event) -> None:
+    async with httpx.AsyncClient(trust_env=False, timeout=30.0) as http:
+        base = at()
+        await _succeeds(load, base, http.put(f"{base}{path}", json={}))
+        while not ending.is_set():
+            base = at()
+            increment = http.patch(f"{base}{path}", content=_INC, headers=_UPDATE)
+            load.counted[path] += await _succeeds(load, base, increment)
+            base = at()
+            await _succeeds(load, base, http.get(f"{base}{path}"))
+            await asyncio.sleep(_PAUSE_S)
+
+
+async def _succeeds(
+    load: Load, base: str | None, request: Coroutine[Any, Any, httpx.Response]
+) -> bool:
+    """Send a request, and note what becomes of it."""
+    if base is None:
+        request.close()
+        load.failures["nobody was ready"] += 1
+        return False
+    try:
+        answer = await request
+    except httpx.TransportError as error:
+        load.failures[type(error).__name__] += 1
+        return False
+    if answer.is_error:
+        load.failures[str(answer.status_code)] += 1
+        return False
+    load.answered += 1
+    return True

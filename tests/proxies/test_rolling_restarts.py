@@ -1,0 +1,59 @@
+"""Two replicas are restarted in turn under load, and nobody notices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.balancer import balancer
+from benchmarks.rolling import Load, roll, steady_load
+from mediator.stores.port import SystemConfig
+from tests.faults.service import Service
+from tests.process.service import scratch_catalogue, scratch_systems, unique
+
+CLASSES = {"counts": {"fields": {"n": {"type": "integer", "default": 0}}}}
+DRAIN_S = "3"
+"""Many times what the load needs to notice, also on a busy machine."""
+
+
+@dataclass
+class Restarted:
+    """A replica, as the load knows it."""
+
+    service: Service
+
+    @property
+    def data(self) -> str:
+        return self.service.data
+
+    @property
+    def admin(self) -> str:
+        return self.service.admin
+
+    async def restart(self) -> None:
+        await self.service.stop()
+        await self.service.start()
+
+
+async def test_no_request_fails_while_replicas_are_restarted_in_turn(
+    redis_config: SystemConfig, postgresql_config: SystemConfig
+) -> None:
+    load = await _rolled(redis_config, postgresql_config)
+    assert not load.failures
+    assert load.answered > 100
+
+
+async def _rolled(redis: SystemConfig, postgres: SystemConfig) -> Load:
+    async with (
+        scratch_systems(redis, postgres) as configs,
+        scratch_catalogue(postgres) as catalogue,
+        Service.on(configs, catalogue, redis.url, drain_s=DRAIN_S).running() as one,
+        Service.on(configs, catalogue, redis.url, drain_s=DRAIN_S).running() as other,
+        balancer([one.data, other.data]) as url,
+    ):
+        database = unique("db")
+        await one.put_schema(database, CLASSES)
+        replicas = [Restarted(one), Restarted(other)]
+        async with steady_load(replicas, url, database) as load:
+            await roll(replicas, 2)
+        assert await load.settled(url), "every acknowledged write took effect once"
+        return load

@@ -1,0 +1,86 @@
+"""The log as JSON: one line for each event, with what it is part of, and nothing secret."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from opentelemetry.sdk.resources import Resource
+
+from app.telemetry.log import JsonLines, log_observation
+from app.telemetry.traces import Traces
+from mediator.observation import (
+    CircuitChanged,
+    FeedGapFound,
+    RequestFinished,
+    StoreCallFinished,
+)
+
+
+class Log:
+    """What was written."""
+
+    def __init__(self, written: io.StringIO) -> None:
+        self._written = written
+
+    def lines(self) -> list[Any]:
+        return [orjson.loads(line) for line in self._written.getvalue().splitlines()]
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(JsonLines())
+    logger = logging.getLogger("portolan")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel("INFO")
+    yield Log(written)
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+def test_an_event_stands_with_its_members(log: Log) -> None:
+    log_observation(CircuitChanged("redis", open=True, reason="it does\nnot answer"))
+    (line,) = log.lines()
+    assert line["message"] == "CircuitChanged"
+    assert line["event"] == {"system": "redis", "open": True, "reason": "it does\nnot answer"}
+    assert (line["level"], line["logger"]) == ("warning", "portolan")
+    assert "trace_id" not in line
+
+
+def test_levels_say_what_matters(log: Log) -> None:
+    log_observation(FeedGapFound("redis", ("news",), "gone"))
+    log_observation(StoreCallFinished("redis", "d", "c", "read", 1, 0.1, "ok"))
+    log_observation(RequestFinished("GET", "/", 200, 0.1))
+    assert [line["level"] for line in log.lines()] == ["error"], "requests are not logged"
+
+
+def test_a_line_tells_which_trace_it_is_part_of(log: Log) -> None:
+    traces = Traces(0.0, lambda span: None, Resource({}))
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    trace = traces.begin([(b"traceparent", f"00-{trace_id}-b7ad6b7169203331-00".encode())])
+    assert trace is not None
+    with trace:
+        logging.getLogger("portolan").info("something %s", "odd")
+    (line,) = log.lines()
+    assert line["message"] == "something odd"
+    assert line["trace_id"] == trace_id
+    assert line["span_id"] == f"{trace.span.span_id:016x}"
+
+
+def test_a_line_has_an_end(log: Log) -> None:
+    error = ValueError("x" * 100_000)
+    logging.getLogger("portolan").error("y" * 100_000, exc_info=error)
+    (line,) = log.lines()
+    assert len(line["message"]) == len(line["exception"]) == 8_192
+
+
+def test_what_is_no_event_is_a_sentence(log: Log) -> None:
+    logging.getLogger("portolan").info("%s", {"not": "an event"})
+    assert log.lines()[0]["message"] == "{'not': 'an event'}"
