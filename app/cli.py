@@ -182,7 +182,8 @@ app.add_typer(catalogue, name="catalogue")
 
 def _upkeep(url: str | None) -> Upkeep:
     http = HttpSettings()
-    return Upkeep(url or f"http://{http.admin_host}:{http.admin_port}", console)
+    key = AccessSettings().key
+    return Upkeep(url or f"http://{http.admin_host}:{http.admin_port}", console, key)
 
 
 async def _look_after(run: Coroutine[Any, Any, bool]) -> None:

@@ -40,6 +40,7 @@ def create_app() -> FastAPI:
         described = document()
         described["paths"] = {**described.get("paths", {}), **data_paths()}
         described["components"] = {**described.get("components", {}), **data_components()}
+        described["security"] = [{}, {"key": []}]
         return described
 
     app.openapi = with_data_routes  # type: ignore[method-assign]  # FastAPI's documented extension

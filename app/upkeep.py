@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
+from pydantic import SecretStr
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -30,10 +31,12 @@ class Upkeep:
     Attributes:
         url: Address of the admin API.
         console: Where the progress and the report are printed.
+        key: Sent to the admin API; None: it asks for none.
     """
 
     url: str
     console: Console
+    key: SecretStr | None = None
 
     async def verify(self, database: str, *, repair: bool) -> bool:
         """Compare a primary with its systems; return whether nothing is wrong by now.
@@ -53,7 +56,10 @@ class Upkeep:
 
     async def _run(self, database: str, what: str) -> bool:
         path = f"/admin/v1/materialisation/{quote(database, safe='')}"
-        async with httpx.AsyncClient(base_url=self.url, timeout=TIMEOUT_S) as admin:
+        headers = {"Authorization": f"Bearer {self.key.get_secret_value()}"} if self.key else None
+        async with httpx.AsyncClient(
+            base_url=self.url, timeout=TIMEOUT_S, headers=headers
+        ) as admin:
             try:
                 begun = _answer(await admin.post(f"{path}/{what}"))["run"]
                 run = await self._watch(admin, path, begun)

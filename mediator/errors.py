@@ -94,8 +94,15 @@ class OperatorRefused(Invalid):
 class Unauthenticated(MediatorError):
     """It is not known who asks; `presented` tells whether a credential was sent that is no good."""
 
-    def __init__(self, detail: str, *, presented: bool = False) -> None:
-        super().__init__(detail)
+    def __init__(
+        self,
+        detail: str,
+        *,
+        presented: bool = False,
+        places: Sequence[Place] = (),
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail, places=places, extra=extra)
         self.presented = presented
 
 

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.http.limits import Limits
@@ -36,6 +36,7 @@ class AccessSettings(BaseSettings):
         30.0, ge=0, le=300, description="By how many seconds clocks may differ."
     )
     metrics_open: bool = Field(False, description="Whether `/metrics` needs no key.")
+    key: SecretStr | None = Field(None, description="The key that commands send to the admin API.")
     tenant_rate: float | None = Field(
         None, gt=0, description="Requests in a second that a replica takes of one tenant."
     )

@@ -17,7 +17,7 @@ from app.http.problems import PROBLEM_JSON
 __all__ = ["data_components", "data_paths"]
 
 _TAG: Final = "data"
-_ALWAYS: Final = (400, 404, 406, 409, 500, 503)
+_ALWAYS: Final = (400, 401, 403, 404, 406, 409, 429, 500, 503)
 _WITH_BODY: Final = (413, 415)
 _CONDITIONAL: Final = (412, 428)
 _CLASS: Final = ("database", "class")
@@ -48,6 +48,7 @@ def data_components() -> dict[str, Any]:
     """Return the components that the paths refer to."""
     return {
         **COMPONENTS,
+        "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         "parameters": COMPONENTS["parameters"]
         | FEED_PARAMETERS
         | SKETCH_PARAMETERS

@@ -19,7 +19,7 @@ from tests.process.service import unique
 
 __all__ = ["CALLERS", "CLASSES", "Guarded", "bearer", "guarded"]
 
-FIELDS = {"title": {"type": "string"}, "kin": {"type": "reference", "to": "secrets"}}
+FIELDS = {"title": {"type": "string", "index": True}, "kin": {"type": "reference", "to": "secrets"}}
 CLASSES: dict[str, Any] = {
     "articles": {"cache": {"visibility": "public"}, "fields": FIELDS},
     "notes": {"cache": {"visibility": "private"}, "fields": FIELDS},
@@ -116,13 +116,16 @@ async def guarded(
 
 async def _furnish(container: Container) -> Guarded:
     running = Guarded(container, unique("db"), unique("acme"), unique("globex"))
-    tenancy, control = container.mediator.tenancy, container.mediator.control
+    tenancy = container.mediator.tenancy
     for tenant in (running.owner, running.stranger):
         await tenancy.put_tenant(tenant, {})
     await tenancy.own(running.owner, running.database)
     await tenancy.own(running.stranger, unique("db"))
-    await control.set_schema(running.database, {"classes": CLASSES})
     operator = await running.headers("operator", "write")
+    # Over HTTP, so that the sketch is told of the classes and lets answers be kept at once.
+    path = f"/admin/v1/schemas/{running.database}"
+    set_ = await running.admin.put(path, json={"classes": CLASSES}, headers=operator)
+    assert set_.status_code == 200, set_.text
     for name in CLASSES:
         path = f"/v1/{running.database}/{name}/there"
         written = await running.data.put(path, json={"title": name}, headers=operator)

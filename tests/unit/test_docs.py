@@ -12,6 +12,7 @@ from typing import Any, get_args
 import pytest
 from prometheus_client import CollectorRegistry
 
+from app.access.settings import AccessSettings
 from app.admin.main import create_admin_app
 from app.admin.schema_document import SCHEMA_DOCUMENT
 from app.api.openapi import data_paths
@@ -89,7 +90,14 @@ def blocks(text: str, language: str) -> list[str]:
 def setting_names() -> list[tuple[str, Any]]:
     return [
         (f"PORTOLAN_{name.upper()}", field.get_default(call_default_factory=True))
-        for model in (HttpSettings, MediatorSettings, CacheSettings, JobSettings, TelemetrySettings)
+        for model in (
+            AccessSettings,
+            HttpSettings,
+            MediatorSettings,
+            CacheSettings,
+            JobSettings,
+            TelemetrySettings,
+        )
         for name, field in model.model_fields.items()
     ]
 

@@ -1,0 +1,360 @@
+"""Access to a running installation: what is hidden, per class, kept by caches, and taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mediator.access.book import AccessBook
+from mediator.clock import SystemClock
+from mediator.stores.port import SystemConfig
+from tests.process.guarded import Guarded, bearer, guarded
+from tests.process.service import unique
+
+VOLATILE = {"x-request-id", "server-timing", "date"}
+
+
+@pytest.fixture(scope="module")
+async def running(
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Guarded]:
+    jobs: Path = tmp_path_factory.mktemp("jobs")
+    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as installation:
+        await installation.container.mediator.workers.greet("test", None)
+        yield installation
+
+
+def told(answer: httpx.Response) -> tuple[int, Any, dict[str, str]]:
+    """Everything that an answer tells, but for what no two answers share."""
+    body = {name: value for name, value in answer.json().items() if name != "instance"}
+    headers = {name: value for name, value in answer.headers.items() if name not in VOLATILE}
+    return answer.status_code, body, headers
+
+
+async def operate(running: Guarded) -> dict[str, str]:
+    return await running.headers("operator", "admin")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "notes/there", None),
+        ("GET", "nowhere/there", None),
+        ("PUT", "notes/there", {}),
+        ("GET", "notes?title=x", None),
+        ("GET", "sketch?class=notes", None),
+        ("GET", "changes", None),
+        ("GET", "jobs", None),
+        ("GET", f"jobs/{'0' * 32}", None),
+        ("POST", "transactions", {"reads": [{"class": "notes", "id": "there", "etag": None}]}),
+    ],
+)
+@pytest.mark.parametrize("caller", ["anonymous", "stranger"])
+async def test_a_hidden_database_is_answered_like_one_that_does_not_exist(
+    running: Guarded, method: str, path: str, body: Any, caller: str
+) -> None:
+    headers = await running.headers(caller, "read")
+    headers["origin"] = "https://paper.example"
+    hidden, absent = [
+        await running.data.request(method, f"/v1/{name}/{path}", json=body, headers=headers)
+        for name in (running.database, unique("db"))
+    ]
+    assert hidden.status_code == (401 if caller == "anonymous" else 404)
+    assert told(hidden) == told(absent)
+
+
+async def test_a_key_for_a_class_reaches_that_class_alone(running: Guarded) -> None:
+    key = bearer(await running.key(f"read:{running.database}/notes"))
+    base = f"/v1/{running.database}"
+    assert (await running.data.get(f"{base}/notes/there", headers=key)).status_code == 200
+    for path in ("secrets/there", "secrets", "secrets/export", "nowhere", "changes"):
+        answer = await running.data.get(f"{base}/{path}", headers=key)
+        assert answer.status_code == 403, path
+        assert answer.json()["scope"] == "read"
+    changes = await running.data.get(f"{base}/changes?class=notes", headers=key)
+    assert changes.status_code == 200
+
+
+async def test_a_batch_is_judged_operation_by_operation(running: Guarded) -> None:
+    key = bearer(
+        await running.key(f"write:{running.database}/notes", f"read:{running.database}/secrets")
+    )
+    operations = [
+        {"op": "get", "class": "articles", "id": "there"},
+        {"op": "put", "class": "notes", "id": "b", "body": {}},
+        {"op": "get", "class": "secrets", "id": "there"},
+        {"op": "put", "class": "secrets", "id": "b", "body": {}},
+        {"op": "delete", "class": "articles", "id": "there"},
+        {"op": "get", "class": "nowhere", "id": "b"},
+    ]
+    path = f"/v1/{running.database}/batch"
+    answer = await running.data.post(path, json={"operations": operations}, headers=key)
+    assert [result["status"] for result in answer.json()] == [200, 201, 200, 403, 403, 403]
+    answer = await running.data.post(path, json={"operations": operations})
+    assert [result["status"] for result in answer.json()] == [200, 401, 401, 401, 401, 401]
+    stranger = await running.headers("stranger", "read")
+    answer = await running.data.post(path, json={"operations": operations}, headers=stranger)
+    assert [result["status"] for result in answer.json()] == [200, 404, 404, 404, 404, 404]
+
+
+async def test_a_transaction_is_refused_as_a_whole(running: Guarded) -> None:
+    key = bearer(await running.key(f"write:{running.database}/notes"))
+    path = f"/v1/{running.database}/transactions"
+    puts = [{"op": "put", "class": name, "id": "t", "body": {}} for name in ("notes", "secrets")]
+    refused = await running.data.post(path, json={"operations": puts}, headers=key)
+    assert refused.status_code == 403
+    seen = {"class": "secrets", "id": "there", "etag": None}
+    refused = await running.data.post(path, json={"reads": [seen]}, headers=key)
+    assert refused.status_code == 403
+    missing = await running.data.get(f"/v1/{running.database}/notes/t", headers=key)
+    assert missing.status_code == 404
+
+
+async def test_a_query_may_not_bring_along_what_may_not_be_read(running: Guarded) -> None:
+    path = f"/v1/{running.database}"
+    body = {"join": {"as": "relation", "reference": "kin", "fields": ["title"]}}
+    operator = await operate(running)
+    joined = await running.data.post(f"{path}/articles/query", json=body, headers=operator)
+    assert joined.status_code == 200, joined.text
+    assert joined.headers["cache-control"] == "no-store"
+    key = bearer(await running.key(f"read:{running.database}/notes"))
+    for class_name, headers, status in (("articles", {}, 401), ("notes", key, 403)):
+        query = f"{path}/{class_name}/query"
+        answer = await running.data.post(query, json=body, headers=headers)
+        assert answer.status_code == status
+
+
+async def test_the_sketch_is_of_those_classes_that_may_be_read(running: Guarded) -> None:
+    path = f"/v1/{running.database}/sketch"
+    json = {"accept": "application/json"}
+    key = bearer(await running.key(f"read:{running.database}/notes"))
+    anybody = (await running.data.get(path, headers=json)).json()
+    assert "notes" not in str(anybody)
+    assert "articles" in str(anybody)
+    some = str((await running.data.get(path, headers=json | key)).json())
+    assert "notes" in some
+    assert "secrets" not in some
+
+
+async def test_jobs_need_the_rights_to_what_they_read_and_write(running: Guarded) -> None:
+    spec = {"records": {"class": "secrets"}, "field": "title"}
+    job = {"kind": "example.count", "spec": spec}
+    path = f"/v1/{running.database}/jobs"
+    may_not = bearer(await running.key("jobs", f"read:{running.database}/notes"))
+    answer = await running.data.post(path, json=job, headers=may_not)
+    assert (answer.status_code, answer.json()["scope"]) == (403, "read")
+    may = bearer(await running.key("jobs", "read"))
+    submitted = await running.data.post(path, json=job, headers=may)
+    assert submitted.status_code == 202
+    into = {**job, "into": {"class": "notes"}}
+    assert (await running.data.post(path, json=into, headers=may)).json()["scope"] == "write"
+    results = f"{path}/{submitted.json()['id']}/results"
+    assert (await running.data.get(results, headers=may_not)).status_code == 403
+    assert (await running.data.get(results, headers=may)).status_code == 409
+    await running.data.delete(f"{path}/{submitted.json()['id']}", headers=may)
+
+
+@pytest.mark.parametrize("of", ["{}/there", "{}?title=there", "{}?ids=there", "{}", "{}/export"])
+async def test_no_shared_cache_may_keep_what_a_key_was_needed_for(
+    running: Guarded, of: str
+) -> None:
+    operator = await operate(running)
+    for name, allowed in (("notes", "private"), ("secrets", "no-store")):
+        path = f"/v1/{running.database}/{of.format(name)}"
+        for _ in range(2):  # the second one is answered from what the sketch has learnt
+            answer = await running.data.get(path, headers=operator)
+            assert answer.status_code == 200
+            control = answer.headers["cache-control"]
+            assert "public" not in control
+            assert "s-maxage" not in control
+            assert allowed in control or of.endswith("export")
+            assert not {"cdn-cache-control", "x-accel-expires", "surrogate-key"} & set(
+                answer.headers
+            )
+            if control != "no-store":
+                assert "Authorization" in answer.headers["vary"]
+        tag = answer.headers.get("etag", '"none"')
+        again = await running.data.get(path, headers=operator | {"if-none-match": tag})
+        assert "public" not in again.headers["cache-control"]
+
+
+async def test_what_is_public_is_for_shared_caches_whoever_asks(running: Guarded) -> None:
+    path = f"/v1/{running.database}/articles/there"
+    for headers in ({}, await operate(running)):
+        answer = await running.data.get(path, headers=headers)
+        assert "public" in answer.headers["cache-control"]
+        assert "Authorization" not in answer.headers["vary"]
+
+
+async def test_a_revoked_key_is_no_good_any_more(running: Guarded) -> None:
+    operator = await operate(running)
+    keys = f"/admin/v1/tenants/{running.owner}/keys"
+    wanted = {"subject": "ada", "grants": ["read"], "label": "phone"}
+    made = await running.admin.post(keys, json=wanted, headers=operator)
+    assert made.status_code == 201
+    assert made.headers["cache-control"] == "no-store"
+    key = made.json()
+    headers = bearer(key["key"])
+    path = f"/v1/{running.database}/notes/there"
+    assert (await running.data.get(path, headers=headers)).status_code == 200
+    listed = await running.admin.get(keys, headers=operator)
+    assert key["id"] in listed.text
+    assert key["key"].rpartition("_")[2] not in listed.text
+    gone = await running.admin.delete(f"{keys}/{key['id']}", headers=operator)
+    assert gone.status_code == 204
+    refused = await running.data.get(path, headers=headers)
+    assert refused.status_code == 401
+    assert 'error="invalid_token"' in refused.headers["www-authenticate"]
+    # Not even what everybody may read is answered to a key that is no good.
+    public = f"/v1/{running.database}/articles/there"
+    assert (await running.data.get(public, headers=headers)).status_code == 401
+
+
+async def test_another_replica_hears_of_a_revocation(running: Guarded) -> None:
+    """It does when it looks anew, as it does every second."""
+    tenancy = running.container.mediator.tenancy
+    other = AccessBook(tenancy._store, SystemClock())
+    made = await tenancy.create_key(running.owner, "ada", ["read"])
+    await other.refresh()
+    assert made["id"] in other.current.keys
+    await tenancy.revoke(running.owner, made["id"])
+    await other.refresh()
+    assert made["id"] not in other.current.keys
+
+
+async def test_a_stream_breaks_off_when_its_key_is_revoked(running: Guarded) -> None:
+    tenancy = running.container.mediator.tenancy
+    made = await tenancy.create_key(running.owner, "ada", ["read"])
+    operator = await operate(running)
+    sent: list[dict[str, Any]] = []
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": f"/v1/{running.database}/changes",
+        "raw_path": f"/v1/{running.database}/changes".encode(),
+        "query_string": b"",
+        "headers": [
+            (b"accept", b"text/event-stream"),
+            (b"authorization", f"Bearer {made['key']}".encode()),
+        ],
+    }
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if len(sent) == 2:
+            await tenancy.revoke(running.owner, made["id"])
+            path = f"/v1/{running.database}/notes/streamed"
+            await running.data.put(path, json={"title": "secret"}, headers=operator)
+
+    await running.container.data(scope, receive, send)
+    assert sent[0]["status"] == 200
+    assert b"secret" not in b"".join(message.get("body", b"") for message in sent)
+    assert sent[-1]["more_body"]  # the end never came: the client sees that it broke off
+
+
+async def test_a_tenants_administrator_makes_keys_for_its_tenant_alone(running: Guarded) -> None:
+    admin = bearer(await running.key("admin"))
+    wanted = {"subject": "ada", "grants": ["admin"]}
+    ours = f"/admin/v1/tenants/{running.owner}/keys"
+    made = await running.admin.post(ours, json=wanted, headers=admin)
+    assert made.status_code == 201
+    key = bearer(made.json()["key"])
+    for tenant in ("operator", running.stranger, "nobody"):
+        path = f"/admin/v1/tenants/{tenant}/keys"
+        assert (await running.admin.post(path, json=wanted, headers=key)).status_code == 404
+    assert (await running.admin.get("/admin/v1/systems", headers=key)).status_code == 403
+    listed = (await running.admin.get("/admin/v1/schemas", headers=key)).json()["items"]
+    assert [item["name"] for item in listed] == [running.database]
+    stranger = await running.headers("stranger", "admin")
+    assert (await running.admin.get("/admin/v1/schemas", headers=stranger)).json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"subject": "a", "grants": ["root"]}, "/grants/0"),
+        ({"subject": "a", "grants": []}, "/grants"),
+        ({"subject": "", "grants": ["read"]}, "/subject"),
+        ({"subject": "a", "grants": ["read"], "expires": "2020-01-01T00:00:00Z"}, "/expires"),
+        ({"subject": "a", "grants": ["read"], "more": 1}, "/more"),
+    ],
+)
+async def test_keys_that_make_no_sense_are_not_made(
+    running: Guarded, body: Any, pointer: str
+) -> None:
+    keys = f"/admin/v1/tenants/{running.owner}/keys"
+    refused = await running.admin.post(keys, json=body, headers=await operate(running))
+    assert refused.status_code == 400
+    assert [place["pointer"] for place in refused.json()["errors"]] == [pointer]
+
+
+async def test_tenants_are_kept_apart(running: Guarded) -> None:
+    operator = await operate(running)
+    base = "/admin/v1/tenants"
+    taken = f"{base}/{running.stranger}/databases/{running.database}"
+    assert (await running.admin.put(taken, headers=operator)).status_code == 409
+    assert (await running.admin.delete(taken, headers=operator)).status_code == 404
+    in_use = await running.admin.delete(f"{base}/{running.owner}", headers=operator)
+    assert in_use.status_code == 409
+    tenant = unique("tenant")
+    limits = {"limits": {"rate": 2.5}}
+    put = await running.admin.put(f"{base}/{tenant}", json=limits, headers=operator)
+    assert put.json() == {"name": tenant, "databases": [], "limits": {"rate": 2.5}}
+    assert (await running.admin.delete(f"{base}/{tenant}", headers=operator)).status_code == 204
+    gone = await running.admin.get(f"{base}/{tenant}", headers=operator)
+    assert gone.status_code == 404
+
+
+async def test_a_tenant_that_asks_too_often_is_told_when_to_come_again(running: Guarded) -> None:
+    operator = await operate(running)
+    tenancy = running.container.mediator.tenancy
+    tenant, database = unique("busy"), unique("db")
+    await tenancy.put_tenant(tenant, {"rate": 0.001, "burst": 2})
+    await tenancy.own(tenant, database)
+    key = bearer(await running.key("read", tenant=tenant))
+    path = f"/v1/{database}/notes/there"
+    statuses = [(await running.data.get(path, headers=key)).status_code for _ in range(3)]
+    assert statuses == [404, 404, 429]
+    refused = await running.data.get(path, headers=key)
+    assert int(refused.headers["retry-after"]) > 900
+    assert refused.json()["type"] == "/problems/too-many-requests"
+    other = f"/v1/{running.database}/notes/there"
+    assert (await running.data.get(other, headers=operator)).status_code == 200
+
+
+async def test_the_admin_port_is_kept_from_other_sites(running: Guarded) -> None:
+    operator = await operate(running)
+    path = f"/admin/v1/tenants/{running.owner}"
+    evil = operator | {"origin": "https://evil.example"}
+    refused = await running.admin.put(path, json={}, headers=evil)
+    assert (refused.status_code, refused.json()["type"]) == (403, "/problems/cross-site")
+    assert (await running.admin.get(path, headers=evil)).status_code == 200
+    for answer in (refused, await running.admin.get("/live")):
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+async def test_a_browser_is_asked_for_a_key_and_sends_it_as_a_password(running: Guarded) -> None:
+    page = {"accept": "text/html"}
+    asked = await running.admin.get("/docs", headers=page)
+    assert asked.status_code == 401
+    challenges = asked.headers.get_list("www-authenticate")
+    assert any(challenge.startswith("Basic") for challenge in challenges)
+    key = await running.key("read")
+    shown = await running.admin.get("/docs", headers=page, auth=("me", key))
+    assert shown.status_code == 200
+    data = await running.data.get(f"/v1/{running.database}/notes/there", auth=("me", key))
+    assert data.status_code == 401
