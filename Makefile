@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test test-large check format lock rivals clean
+.PHONY: install run test test-large check format lock rivals screenshots clean
 
 install: $(STAMP)
 
@@ -39,6 +39,10 @@ format: install
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-annotate --no-header --all-extras pyproject.toml -o requirements.lock
+
+# The pictures of the admin pages in docs/pages.md; needs Chromium and Spark.
+screenshots: install
+	$(BIN)/python -m docs.screenshots
 
 # What private linkage is measured against; its packages cannot live beside ours.
 rivals: .venv-rivals/.installed
