@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test test-large check format lock rivals clean
+.PHONY: install run test test-large check format lock rivals screenshots clean
 
 install: $(STAMP)
 
@@ -53,6 +53,10 @@ sbom: install
 	mkdir -p dist
 	$(BIN)/cyclonedx-py requirements requirements-api.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-api.cdx.json
 	$(BIN)/cyclonedx-py requirements requirements-worker.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-worker.cdx.json
+
+# The pictures of the admin pages in docs/pages.md; needs Chromium and Spark.
+screenshots: install
+	$(BIN)/python -m docs.screenshots
 
 # What private linkage is measured against; its packages cannot live beside ours.
 rivals: .venv-rivals/.installed

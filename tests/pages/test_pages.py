@@ -13,6 +13,32 @@ from tests.pages.stage import HOSTILE, HOSTILE_ID, Stage
 PATHS = ["/", "/map", "/what-if", "/coherence", "/jobs", "/data"]
 PHONE = {"width": 360, "height": 740}
 
+UNNAMED = """(all) => all.filter((e) => e.type !== "hidden" && !e.labels?.length)
+  .map((e) => e.outerHTML)"""
+
+CONTRASTS = """() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (c) => rgb(c).slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const colour = getComputedStyle(e).backgroundColor;
+      if (rgb(colour)[3] !== 0) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+    .filter((e) => e.checkVisibility())
+    .map((e) => {
+      const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+      return [e.outerHTML.slice(0, 80), (a + 0.05) / (b + 0.05)];
+    })
+    .filter(([, contrast]) => contrast < 4.5);
+}"""
+"""What is written with a contrast of less than 4.5 (WCAG 2.2, 1.4.3), and with which."""
+
 
 def system_of(row: Locator) -> Locator:
     return row.locator(".system")
@@ -20,27 +46,27 @@ def system_of(row: Locator) -> Locator:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_page_is_whole(page: Page, path: str) -> None:
-    """With a heading, a menu that says where one is, and names for everything one can use."""
+    """Named, in its place in the menu, readable in both themes, and no wider than a phone."""
     answer = await page.goto(path)
     assert answer is not None
     assert answer.status == 200
-    policy = answer.headers["content-security-policy"]
+    assert_strict(answer.headers["content-security-policy"], await answer.text())
+    await expect(page.locator("h1")).to_have_count(1)
+    await expect(page.locator("nav [aria-current=page]")).to_have_count(1)
+    assert await page.eval_on_selector_all("main input, main select", UNNAMED) == []
+    await expect(page.locator("thead th:not([scope])")).to_have_count(0)
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme)
+        assert await page.evaluate(CONTRASTS) == []
+    await page.set_viewport_size(PHONE)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def assert_strict(policy: str, text: str) -> None:
+    """Nothing is written inline, and the browser is told so."""
     assert "default-src 'self'" in policy
     assert "unsafe" not in policy
-    assert await page.locator("h1").count() == 1
-    assert await page.locator("nav [aria-current=page]").count() == 1
-    unnamed = "els => els.filter(e => e.type != 'hidden' && !e.labels?.length).length"
-    assert await page.eval_on_selector_all("main input, main select", unnamed) == 0
-    assert await page.locator("thead th:not([scope])").count() == 0
-    assert re.findall(r"<style|\sstyle=|\son\w+=|<script(?! src=| type=\S+ src=| defer src=)", await answer.text()) == []
-
-
-@pytest.mark.parametrize("path", PATHS)
-async def test_every_page_fits_a_phone(page: Page, path: str) -> None:
-    await page.set_viewport_size(PHONE)
-    await page.goto(path)
-    wide = await page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= PHONE["width"]
+    assert re.findall(r"<style|<script>|<[^>]*\s(?:style|on\w+)=", text) == []
 
 
 async def test_the_overview_tells_what_serves_what(page: Page, stage: Stage) -> None:
@@ -56,7 +82,8 @@ async def test_the_overview_is_kept_up_to_date(page: Page, stage: Stage) -> None
     for number in range(5):
         await stage.data.get(f"{stage.database}/articles/a{number}")
     await page.wait_for_function(
-        "before => Number(document.getElementById('requests').dataset.total) >= before + 5", before
+        "before => Number(document.getElementById('requests').dataset.total) >= before + 5",
+        arg=before,
     )
     await expect(page.locator(".chart canvas")).to_be_visible()
 
@@ -69,7 +96,8 @@ async def test_a_newcomer_learns_why_hits_are_on_redis(page: Page) -> None:
     await expect(why).to_contain_text("redis has 40,000/s, 4 times the goal")
     await expect(why).to_contain_text("postgres has 8,000/s, 0.8 times the goal")
     await expect(why).to_contain_text("the write throughput of redis fell to 8,000/s")
-    assert await why.locator(".bar rect").count() == 3
+    for system in ("redis", "postgres"):
+        await expect(why.get_by_role("row", name=system).locator(".bar rect")).to_be_visible()
 
 
 async def test_the_map_leads_from_part_to_part(page: Page) -> None:
@@ -102,14 +130,14 @@ async def test_a_slider_moves_hits_and_nothing_else_changes(page: Page, stage: S
 async def test_weights_and_goals_are_moved_too(page: Page, stage: Stage) -> None:
     base = "/classes/articles/fields/hits/annotations"
     await page.goto(f"/what-if?database={stage.database}&weight {base}/2=-6&goal {base}/2=6")
-    await expect(page.locator("#outcome")).to_contain_text(re.compile(r"redis 3\.25 → 0\.96"))
+    await expect(page.locator("#outcome")).to_contain_text(re.compile(r"redis 3\.25 → 0\.958"))
 
 
-async def test_a_slider_that_cannot_stand_there_is_a_problem(page: Page) -> None:
-    answer = await page.goto("/what-if?x=7", wait_until="commit")
-    assert answer is not None
-    assert answer.status == 400
-    await expect(page.locator("h1")).to_have_text("The request is invalid")
+@pytest.mark.parametrize("query", ["x=7", "x=nan", "x=much"])
+async def test_a_slider_that_cannot_stand_there_is_a_problem(stage: Stage, query: str) -> None:
+    answer = await stage.admin.get(stage.admin.base_url.join(f"/what-if?{query}"))
+    assert answer.status_code == 400
+    assert "A slider cannot stand there." in answer.text
 
 
 async def test_staleness_is_measured_from_the_page(page: Page, stage: Stage) -> None:
@@ -177,14 +205,16 @@ async def test_a_query_is_explained(page: Page) -> None:
     plan = page.locator("section", has_text="How it was found")
     await expect(plan).to_contain_text("Asked redis (index)")
     await expect(plan).to_contain_text("the rest of each object from postgres")
-    await expect(plan).to_contain_text('Pushed down {"ge":["hits",99]}')
-    await expect(page.get_by_role("region", name="Objects").locator("tbody tr")).to_have_count(1)
+    await expect(plan).to_contain_text('{"ge":["hits",99]}, order, limit')
+    await expect(
+        page.get_by_role("region", name="Objects", exact=True).locator("tbody tr")
+    ).to_have_count(1)
 
 
 async def test_pages_of_objects_follow_one_another(page: Page) -> None:
     await page.goto("/data?class=articles&order=-hits&limit=1")
     await page.get_by_role("link", name="Further objects").click()
-    shown = page.get_by_role("region", name="Objects").locator("tbody th")
+    shown = page.get_by_role("region", name="Objects", exact=True).locator("tbody th")
     await expect(shown).to_have_text([HOSTILE_ID])
 
 
@@ -195,7 +225,7 @@ async def test_a_wrong_query_is_refused_on_the_page(page: Page) -> None:
 
 async def test_hostile_values_are_shown_and_do_nothing(page: Page) -> None:
     await page.goto("/data?class=articles&order=-hits&limit=2")
-    region = page.get_by_role("region", name="Objects")
+    region = page.get_by_role("region", name="Objects", exact=True)
     await expect(region).to_contain_text("<script>document.title")
     await expect(region).to_contain_text(HOSTILE_ID)
     await expect(region).to_contain_text("… (5,000 characters)")
@@ -217,37 +247,6 @@ async def test_dark_follows_the_system_and_the_switch(page: Page) -> None:
     assert await background() == light
     await page.goto("/map")
     assert await background() == light
-
-
-CONTRASTS = """() => {
-  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = (c) => rgb(c).slice(0, 3).map((v) => v / 255)
-    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
-  const behind = (e) => {
-    for (; e; e = e.parentElement) {
-      const colour = getComputedStyle(e).backgroundColor;
-      if (rgb(colour)[3] !== 0) return colour;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  return [...document.querySelectorAll("body *")]
-    .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
-    .filter((e) => e.checkVisibility())
-    .map((e) => {
-      const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
-      return [e.outerHTML.slice(0, 80), (a + 0.05) / (b + 0.05)];
-    })
-    .filter(([, contrast]) => contrast < 4.5);
-}"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", PATHS)
-async def test_text_has_contrast(page: Page, path: str, scheme: Any) -> None:
-    await page.emulate_media(color_scheme=scheme)
-    await page.goto(path)
-    assert await page.evaluate(CONTRASTS) == []
 
 
 async def test_the_keyboard_reaches_everything_and_focus_is_seen(page: Page) -> None:

@@ -13,7 +13,7 @@ __all__ = ["FILTERS", "LONGEST", "metric", "name_of", "seconds"]
 LONGEST: Final = 160
 """Characters of a value that are shown; of longer ones the beginning, and how long they are."""
 
-_NONE: Final = "–"  # noqa: RUF001 - an en dash stands for what there is not
+_NONE: Final = "-"
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _MICROSECONDS: Final = 1e-3

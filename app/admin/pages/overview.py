@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 
-from app.admin.pages.figures import metric, name_of, seconds
+from app.admin.pages.figures import metric, name_of, seconds, share
 from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.series import requests
 from app.recent import Event
@@ -70,7 +70,7 @@ def _told(event: Event) -> tuple[str, str]:
             where = ", ".join(sorted(set(placements.values())))
             return "placement", f"{database} was placed on {where} (epoch {epoch})."
         case ProposalRecorded(database, node, current, proposed, margin):
-            lead = f"leads by {margin:.0%}"
+            lead = f"leads by {share(margin)}"
             return "proposal", f"{proposed} {lead} over {current} for {database}, {node}."
         case ViolationDetected(database, node, name, system, measured, _, _, duration_s):
             figures = f"{metric(measured, name)} on {system} for {seconds(duration_s)}"

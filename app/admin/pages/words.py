@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.admin.pages.figures import metric, name_of
+from app.admin.pages.figures import metric, name_of, share
 
 __all__ = ["flips", "lead", "margin", "reasons"]
 
@@ -50,7 +50,7 @@ def margin(explained: Mapping[str, Any]) -> str:
     if best != chosen:
         return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[chosen]:.3g}."
     runner_up = found["runner_up"]
-    ahead = f"{found['ratio']:.0%}" if found["ratio"] < _NOT_FAR else "far"
+    ahead = share(found["ratio"]) if found["ratio"] < _NOT_FAR else "far"
     return (
         f"{chosen} scores {scores[chosen]:.3g} and {runner_up}, the runner-up,"
         f" {scores[runner_up]:.3g}: {ahead} ahead."
@@ -75,7 +75,7 @@ def _requirement(names: Sequence[str], parts: Sequence[Mapping[str, Any]], total
     if first["statistic"] == "p99":
         subject += ", 99th percentile"
     wish = f"goal {metric(goal, name)}" if goal is not None else "by a utility of at most 1"
-    weight = f"{first['weight'] / total:.0%} of the score"
+    weight = f"{share(first['weight'] / total)} of the score"
     told = "; ".join(_met(system, part) for system, part in zip(names, parts, strict=True))
     return f"{subject} ({wish}; {weight}): {told}."
 

@@ -1,0 +1,140 @@
+"""What if: the scoring code itself, on amended schemas and metrics, and nothing changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.errors import Invalid, SchemaInvalid, Unplaceable
+from mediator.placement.candidates import Candidate
+from mediator.placement.decide import decide
+from mediator.placement.what_if import read_supposition, what_if
+from mediator.schema.annotations import Capability, Metric
+from mediator.schema.parse import parse_schema
+
+HITS = "/classes/articles/fields/hits/annotations"
+DOCUMENT = {
+    "classes": {
+        "articles": {
+            "fields": {
+                "title": {
+                    "type": "string",
+                    "annotations": [{"metric": "read_latency", "goal": 0.020}],
+                },
+                "hits": {
+                    "type": "integer",
+                    "annotations": [
+                        {"require": "atomic_updates"},
+                        {"metric": "write_latency", "goal": 0.005, "weight": 1},
+                        {"metric": "write_throughput", "goal": 10_000, "weight": 3},
+                    ],
+                },
+            }
+        }
+    }
+}
+SCHEMA = parse_schema("news", DOCUMENT)
+ABLE = frozenset({Capability.ATOMIC_UPDATES})
+
+
+def metrics(write_latency: float, write_throughput: float, read_latency: float) -> Any:
+    return {
+        Metric.WRITE_LATENCY: write_latency,
+        Metric.WRITE_THROUGHPUT: write_throughput,
+        Metric.READ_LATENCY: read_latency,
+    }
+
+
+SYSTEMS = [
+    Candidate("A", ABLE, metrics(0.001, 25_000, 0.004)),
+    Candidate("B", ABLE, metrics(0.004, 12_000, 0.002)),
+]
+
+
+def suppose(**document: Any) -> dict[str, Any]:
+    return what_if(SCHEMA, SYSTEMS, read_supposition(document))
+
+
+def test_what_stays_as_it_is_moves_nothing() -> None:
+    told = suppose()
+    assert told["moves"] == []
+    assert all(each["before"] == each["after"] for each in told["nodes"].values())
+
+
+def test_a_slower_system_loses_the_part() -> None:
+    told = suppose(metrics={"A": {"write_throughput": 1_000, "write_latency": 0.002}})
+    assert told["moves"] == [{"node": "articles.hits", "from": "A", "to": "B"}]
+    assert told["nodes"]["articles.hits"]["after"]["scores"]["A"] == pytest.approx((1 * 2.5 + 3 * 0.1) / 4)
+
+
+def test_a_weight_and_a_goal_are_amended_where_they_stand() -> None:
+    told = suppose(
+        annotations={f"{HITS}/1": {"weight": 3, "goal": 0.010}, f"{HITS}/2": {"weight": 1}}
+    )
+    assert told["nodes"]["articles.hits"]["after"]["scores"]["A"] == pytest.approx(
+        (3 * 10 + 1 * 2.5) / 4
+    )
+
+
+@given(st.floats(0.01, 100), st.floats(0.01, 100))
+def test_the_outcome_is_that_of_deciding_for_real(latency: float, weight: float) -> None:
+    told = suppose(
+        annotations={f"{HITS}/2": {"weight": weight}},
+        metrics={"B": {"write_latency": latency}},
+    )
+    amended = parse_schema("news", DOCUMENT)
+    assert amended == SCHEMA, "what if must leave the schema alone"
+    document: Any = {
+        "classes": {"articles": {"fields": dict(DOCUMENT["classes"]["articles"]["fields"])}}
+    }
+    hits = dict(document["classes"]["articles"]["fields"]["hits"])
+    hits["annotations"] = [*hits["annotations"][:2], {**hits["annotations"][2], "weight": weight}]
+    document["classes"]["articles"]["fields"]["hits"] = hits
+    slower = Candidate("B", ABLE, metrics(latency, 12_000, 0.002))
+    real = decide(parse_schema("news", document), [SYSTEMS[0], slower])
+    assert {node: side["after"]["system"] for node, side in told["nodes"].items()} == {
+        node: placed.system for node, placed in real.placements.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer"),
+    [
+        ([], ""),
+        ({"weights": {}}, "/weights"),
+        ({"metrics": {"A": {"speed": 1}}}, "/metrics/A/speed"),
+        ({"metrics": {"A": {"write_latency": -1}}}, "/metrics/A/write_latency"),
+        ({"metrics": {"C": {"write_latency": 1}}}, "/metrics/C"),
+        ({"p99": {"A": {"write_throughput": 1}}}, "/p99/A/write_throughput"),
+        ({"annotations": []}, "/annotations"),
+        ({"annotations": {f"{HITS}/1": 3}}, None),
+        ({"annotations": {f"{HITS}/1": {"weight": 0}}}, None),
+        ({"annotations": {f"{HITS}/0": {"weight": 1}}}, "/annotations"),
+        ({"annotations": {f"{HITS}/-1": {"weight": 1}}}, "/annotations"),
+        ({"annotations": {"/classes/nobody/annotations/0": {"weight": 1}}}, "/annotations"),
+        ({"annotations": {"": {"weight": 1}}}, "/annotations"),
+    ],
+)
+def test_a_supposition_that_means_nothing_is_refused(document: Any, pointer: str | None) -> None:
+    with pytest.raises(Invalid) as refused:
+        what_if(SCHEMA, SYSTEMS, read_supposition(document))
+    told = [place.pointer for place in refused.value.places]
+    assert told if pointer is None else pointer in told
+
+
+def test_what_cannot_be_a_schema_is_refused() -> None:
+    curve = {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}
+    field = {"type": "string", "annotations": [{"metric": "read_latency", "utility": curve}]}
+    schema = parse_schema("news", {"classes": {"a": {"fields": {"b": field}}}})
+    asked = {"annotations": {"/classes/a/fields/b/annotations/0": {"goal": 1}}}
+    with pytest.raises(SchemaInvalid):
+        what_if(schema, SYSTEMS, read_supposition(asked))
+
+
+def test_no_system_left_is_told() -> None:
+    bare = [Candidate("A", frozenset(), metrics(1, 1, 1))]
+    with pytest.raises(Unplaceable):
+        what_if(SCHEMA, bare, read_supposition({}))
