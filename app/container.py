@@ -133,7 +133,13 @@ async def build(
     readers = cache_readers(caching.probe_caches) if caching else None
     probes = StalenessProbes(mediator.data, SystemClock(), readers)
     admin = create_admin_app(
-        mediator.control, instruments.registry, mediator.primaries, beginnings, probes, caches
+        mediator.control,
+        instruments.registry,
+        mediator.primaries,
+        beginnings,
+        probes,
+        caches,
+        mediator.integrity,
     )
     return Container(mediator, DataApp(data), admin, caches, relays, probes, desk)
 

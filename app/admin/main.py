@@ -9,11 +9,12 @@ import orjson
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from app.admin import materialisation, placements, probes, schemas, sketch, systems
+from app.admin import integrity, materialisation, placements, probes, schemas, sketch, systems
 from app.admin.answers import PROBLEM
 from app.coherence.beginnings import Beginnings
 from app.coherence.caches import Caches
 from app.http.framework import answer_problems
+from mediator.integrity.check import Integrity
 from mediator.materialise.service import MaterialiseService
 from mediator.planes import ControlPlane
 from mediator.probing import StalenessProbes
@@ -28,6 +29,7 @@ def create_admin_app(
     beginnings: Beginnings | None = None,
     staleness: StalenessProbes | None = None,
     caches: Caches | None = None,
+    compares: Integrity | None = None,
 ) -> FastAPI:
     """Make the admin application.
 
@@ -38,6 +40,7 @@ def create_admin_app(
         beginnings: Tells the sketch of new classes; None: there is no sketch.
         staleness: Carries out staleness probes.
         caches: What keeps caches coherent; None: there is no sketch.
+        compares: Finds writes that bypassed us.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -53,6 +56,7 @@ def create_admin_app(
     app.state.beginnings = beginnings
     app.state.probes = staleness
     app.state.caches = caches
+    app.state.integrity = compares
     app.get("/live", tags=["health"])(_live)
     app.get("/ready", tags=["health"])(_readiness(control.readiness))
     app.get("/metrics", tags=["health"], response_class=Response)(_exposition(metrics))
@@ -61,6 +65,7 @@ def create_admin_app(
     app.include_router(placements.router, prefix="/admin/v1", tags=["placements"])
     app.include_router(materialisation.router, prefix="/admin/v1", tags=["primaries"])
     app.include_router(probes.router, prefix="/admin/v1", tags=["probes"])
+    app.include_router(integrity.router, prefix="/admin/v1", tags=["integrity"])
     app.include_router(sketch.router, prefix="/admin/v1", tags=["sketch"])
     return app
 
