@@ -1,4 +1,4 @@
-"""Looking at an installation that is running: whether it serves, and whether its data are its own."""
+"""Looking at an installation that is running: whether it serves, and whose its data are."""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ def compare(
     """
     name, fields = group
     version = found[0].versions.get(name) if found else None
-    wrong, which = None, ()
+    wrong: Wrong | None = None
+    which: tuple[str, ...] = ()
     if found is None or version is None:
         wrong = Wrong.GONE if account.alive else None
     elif version != account.version:
@@ -135,7 +136,7 @@ def compare(
 
 def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
     """Return values as texts, which differ where values that are equal are of other types."""
-    texts = (
-        (name, orjson.dumps(v, option=orjson.OPT_SORT_KEYS)) for name, v in (values or {}).items()
-    )
-    return {name: text.decode() for name, text in texts}
+    return {
+        name: orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        for name, value in (values or {}).items()
+    }

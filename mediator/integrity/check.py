@@ -67,13 +67,13 @@ class Report:
         """Return it as JSON."""
         examples = [
             {
-                "class": m.class_name,
-                "id": m.id,
-                "group": m.group,
-                "wrong": m.wrong,
-                "fields": m.fields,
+                "class": mismatch.class_name,
+                "id": mismatch.id,
+                "group": mismatch.group,
+                "wrong": mismatch.wrong,
+                "fields": mismatch.fields,
             }
-            for m in self.examples
+            for mismatch in self.examples
         ]
         counts = {wrong.value: count for wrong, count in sorted(self.counts.items())}
         told = {"compared": self.compared, "older": self.older, "left_out": self.left_out}
@@ -107,9 +107,7 @@ class Integrity:
             Unavailable: A system or the feed does not answer.
         """
         if self._feed is None:
-            raise Conflict(
-                "There is no change feed to compare with: set PORTOLAN_COORDINATION_URL."
-            )
+            raise Conflict("There is no change feed: set PORTOLAN_COORDINATION_URL.")
         route = self._plane.model.databases.get(database)
         if route is None:
             raise NotFound(f"There is no database {database}.")
@@ -141,6 +139,7 @@ class _Check:
         self._report = Report()
 
     async def run(self) -> Report:
+        await self._told()  # what was acknowledged before is to be among what is looked at
         await self._follow()
         self._report.compared = len(self._accounts)
         doubtful = [m for some in _some([*self._accounts]) for m in await self._compare(some)]
@@ -193,7 +192,7 @@ class _Check:
         route = self._route.classes[class_name]
         if outcome is None and route.schema.ttl_s is not None:
             return []  # it may have expired, of which nobody has been told yet
-        found = outcome and (outcome, route.codec.encode(outcome.values or {}))
+        found = (outcome, route.codec.encode(outcome.values or {})) if outcome else None
         told = self._accounts.get((class_name, id_), {})
         compared = (
             compare(class_name, id_, group, told[group[0]], found)
@@ -266,10 +265,18 @@ class _Check:
         """Wait until the feed has told all that has been acknowledged by now."""
         now_us = await self._feed.now_us()
         until = self._clock.monotonic() + _TOLD_WITHIN_S
-        while min((await self._feed.relayed_until(self._database)).values(), default=0) < now_us:
+        while behind := await self._behind(now_us):
             if self._clock.monotonic() > until:
-                raise Unavailable("The feed is too far behind to compare with.", system="the feed")
+                detail = f"The feed is too far behind {', '.join(behind)} to compare with."
+                raise Unavailable(detail, system=behind[0])
             await asyncio.sleep(_PAUSE_S)
+
+    async def _behind(self, now_us: int) -> list[str]:
+        """Return the systems of which the feed has not told everything before a time."""
+        told = await self._feed.relayed_until(self._database)
+        routes = self._route.classes.values()
+        systems = {fragment.system for route in routes for fragment in route.fragments}
+        return sorted(name for name in systems if told.get(name, 0) < now_us)
 
 
 def _some(keys: Sequence[_Key]) -> list[Sequence[_Key]]:

@@ -23,7 +23,6 @@ from mediator.archive.backup import Progress
 from mediator.archive.filling import Restored
 from mediator.archive.model import MANIFEST, ArchiveInvalid, Manifest
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.rows import KEPT, LEFT, CatalogueRows
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.tables import metadata
@@ -38,6 +37,7 @@ from sketch.port import Part
 from tests.faults.conditions import eventually
 from tests.process.service import (
     Service,
+    examined,
     field_on,
     scratch_catalogue,
     scratch_systems,
@@ -80,15 +80,6 @@ async def installation(
             return started
 
         yield start
-
-
-async def examined(by: str, catalogue_url: str) -> None:
-    """Tell a catalogue what another has found out about the same servers."""
-    known, fresh = Catalogue(by), Catalogue(catalogue_url)
-    await fresh.open()
-    for system in await CatalogueSystems(known).load():
-        await CatalogueSystems(fresh).save(system)
-    await asyncio.gather(known.close(), fresh.close())
 
 
 def ignore(_: Progress) -> None: ...
