@@ -13,6 +13,7 @@ import uvloop
 from rich.console import Console
 
 from app.access.settings import AccessSettings
+from app.checkup import look_at
 from app.commands.archive import backup, restore
 from app.commands.catalogue import catalogue
 from app.commands.check_trace import check_trace
@@ -104,9 +105,22 @@ def serve(
 def doctor(
     *,
     embedded: Annotated[bool, typer.Option(help="Look only at what --embedded needs.")] = False,
+    url: Annotated[
+        str | None, typer.Option(help="Look at the installation with this admin API instead.")
+    ] = None,
+    objects: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Objects of a database compared at most.")
+    ] = 10_000,
 ) -> None:
-    """Say what is found on this machine, what is missing, and what to do about it."""
-    findings = examine(MediatorSettings(), embedded=embedded)
+    """Say what is found on this machine, what is missing, and what to do about it.
+
+    With --url: whether an installation that is running serves, and whether anybody has written to
+    its stores past it.
+    """
+    if url is None:
+        findings = examine(MediatorSettings(), embedded=embedded)
+    else:
+        findings = uvloop.run(look_at(url, objects))
     for finding in findings:
         mark = "[green]found[/]  " if finding.found else "[yellow]missing[/]"
         console.print(f"{mark} {finding.what}: {finding.detail}")

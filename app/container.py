@@ -134,6 +134,7 @@ async def build(
         security=security,
         data=data,
         recent=recent,
+        integrity=mediator.integrity,
     )
     admin = create_admin_app(mediator.control, instruments.registry, parts)
     telemetry.start()

@@ -22,6 +22,7 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.catalogue.workers import CatalogueWorkers
+from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
 from mediator.clock import Clock, SystemClock
 from mediator.control.judgement import Judgement, Patience
@@ -33,6 +34,7 @@ from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.guard import NullGuard, WriteGuard
+from mediator.integrity.check import Integrity
 from mediator.materialise.service import MaterialiseService
 from mediator.materialise.watermarks import Watermarks
 from mediator.observation import Observation, Observer, broadcast
@@ -138,6 +140,7 @@ class Mediator:
             self._catalogue, self._registry, self._systems, self._schemas, judgement, self.data
         )
         self.archive = self._keep()
+        self.integrity = Integrity(self.data, self._feed(), self._clock)
         self._watch = Watch(self._duties(judgement))
 
     def _operate(self, calls: StoreCalls) -> Executor:
@@ -189,9 +192,11 @@ class Mediator:
         return Judgement(self._registry, self.data, events, patience, self._observe, self._clock)
 
     def _keep(self) -> Archive:
-        feed = self._coordination.feed if self._coordination else None
-        guard = self._options.guard
+        guard, feed = self._options.guard, self._feed()
         return Archive(self._catalogue, self.data, self.control, feed, guard, self._clock)
+
+    def _feed(self) -> Feed | None:
+        return self._coordination.feed if self._coordination else None
 
     def _model(self) -> RoutingModel:
         return self.data.model

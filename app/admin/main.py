@@ -8,7 +8,16 @@ from typing import Final
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from app.admin import materialisation, placements, probes, schemas, sketch, systems, tenants
+from app.admin import (
+    integrity,
+    materialisation,
+    placements,
+    probes,
+    schemas,
+    sketch,
+    systems,
+    tenants,
+)
 from app.admin.answers import PROBLEM
 from app.admin.gate import AdminGate
 from app.admin.health import health_routes
@@ -26,6 +35,7 @@ _ROUTERS: Final = {
     "placements": placements.router,
     "primaries": materialisation.router,
     "probes": probes.router,
+    "integrity": integrity.router,
     "sketch": sketch.router,
     "tenants": tenants.router,
 }

@@ -87,6 +87,7 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
     "/admin/v1/materialisation/{database}": {"GET": _DESIGN},
     "/admin/v1/materialisation/{database}/verify": {"POST": _RUN},
     "/admin/v1/materialisation/{database}/rebuild": {"POST": _RUN},
+    "/admin/v1/integrity/{database}": {"POST": _RUN},
     "/admin/v1/probes/staleness": {"GET": _LOOK, "POST": _OPERATE, "DELETE": _OPERATE},
     "/admin/v1/sketch": {"GET": _DESIGN},
     "/admin/v1/tenants": {"GET": _LOOK},

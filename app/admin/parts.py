@@ -14,6 +14,7 @@ from app.http.message import Receive, Scope, Send
 from app.lifecycle import Lifecycle
 from app.recent import Recent
 from mediator.access.tenancy import Tenancy
+from mediator.integrity.check import Integrity
 from mediator.materialise.service import MaterialiseService
 from mediator.probing import StalenessProbes
 
@@ -37,6 +38,7 @@ class AdminParts:
         security: Authenticates requests; None: nobody is authenticated.
         data: The data API, which pages ask inside the process; None: they show no data and no jobs.
         recent: What happened last; None: nothing is remembered.
+        integrity: Finds writes that bypassed us.
     """
 
     primaries: MaterialiseService | None = None
@@ -49,3 +51,4 @@ class AdminParts:
     security: Security | None = None
     data: DataAsgi | None = None
     recent: Recent | None = None
+    integrity: Integrity | None = None

@@ -27,7 +27,7 @@ A backup that is killed has no manifest, and is none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,11 +44,10 @@ from mediator.materialise.freshness import STRONG
 from mediator.operations.model import Get, Outcome
 from mediator.placement.routing import ClassRoute
 from mediator.planes import DataPlane
-from mediator.query.model import Position, Query
+from mediator.query.walking import pages
 
-__all__ = ["Backup", "BackupSources", "Progress", "Tell", "pages"]
+__all__ = ["Backup", "BackupSources", "Progress", "Tell"]
 
-PAGE: Final = 500
 _PAUSE_S: Final = 0.2
 _PATIENCE_S: Final = 120.0
 """A write over several systems whose process has died is settled well within it."""
@@ -86,29 +85,6 @@ class BackupSources:
     rows: CatalogueRows
     position: Callable[[str], Awaitable[str | None]]
     clock: Clock
-
-
-async def pages(
-    plane: DataPlane,
-    database: str,
-    class_name: str,
-    after: str | None = None,
-    fields: tuple[str, ...] | None = None,
-) -> AsyncIterator[list[Outcome]]:
-    """Yield the objects of a class beyond an id, in the order of ids, as the systems hold them.
-
-    Raises:
-        Unavailable: A system does not answer.
-    """
-    while True:
-        beyond = None if after is None else Position((), after)
-        query = Query(database, class_name, limit=PAGE, after=beyond, fields=fields)
-        answer = await plane.query(query, STRONG)
-        if answer.items:
-            yield [item.outcome for item in answer.items]
-        if answer.next is None:
-            return
-        after = answer.next.id
 
 
 class Backup:

@@ -12,9 +12,17 @@ from uuid import uuid4
 
 import orjson
 
-from mediator.archive.backup import Progress, Tell, pages
+from mediator.archive.backup import Progress, Tell
 from mediator.archive.model import ArchiveInvalid
-from mediator.errors import Conflict, MediatorError, NotFound, PreconditionFailed
+from mediator.clock import Clock
+from mediator.errors import (
+    Conflict,
+    Locked,
+    MediatorError,
+    NotFound,
+    PreconditionFailed,
+    Unavailable,
+)
 from mediator.materialise.freshness import STRONG
 from mediator.operations.model import (
     ANYTHING,
@@ -26,11 +34,16 @@ from mediator.operations.model import (
 )
 from mediator.placement.routing import ClassRoute
 from mediator.planes import DataPlane
+from mediator.query.walking import pages
 from mediator.schema.ids import check_id
 
 __all__ = ["ClassTarget", "Restored"]
 
 CHUNK: Final = 200
+PATIENCE_S: Final = 120.0
+"""For how long a write is tried; one whose process has died is settled well within it."""
+
+_PAUSE_S: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -70,16 +83,24 @@ class ClassTarget:
         route: The class.
         report: What was done, brought up to date.
         tell: Told how far it is.
+        clock: For how long is waited.
     """
 
     def __init__(
-        self, plane: DataPlane, database: str, route: ClassRoute, report: Restored, tell: Tell
+        self,
+        plane: DataPlane,
+        database: str,
+        route: ClassRoute,
+        report: Restored,
+        tell: Tell,
+        clock: Clock,
     ) -> None:
         self._plane = plane
         self._place = (database, route.schema.name)
         self._route = route
         self._report = report
         self._tell = tell
+        self._clock = clock
 
     async def fill(self, lines: Iterator[Any], *, sweep: bool) -> None:
         """Put the objects of a backup, and with `sweep` delete all others.
@@ -107,7 +128,7 @@ class ClassTarget:
             Put(*self._place, line.id, _operation(), condition, values=decode(line.values))
             for line, condition in zip(chunk, conditions, strict=True)
         ]
-        outcomes = [_done(answer) for answer in await self._plane.batch(puts)]
+        outcomes = [_done(answer) for answer in await self._carry_out(puts)]
         for line, outcome in zip(chunk, outcomes, strict=True):
             _check_versions(line, outcome)
         found = await self._look([line.id for line in chunk])
@@ -144,13 +165,27 @@ class ClassTarget:
             if beyond:
                 return
 
+    async def _carry_out(self, writes: Sequence[Put | Delete]) -> list[Outcome | MediatorError]:
+        """Carry out writes; those that earlier ones stand in the way of are tried again.
+
+        A restoration that was killed may have left one behind, which is settled in a while.
+        """
+        answers = await self._plane.batch(writes)
+        until = self._clock.monotonic() + PATIENCE_S
+        while waiting := [n for n, a in enumerate(answers) if isinstance(a, Unavailable | Locked)]:
+            if self._clock.monotonic() > until:
+                break
+            await asyncio.sleep(_PAUSE_S)
+            again = await self._plane.batch([writes[n] for n in waiting])
+            for n, answer in zip(waiting, again, strict=True):
+                answers[n] = answer
+        return answers
+
     async def _delete(self, ids: Sequence[str]) -> None:
         """Delete objects; those that somebody else has deleted meanwhile need not be."""
         there = Condition(present=True)
-        answers = await self._plane.batch(
-            [Delete(*self._place, id_, _operation(), there) for id_ in ids]
-        )
-        for answer in answers:
+        deletes = [Delete(*self._place, id_, _operation(), there) for id_ in ids]
+        for answer in await self._carry_out(deletes):
             if not isinstance(answer, NotFound | PreconditionFailed):
                 _done(answer)
                 self._report.deleted += 1

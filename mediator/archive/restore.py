@@ -141,7 +141,7 @@ class Restoration:
         for class_name in part.classes:
             route = await self._to.plane.route(name, class_name)
             lines = read_lines(directory / class_file(name, class_name))
-            target = ClassTarget(self._to.plane, name, route, report, self._tell)
+            target = ClassTarget(self._to.plane, name, route, report, self._tell, self._to.clock)
             await target.fill(lines, sweep=present)
 
 

@@ -60,7 +60,7 @@ class CatalogueRows:
                 if table is runs:
                     wanted = wanted.where(runs.c.ended.is_not(None))
                 rows = (await connection.execute(wanted)).mappings()
-                found += [{"table": table.name, "row": _told(dict(row))} for row in rows]
+                found += [{"table": str(table.name), "row": _told(dict(row))} for row in rows]
         return found
 
     async def add(self, rows: Sequence[dict[str, Any]]) -> int:
@@ -82,7 +82,8 @@ def _columns(table: Table) -> list[Any]:
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
-    return {n: v.isoformat() if isinstance(v, datetime) else v for n, v in row.items()}
+    # Names that SQLAlchemy quotes are of a type of their own, which is none of JSON's.
+    return {str(n): v.isoformat() if isinstance(v, datetime) else v for n, v in row.items()}
 
 
 def _row(table: Table, told: dict[str, Any]) -> dict[str, Any]:

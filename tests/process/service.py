@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,8 @@ from pymongo import AsyncMongoClient
 from redis.asyncio import Redis
 from sqlalchemy import make_url
 
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.registrations import CatalogueSystems
 from mediator.clock import SystemClock
 from mediator.observation import Observation
 from mediator.operations.model import Create, Get, Outcome, Update
@@ -26,6 +29,7 @@ from mediator.stores.port import Store, SystemConfig
 __all__ = [
     "NOWHERE",
     "Service",
+    "examined",
     "field_on",
     "inc",
     "scratch_catalogue",
@@ -148,6 +152,15 @@ async def scratch_systems(*configs: SystemConfig) -> AsyncIterator[list[SystemCo
     finally:
         for config in configs:
             await _CLEANERS[config.kind](config.url, namespace)
+
+
+async def examined(by: str, catalogue_url: str) -> None:
+    """Tell a catalogue what another has found out about the same servers."""
+    known, fresh = Catalogue(by), Catalogue(catalogue_url)
+    await fresh.open()
+    for system in await CatalogueSystems(known).load():
+        await CatalogueSystems(fresh).save(system)
+    await asyncio.gather(known.close(), fresh.close())
 
 
 async def _execute(url: str, statement: str) -> None:

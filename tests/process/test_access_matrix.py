@@ -122,6 +122,7 @@ ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "GET /admin/v1/materialisation/{database}": ("schema", HIDDEN, NOTHING),
     "POST /admin/v1/materialisation/{database}/verify": ("admin", HIDDEN, NOTHING),
     "POST /admin/v1/materialisation/{database}/rebuild": ("admin", HIDDEN, NOTHING),
+    "POST /admin/v1/integrity/{database}": ("admin", HIDDEN, {"json": {}}),
     "GET /admin/v1/probes/staleness": ("admin", OPERATORS, NOTHING),
     "POST /admin/v1/probes/staleness": ("admin", OPERATORS, {"json": {}}),
     "DELETE /admin/v1/probes/staleness": ("admin", OPERATORS, NOTHING),

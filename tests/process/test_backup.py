@@ -8,8 +8,8 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,18 +28,16 @@ from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.tables import metadata
 from mediator.changes.feed import PositionGone
 from mediator.changes.position import FeedPosition
-from mediator.clock import SystemClock
 from mediator.errors import Conflict, MediatorError, NotFound
 from mediator.guard import guard_key
-from mediator.operations.model import Delete, Put
-from mediator.planes import SystemRegistration
-from mediator.service import Mediator, MediatorOptions
-from mediator.stores.kinds import make_store
+from mediator.operations.model import Delete, Outcome, Put
+from mediator.query.walking import pages
 from mediator.stores.port import SystemConfig, Write, WriteKind
 from sketch.port import Part
 from tests.faults.conditions import eventually
 from tests.process.service import (
     Service,
+    examined,
     field_on,
     scratch_catalogue,
     scratch_systems,
@@ -50,28 +48,31 @@ from tests.process.service import (
 SPREAD = {
     "fields": {
         "title": field_on("postgres"),
-        "hits": field_on("redis", "integer", cache_group="hits"),
-        "tags": field_on("mongo", "set", items="string", cache_group="tags"),
+        "hits": field_on("redis", "integer", group="hits"),
+        "tags": field_on("mongo", "set", items="string", group="tags"),
         "price": field_on("postgres", "decimal"),
         "at": field_on("postgres", "timestamp"),
     }
 }
 
 
+Start = Callable[..., Awaitable[Service]]
+
+
 @pytest.fixture
 async def installation(
+    mediator: Service,
     redis_config: SystemConfig,
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
-) -> AsyncIterator[Callable[..., Awaitable[Service]]]:
+) -> AsyncIterator[Start]:
     """Starts installations, each with a catalogue and namespaces of its own."""
-    from contextlib import AsyncExitStack
-
     async with AsyncExitStack() as stack:
 
         async def start(**options: Any) -> Service:
             enter = stack.enter_async_context
             url = await enter(scratch_catalogue(postgresql_config))
+            await examined(mediator.catalogue_url, url)
             configs = await enter(scratch_systems(redis_config, postgresql_config, mongodb_config))
             patient = [replace(config, deadline_s=10.0) for config in configs]
             started = await enter(service(patient, url, **options))
@@ -89,7 +90,7 @@ async def back_up(of: Service, directory: Path, *databases: str) -> Manifest:
 
 
 async def restore(to: Service, directory: Path, **options: bool) -> Restored:
-    return await to.mediator.archive.restoration(ignore).run(directory, **options)
+    return await to.mediator.archive.restoration(ignore).run(directory, None, **options)
 
 
 def lines_of(directory: Path, database: str, class_name: str) -> dict[str, dict[str, Any]]:
@@ -99,8 +100,6 @@ def lines_of(directory: Path, database: str, class_name: str) -> dict[str, dict[
 
 async def held(of: Service, database: str, class_name: str) -> dict[str, dict[str, Any]]:
     """Return all objects as JSON, by id."""
-    from mediator.archive.backup import pages
-
     route = await of.mediator.data.route(database, class_name)
     return {
         o.id: {"versions": dict(o.versions), "values": route.codec.encode(o.values or {})}
@@ -116,60 +115,74 @@ async def put(of: Service, database: str, id_: str, **values: Any) -> dict[str, 
 
 async def filled(of: Service, count: int = 30) -> str:
     database = await of.put_schema({"things": SPREAD})
-    for number in range(count):
-        await put(of, database, f"t{number:04}", title=f"n{number}", hits=number, tags=["a", "é"])
+    ids = [f"t{number:04}" for number in range(count)]
+    values: list[dict[str, Any]] = [
+        {"title": id_, "hits": len(id_), "tags": ["a", "é"]} for id_ in ids
+    ]
+    told = zip(ids, values, strict=True)
+    puts = [Put(database, "things", id_, unique("op"), values=each) for id_, each in told]
+    assert all(isinstance(o, Outcome) for o in await of.mediator.data.batch(puts))
     return database
 
 
-async def test_what_was_saved_in_use_is_restored_elsewhere(
-    installation: Callable[..., Awaitable[Service]], tmp_path: Path
+States = defaultdict[tuple[str, str], dict[int, Any]]
+
+
+async def write_on(
+    of: Service, database: str, own: str, states: States, end: asyncio.Event
 ) -> None:
-    source, target = await installation(), await installation()
-    database = await filled(source, 520)  # more than a page
-    states: defaultdict[tuple[str, str], dict[int, Any]] = defaultdict(dict)
-    for id_, seen in (await held(source, database, "things")).items():
+    """Write objects of one's own, some of which come and go, and note each state there was."""
+    turn = 0
+    while not end.is_set():
+        turn += 1
+        id_, values = f"t{own}{turn % 40:03}", {"title": own, "hits": turn, "tags": [own]}
+        if turn % 7 == 0:
+            gone = Delete(database, "things", id_, unique("op"))
+            with suppress(NotFound):
+                await of.mediator.data.write(gone)
+            continue
+        for group, version in (await put(of, database, id_, **values)).items():
+            states[id_, group][version or 0] = values
+
+
+async def test_what_was_saved_in_use_is_restored_elsewhere(
+    mediator: Service, installation: Start, tmp_path: Path
+) -> None:
+    target = await installation()
+    database = await filled(mediator, 520)  # more than a page
+    states: States = defaultdict(dict)
+    for id_, seen in (await held(mediator, database, "things")).items():
         for group, version in seen["versions"].items():
             states[id_, group][version] = seen["values"]
-    ended = asyncio.Event()
-
-    async def write(own: str) -> None:
-        turn = 0
-        while not ended.is_set():
-            turn += 1
-            # Each writer has objects of its own, some of which come and go.
-            id_, values = f"t{own}{turn % 40:03}", {"title": own, "hits": turn, "tags": [own]}
-            if turn % 7 == 0:
-                gone = Delete(database, "things", id_, unique("op"))
-                await asyncio.gather(source.mediator.data.write(gone), return_exceptions=True)
-                continue
-            versions = await put(source, database, id_, **values)
-            for group, version in versions.items():
-                states[id_, group][version or 0] = values
-
+    end = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for own in "01":
-            tasks.create_task(write(own))
-        manifest = await back_up(source, tmp_path / "b", database)
-        ended.set()
+            tasks.create_task(write_on(mediator, database, own, states, end))
+        manifest = await back_up(mediator, tmp_path / "b", database)
+        end.set()
     saved = lines_of(tmp_path / "b", database, "things")
     assert manifest.databases[database].classes["things"].lines == len(saved) >= 500
-    groups = source.mediator.data.model.databases[database].classes["things"].groups
+    groups = mediator.mediator.data.model.databases[database].classes["things"].groups
     for id_, line in saved.items():
         assert line["versions"].keys() == groups.keys(), "an object lacks a part"
         for group, version in line["versions"].items():
             then = states[id_, group][version]
-            for name in groups[group]:
-                assert line["values"].get(name) == then.get(name), (id_, group)
+            told = {name: line["values"].get(name) for name in groups[group]}
+            assert told == {name: then.get(name) for name in groups[group]}
     report = await restore(target, tmp_path / "b")
     assert (report.created, report.put, report.deleted) == ([database], len(saved), 0)
     found = await held(target, database, "things")
-    assert {i: o["values"] for i, o in found.items()} == {i: o["values"] for i, o in saved.items()}
+    assert values_of(found) == values_of(saved)
     for id_, line in saved.items():
         assert all(found[id_]["versions"][g] > v for g, v in line["versions"].items())
 
 
+def values_of(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {id_: told["values"] for id_, told in objects.items()}
+
+
 async def test_a_database_that_is_there_becomes_what_was_saved(
-    installation: Callable[..., Awaitable[Service]], tmp_path: Path
+    installation: Start, tmp_path: Path
 ) -> None:
     own = await installation()
     database = await filled(own)
@@ -188,12 +201,12 @@ async def test_a_database_that_is_there_becomes_what_was_saved(
     report = await restore(own, tmp_path / "b", force=True)
     assert (report.put, report.deleted) == (30, 3)
     after = await held(own, database, "things")
-    assert {i: o["values"] for i, o in after.items()} == {i: o["values"] for i, o in before.items()}
+    assert values_of(after) == values_of(before)
     assert all(v > (later[g] or 0) for g, v in after["t0003"]["versions"].items())
 
 
 async def test_classes_that_ask_for_if_match_and_values_of_all_kinds(
-    installation: Callable[..., Awaitable[Service]], tmp_path: Path
+    installation: Start, tmp_path: Path
 ) -> None:
     own = await installation()
     document = {
@@ -211,7 +224,7 @@ async def test_classes_that_ask_for_if_match_and_values_of_all_kinds(
         {"odd": document, "none": {"fields": {"n": {"type": "string"}}}}
     )
     route = await own.mediator.data.route(database, "odd")
-    body = {"b": "AP8=", "d": {"": [1, 1.5, None]}, "f": 1.0, "m": {"é": 2**62}, "n": None}
+    body = {"b": "AP8=", "d": {"a": [1, 1.5, None]}, "f": 1.0, "m": {"é": 2**62}, "n": None}
     values = route.codec.decode_object({**body, "x": "1.10"})
     await own.mediator.data.write(Put(database, "odd", "é\u00ff", unique("op"), values=values))
     await back_up(own, tmp_path / "b", database)
@@ -219,13 +232,11 @@ async def test_classes_that_ask_for_if_match_and_values_of_all_kinds(
     await own.create(database, "odd", "extra", n="x")
     await restore(own, tmp_path / "b", force=True)
     after = await held(own, database, "odd")
-    assert {i: o["values"] for i, o in after.items()} == {i: o["values"] for i, o in before.items()}
+    assert values_of(after) == values_of(before)
 
 
 @pytest.fixture
-async def saved(
-    installation: Callable[..., Awaitable[Service]], tmp_path: Path
-) -> tuple[Service, Path, str]:
+async def saved(installation: Start, tmp_path: Path) -> tuple[Service, Path, str]:
     """An installation that is empty again, and a backup of what it had."""
     own = await installation()
     database = await filled(own, 3)
@@ -273,7 +284,7 @@ async def test_a_manifest_may_not_lead_elsewhere(saved: tuple[Service, Path, str
 
 
 async def test_secrets_are_nobody_elses_to_read(saved: tuple[Service, Path, str]) -> None:
-    _, directory, database = saved
+    _, directory, _ = saved
     files = [path for path in directory.rglob("*") if path.is_file()]
     assert len(files) == 3
     assert all(path.stat().st_mode & 0o077 == 0 for path in (directory, *files))
@@ -312,7 +323,7 @@ async def test_a_clock_that_is_behind_restores_nothing(
 
 
 async def test_a_schema_that_is_set_meanwhile_ends_the_backup(
-    installation: Callable[..., Awaitable[Service]], tmp_path: Path
+    installation: Start, tmp_path: Path
 ) -> None:
     own = await installation()
     database = await filled(own, 1)
@@ -343,7 +354,7 @@ async def test_every_table_of_the_catalogue_is_kept_or_left() -> None:
 
 
 async def test_rows_of_the_catalogue_come_back_once(
-    installation: Callable[..., Awaitable[Service]],
+    installation: Start,
 ) -> None:
     source, target = await installation(), await installation()
     secret = await source.mediator.secret("cursors", "first")
@@ -372,7 +383,7 @@ async def caches(redis_config: SystemConfig) -> AsyncIterator[Caches]:
 
 
 async def test_no_copy_from_before_is_taken_for_fresh(
-    installation: Callable[..., Awaitable[Service]],
+    installation: Start,
     caches: Caches,
     redis_config: SystemConfig,
     tmp_path: Path,
@@ -440,13 +451,11 @@ async def done(of: Service, *words: str) -> str:
     return output
 
 
-async def test_a_backup_that_is_killed_is_none(
-    installation: Callable[..., Awaitable[Service]], tmp_path: Path
-) -> None:
-    own = await installation()
+async def test_a_backup_that_is_killed_is_none(mediator: Service, tmp_path: Path) -> None:
+    own = mediator
     database = await filled(own, 600)
     directory = tmp_path / "b"
-    process = await command(own, "backup", str(directory))
+    process = await command(own, "backup", str(directory), "--database", database)
 
     async def begun() -> bool:
         return await asyncio.to_thread((directory / database / "things.ndjson.gz").exists)
@@ -457,13 +466,15 @@ async def test_a_backup_that_is_killed_is_none(
     if process.returncode != 0:  # it may have been faster than the signal
         with pytest.raises(ArchiveInvalid, match="no backup"):
             await restore(own, directory, force=True)
-    assert "600 objects" in await done(own, "backup", str(tmp_path / "again"))
+    assert "600 objects" in await done(
+        own, "backup", str(tmp_path / "again"), "--database", database
+    )
 
 
 async def test_a_restoration_that_is_killed_is_begun_again(
-    installation: Callable[..., Awaitable[Service]], tmp_path: Path
+    mediator: Service, installation: Start, tmp_path: Path
 ) -> None:
-    source, target = await installation(), await installation()
+    source, target = mediator, await installation()
     database = await filled(source, 600)
     await back_up(source, tmp_path / "b", database)
     process = await command(target, "restore", str(tmp_path / "b"))
@@ -482,9 +493,6 @@ async def test_a_restoration_that_is_killed_is_begun_again(
     saved = lines_of(tmp_path / "b", database, "things")
 
     async def whole() -> bool:
-        found = await held(target, database, "things")
-        return {i: o["values"] for i, o in found.items()} == {
-            i: o["values"] for i, o in saved.items()
-        }
+        return values_of(await held(target, database, "things")) == values_of(saved)
 
     await eventually(whole)

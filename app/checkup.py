@@ -1,0 +1,75 @@
+"""Looking at an installation that is running: whether it serves, and whose its data are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+
+from app.doctor import Finding
+
+__all__ = ["look_at"]
+
+_TIMEOUT_S: Final = 300.0
+_REMEDY: Final = (
+    "Somebody has written to a store past Portolan, or a store has lost writes. Write these objects"
+    " again through the data API; docs/backup.md tells how to find out more."
+)
+
+
+async def look_at(url: str, objects: int) -> list[Finding]:
+    """Look at what the admin API at an address tells.
+
+    Args:
+        url: Its address.
+        objects: How many objects of each database are compared with what the feed tells of them.
+    """
+    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S) as admin:
+        try:
+            return [finding async for finding in _findings(admin, objects)]
+        except (httpx.HTTPError, ValueError) as error:
+            remedy = "Give the address of the admin API, such as http://127.0.0.1:8081."
+            said = f"{url} does not answer as an admin API: {type(error).__name__}"
+            return [Finding("admin API", False, said, remedy, fatal=True)]
+
+
+async def _findings(admin: httpx.AsyncClient, objects: int) -> AsyncIterator[Finding]:
+    ready = (await admin.get("/ready")).json()
+    degraded = ", ".join(ready["degraded"])
+    yield Finding(
+        "service", ready["ready"], f"without {degraded}" if degraded else "it is ready", fatal=True
+    )
+    for system in _items(await admin.get("/admin/v1/systems")):
+        serves = system["state"] == "serving"
+        detail = system["state"] if serves else f"{system['state']}: {system['trouble']}"
+        yield Finding(f"system {system['name']} ({system['kind']})", serves, detail)
+    for database in _items(await admin.get("/admin/v1/schemas")):
+        name = database["name"]
+        if database["mode"] != "advisory":
+            path = f"/admin/v1/integrity/{quote(name, safe='')}"
+            yield _verdict(name, await admin.post(path, params={"objects": objects}))
+
+
+def _items(answer: httpx.Response) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = answer.raise_for_status().json()["items"]
+    return told
+
+
+def _verdict(name: str, answer: httpx.Response) -> Finding:
+    what, told = f"objects of {name}", answer.json()
+    if answer.is_error:
+        return Finding(what, False, f"they cannot be compared: {told.get('detail', '')}")
+    unknown = told["older"] + told["left_out"]
+    detail = f"{told['compared']:,} are what the feed tells; nothing is known of {unknown:,}"
+    if not told["wrong"]:
+        return Finding(what, True, detail)
+    counts = ", ".join(f"{count:,} {wrong}" for wrong, count in told["wrong"].items())
+    examples = ", ".join(_example(example) for example in told["examples"][:5])
+    return Finding(what, False, f"{counts}; for example {examples}", _REMEDY, fatal=True)
+
+
+def _example(told: dict[str, Any]) -> str:
+    fields = f" ({', '.join(told['fields'])})" if told["fields"] else ""
+    return f"{told['class']}/{told['id']}{fields}: {told['wrong']}"

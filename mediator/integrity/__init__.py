@@ -1,0 +1,1 @@
+"""Whether what systems hold is what was written through Portolan."""

@@ -1,0 +1,283 @@
+"""Looking for writes that bypassed Portolan, in a database that is in use.
+
+The changes that the feed keeps become accounts (`accounts`), and each object that they tell of is
+read from its systems and compared. Then all objects are walked through for those that the feed
+should tell of, and does not.
+
+A write that is under way makes a difference, too: its version is there before the feed tells it. So
+what looks wrong is read again, then the feed is waited for until it has told everything that was
+acknowledged by then, and the objects are read once more. Only what is wrong in the same way against
+both readings counts. Of an object that is written without pause the first reading is at most older
+than its account, and the second at most newer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from mediator.changes.feed import Feed, PositionGone
+from mediator.changes.model import Change
+from mediator.changes.partitions import PARTITIONS, partition_of
+from mediator.clock import Clock
+from mediator.errors import Conflict, NotFound, Unavailable
+from mediator.integrity.accounts import Account, Mismatch, Wrong, compare
+from mediator.materialise.freshness import STRONG
+from mediator.operations.model import Get, Outcome
+from mediator.placement.routing import DatabaseRoute
+from mediator.planes import DataPlane
+from mediator.query.walking import pages
+
+__all__ = ["Integrity", "Report"]
+
+_BATCH: Final = 1_000
+_AT_ONCE: Final = 100
+_EXAMPLES: Final = 100
+_TOLD_WITHIN_S: Final = 15.0
+_PAUSE_S: Final = 0.1
+
+_Key: TypeAlias = tuple[str, str]
+"""Class and id."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        compared: Objects compared with what the feed tells of them.
+        older: Objects of which the feed has told nothing as long as it keeps its changes: nothing
+            is known of them.
+        left_out: Objects beyond the number that was to be compared.
+        counts: How many cache groups were wrong, by what was wrong.
+        examples: Some of them.
+    """
+
+    compared: int = 0
+    older: int = 0
+    left_out: int = 0
+    counts: Counter[Wrong] = field(default_factory=Counter)
+    examples: list[Mismatch] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        examples = [
+            {
+                "class": mismatch.class_name,
+                "id": mismatch.id,
+                "group": mismatch.group,
+                "wrong": mismatch.wrong,
+                "fields": mismatch.fields,
+            }
+            for mismatch in self.examples
+        ]
+        counts = {wrong.value: count for wrong, count in sorted(self.counts.items())}
+        told = {"compared": self.compared, "older": self.older, "left_out": self.left_out}
+        return {**told, "wrong": counts, "examples": examples}
+
+
+class Integrity:
+    """Compares what systems hold with what the feed tells.
+
+    Args:
+        plane: Reads objects.
+        feed: The feeds; None: there are none, and nothing can be compared.
+        clock: For how long is waited.
+    """
+
+    def __init__(self, plane: DataPlane, feed: Feed | None, clock: Clock) -> None:
+        self._plane = plane
+        self._feed = feed
+        self._clock = clock
+
+    async def check(self, database: str, most: int) -> Report:
+        """Look at a database.
+
+        Args:
+            database: The database.
+            most: Objects compared at most.
+
+        Raises:
+            NotFound: There is no such database.
+            Conflict: There is no feed, or it is too far behind.
+            Unavailable: A system or the feed does not answer.
+        """
+        if self._feed is None:
+            raise Conflict("There is no change feed: set PORTOLAN_COORDINATION_URL.")
+        route = self._plane.model.databases.get(database)
+        if route is None:
+            raise NotFound(f"There is no database {database}.")
+        return await _Check(self._plane, self._feed, self._clock, database, route, most).run()
+
+
+class _Check:
+    """One look at one database."""
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        feed: Feed,
+        clock: Clock,
+        database: str,
+        route: DatabaseRoute,
+        most: int,
+    ) -> None:
+        self._plane = plane
+        self._feed = feed
+        self._clock = clock
+        self._database = database
+        self._route = route
+        self._most = most
+        self._accounts: dict[_Key, dict[str, Account]] = {}
+        self._at: dict[int, str] = {}
+        self._since: dict[int, int] = {}
+        self._ignored: set[_Key] = set()
+        self._report = Report()
+
+    async def run(self) -> Report:
+        await self._told()  # what was acknowledged before is to be among what is looked at
+        await self._follow()
+        self._report.compared = len(self._accounts)
+        doubtful = [m for some in _some([*self._accounts]) for m in await self._compare(some)]
+        doubtful += await self._untold()
+        if doubtful:
+            keys = [*dict.fromkeys((m.class_name, m.id) for m in doubtful)]
+            wrong = await self._again(keys)
+            self._report.counts.update(m.wrong for m in wrong)
+            self._report.examples = wrong[:_EXAMPLES]
+        self._report.left_out = len(self._ignored)
+        return self._report
+
+    async def _follow(self) -> None:
+        """Take into account what the feed has told since the last time."""
+        for partition in range(PARTITIONS):
+            try:
+                await self._read(partition)
+            except PositionGone:  # it is trimmed as it is read: only what is kept is known
+                self._at.pop(partition)
+                await self._read(partition)
+
+    async def _read(self, partition: int) -> None:
+        if partition not in self._at:
+            self._at[partition] = await self._feed.oldest(self._database, partition)
+        while True:
+            after = self._at[partition]
+            changes = await self._feed.read(self._database, partition, after, _BATCH)
+            for id_, change in changes:
+                self._since.setdefault(partition, change.version)
+                self._take(change)
+                self._at[partition] = id_
+            if len(changes) < _BATCH:
+                return
+
+    def _take(self, change: Change) -> None:
+        key = (change.class_name, change.object_id)
+        if change.class_name not in self._route.classes:
+            return  # it was dropped since
+        if key not in self._accounts and len(self._accounts) >= self._most:
+            self._ignored.add(key)
+            return
+        self._accounts.setdefault(key, {}).setdefault(change.group, Account()).take(change)
+
+    async def _compare(self, keys: Sequence[_Key]) -> list[Mismatch]:
+        found = await self._read_all(keys)
+        told = zip(keys, found, strict=True)
+        return [m for key, outcome in told for m in self._mismatches(*key, outcome)]
+
+    def _mismatches(self, class_name: str, id_: str, outcome: Outcome | None) -> list[Mismatch]:
+        route = self._route.classes[class_name]
+        if outcome is None and route.schema.ttl_s is not None:
+            return []  # it may have expired, of which nobody has been told yet
+        found = (outcome, route.codec.encode(outcome.values or {})) if outcome else None
+        told = self._accounts.get((class_name, id_), {})
+        compared = (
+            compare(class_name, id_, group, told[group[0]], found)
+            for group in route.groups.items()
+            if group[0] in told
+        )
+        return [mismatch for mismatch in compared if mismatch is not None]
+
+    async def _look(self, class_name: str, id_: str) -> Outcome | None:
+        with suppress(NotFound):
+            return await self._plane.read(Get(self._database, class_name, id_), STRONG)
+        return None
+
+    async def _untold(self) -> list[Mismatch]:
+        """Find objects of which the feed should have told."""
+        found: list[Mismatch] = []
+        for name in self._route.classes:
+            seen = 0
+            async for page in pages(self._plane, self._database, name):
+                found += [m for outcome in page for m in self._unaccounted(name, outcome)]
+                seen += len(page)
+                self._report.older += sum(self._is_older(name, o) for o in page)
+                if seen >= self._most:
+                    break
+        return found
+
+    def _is_older(self, name: str, outcome: Outcome) -> bool:
+        key = (name, outcome.id)
+        return key not in self._accounts and key not in self._ignored
+
+    def _unaccounted(self, name: str, outcome: Outcome) -> list[Mismatch]:
+        key = (name, outcome.id)
+        since = self._since.get(partition_of(name, outcome.id))
+        told = self._accounts.get(key, {})
+        if key in self._ignored:
+            return []
+        lacking = [g for g, v in outcome.versions.items() if v is not None and g not in told]
+        if since is None:
+            return []
+        return [
+            Mismatch(name, outcome.id, group, Wrong.UNTOLD)
+            for group in lacking
+            if (outcome.versions[group] or 0) > since
+        ]
+
+    async def _again(self, keys: Sequence[_Key]) -> list[Mismatch]:
+        """Return what is still wrong; see above."""
+        first = await self._read_all(keys)
+        await self._told()
+        await self._follow()
+        second = await self._read_all(keys)
+        wrong: list[Mismatch] = []
+        for key, one, other in zip(keys, first, second, strict=True):
+            at_first = {(m.group, m.wrong) for m in self._all_wrong(key, one)}
+            wrong += (m for m in self._all_wrong(key, other) if (m.group, m.wrong) in at_first)
+        return wrong
+
+    async def _read_all(self, keys: Sequence[_Key]) -> list[Outcome | None]:
+        return [
+            outcome
+            for some in _some(keys)
+            for outcome in await asyncio.gather(*(self._look(*key) for key in some))
+        ]
+
+    def _all_wrong(self, key: _Key, outcome: Outcome | None) -> list[Mismatch]:
+        untold = self._unaccounted(key[0], outcome) if outcome else []
+        return [*self._mismatches(*key, outcome), *untold]
+
+    async def _told(self) -> None:
+        """Wait until the feed has told all that has been acknowledged by now."""
+        now_us = await self._feed.now_us()
+        until = self._clock.monotonic() + _TOLD_WITHIN_S
+        while behind := await self._behind(now_us):
+            if self._clock.monotonic() > until:
+                detail = f"The feed is too far behind {', '.join(behind)} to compare with."
+                raise Unavailable(detail, system=behind[0])
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _behind(self, now_us: int) -> list[str]:
+        """Return the systems of which the feed has not told everything before a time."""
+        told = await self._feed.relayed_until(self._database)
+        routes = self._route.classes.values()
+        systems = {fragment.system for route in routes for fragment in route.fragments}
+        return sorted(name for name in systems if told.get(name, 0) < now_us)
+
+
+def _some(keys: Sequence[_Key]) -> list[Sequence[_Key]]:
+    return [keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE)]

@@ -1,0 +1,268 @@
+"""Writes behind our back are found, on each store, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+from pymongo import AsyncMongoClient
+from redis.asyncio import Redis
+
+from app.admin.main import create_admin_app
+from app.admin.parts import AdminParts
+from app.checkup import look_at
+from mediator.changes.model import Change
+from mediator.errors import Conflict, NotFound
+from mediator.integrity.accounts import Account, Wrong
+from mediator.integrity.check import Integrity, Report
+from mediator.operations.model import Delete, Update
+from mediator.stores.port import SystemConfig
+from mediator.stores.postgres.names import column_name, table_name
+from tests.process.service import (
+    Service,
+    examined,
+    field_on,
+    scratch_catalogue,
+    service,
+    unique,
+)
+
+CLASSES = {
+    "onredis": {"fields": {"title": field_on("redis"), "hits": field_on("redis", "integer")}},
+    "onpostgres": {
+        "fields": {"title": field_on("postgres"), "hits": field_on("postgres", "integer")}
+    },
+    "onmongo": {"fields": {"title": field_on("mongo"), "hits": field_on("mongo", "integer")}},
+}
+
+
+@pytest.fixture(scope="module")
+async def told(
+    mediator: Service, postgresql_config: SystemConfig, redis_config: SystemConfig
+) -> AsyncIterator[Service]:
+    """An installation with a feed; the servers have been examined by another."""
+    configs = list(mediator.configs.values())
+    async with scratch_catalogue(postgresql_config) as url:
+        await examined(mediator.catalogue_url, url)
+        async with service(configs, url, coordination_url=redis_config.url) as started:
+            await started.favour()
+            yield started
+
+
+async def check(of: Service, database: str) -> Report:
+    return await of.mediator.integrity.check(database, 10_000)
+
+
+async def filled(of: Service) -> str:
+    database = await of.put_schema(CLASSES)
+    for name in CLASSES:
+        for id_ in ("a", "b", "c"):
+            await of.create(database, name, id_, title="first", hits=1)
+    return database
+
+
+async def update(of: Service, database: str, name: str, id_: str, **values: Any) -> None:
+    await of.mediator.data.write(Update(database, name, id_, unique("op"), values=values))
+
+
+class Behind:
+    """Writes to stores as somebody would who does not know of us."""
+
+    def __init__(self, of: Service, database: str) -> None:
+        self._configs = of.configs
+        self._database = database
+
+    async def title(self, name: str, id_: str, title: str) -> None:
+        await getattr(self, f"_{name}")(id_, title)
+
+    async def _onredis(self, id_: str, title: str) -> None:
+        config = self._configs["redis"]
+        async with Redis.from_url(config.url) as client:
+            pattern = f"*{config.namespace}*{self._database}*"
+            found: list[tuple[Any, Any, bytes]] = []
+            async for key in client.scan_iter(match=pattern, count=10_000):
+                if await client.type(key) == b"hash" and key.endswith(id_.encode()):
+                    held = await client.hgetall(key)
+                    found += [
+                        (key, f, v)
+                        for f, v in held.items()
+                        if isinstance(v, bytes) and b"first" in v
+                    ]
+            assert len(found) == 1, found
+            key, field, value = found[0]
+            await client.hset(key, field, value.replace(b"first", title.encode()))
+
+    async def _onpostgres(self, id_: str, title: str) -> None:
+        config = self._configs["postgres"]
+        connection = await asyncpg.connect(config.url)
+        table = f'"{config.namespace}"."{table_name(self._database, "onpostgres")}"'
+        column = column_name("title")
+        done = await connection.execute(
+            f'UPDATE {table} SET "{column}" = $1 WHERE id = $2', title, id_
+        )
+        await connection.close()
+        assert done == "UPDATE 1"
+
+    async def _onmongo(self, id_: str, title: str) -> None:
+        config = self._configs["mongo"]
+        async with AsyncMongoClient[dict[str, Any]](config.url) as client:
+            for name in await client.list_database_names():
+                if name.startswith(config.namespace) and self._database in name:
+                    for collection in await client[name].list_collection_names():
+                        if "onmongo" in collection:
+                            where = {"values.title": {"$exists": True}, "_id": id_}
+                            done = await client[name][collection].update_one(
+                                where, {"$set": {"values.title": title}}
+                            )
+                            assert done.modified_count == 1
+                            return
+        raise AssertionError("no such collection")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+async def test_a_write_behind_our_back_is_found(told: Service, name: str) -> None:
+    database = await filled(told)
+    clean = await check(told, database)
+    assert (clean.compared, clean.counts, clean.older) == (9, {}, 0)
+    await Behind(told, database).title(name, "b", "bypass")
+    found = await check(told, database)
+    assert found.counts == {Wrong.CHANGED: 1}
+    [one] = found.examples
+    assert (one.class_name, one.id, one.fields) == (name, "b", ("title",))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+async def test_it_is_found_after_it_was_written_over(told: Service, name: str) -> None:
+    database = await filled(told)
+    await check(told, database)  # then no record keeps changes of its own any more
+    await Behind(told, database).title(name, "b", "bypass")
+    await update(told, database, name, "b", hits=2)
+    assert (await check(told, database)).counts == {Wrong.CHANGED: 1}
+    await update(told, database, name, "b", title="ours again")
+    found = await check(told, database)
+    assert found.counts == {Wrong.OVERWRITTEN: 1}
+    assert found.examples[0].fields == ("title",)
+
+
+async def test_what_has_gone_and_what_came_from_nowhere(told: Service) -> None:
+    database = await filled(told)
+    await check(told, database)
+    config = told.configs["postgres"]
+    table = f'"{config.namespace}"."{table_name(database, "onpostgres")}"'
+    connection = await asyncpg.connect(config.url)
+    columns = [
+        row["column_name"]
+        for row in await connection.fetch(
+            "SELECT column_name FROM information_schema.columns"
+            " WHERE table_schema = $1 AND table_name = $2",
+            config.namespace,
+            table_name(database, "onpostgres"),
+        )
+        if row["column_name"] != "id"
+    ]
+    copied = ", ".join(f'"{c}"' for c in columns)
+    await connection.execute(
+        f"INSERT INTO {table} (id, {copied}) SELECT 'x', {copied} FROM {table} WHERE id = 'c'"
+    )
+    await connection.execute(f"DELETE FROM {table} WHERE id = 'a'")
+    await connection.close()
+    found = await check(told, database)
+    wrong = {(m.id, m.wrong) for m in found.examples}
+    assert ("a", Wrong.GONE) in wrong
+    assert ("x", Wrong.UNTOLD) in wrong or found.older == 1
+
+
+async def test_nothing_is_found_while_everybody_writes(told: Service) -> None:
+    database = await filled(told)
+    ended = asyncio.Event()
+
+    async def write(name: str) -> None:
+        turn = 0
+        while not ended.is_set():
+            turn += 1
+            id_ = f"w{turn % 5}"
+            if turn % 11 == 0:
+                gone = Delete(database, name, "w0", unique("op"))
+                await asyncio.gather(told.mediator.data.write(gone), return_exceptions=True)
+            elif turn <= 5 or id_ == "w0":
+                creating = told.create(database, name, id_, title="t", hits=turn)
+                await asyncio.gather(creating, return_exceptions=True)
+            else:
+                await update(told, database, name, id_, hits=turn)
+
+    async with asyncio.TaskGroup() as tasks:
+        for name in CLASSES:
+            tasks.create_task(write(name))
+        found = [await check(told, database) for _ in range(3)]
+        ended.set()
+    assert [report.counts for report in found] == [{}, {}, {}], [r.examples for r in found]
+
+
+async def test_no_more_is_compared_than_was_asked_for(told: Service) -> None:
+    database = await filled(told)
+    report = await told.mediator.integrity.check(database, 4)
+    assert (report.compared, report.left_out, report.counts) == (4, 5, {})
+
+
+async def test_where_nothing_can_be_compared_that_is_said(told: Service) -> None:
+    with pytest.raises(NotFound):
+        await check(told, "nowhere")
+    integrity = told.mediator.integrity
+    with pytest.raises(Conflict, match="COORDINATION"):
+        await Integrity(integrity._plane, None, integrity._clock).check("x", 1)
+
+
+async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = await filled(told)
+    await check(told, database)
+    await Behind(told, database).title("onmongo", "a", "bypass")
+    app = create_admin_app(
+        told.mediator.control, CollectorRegistry(), AdminParts(integrity=told.mediator.integrity)
+    )
+    transport = httpx.ASGITransport(app)
+
+    class Client(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options, transport=transport)
+
+    monkeypatch.setattr("app.checkup.httpx.AsyncClient", Client)
+    findings = {f.what: f for f in await look_at("http://portolan", 100)}
+    assert findings["service"].found
+    assert findings["system redis (redis)"].found
+    ours = findings[f"objects of {database}"]
+    assert not ours.found
+    assert ours.fatal
+    assert "onmongo/a (title): changed" in ours.detail
+
+
+async def test_an_address_that_does_not_answer_is_a_finding() -> None:
+    [finding] = await look_at("http://127.0.0.1:1", 1)
+    assert finding.fatal
+    assert not finding.found
+
+
+def change(version: int, kind: str, before: Any, after: Any) -> Change:
+    return Change("i", "d", "c", "o", "g", version, kind, before, after, version)
+
+
+def test_an_account_knows_what_it_was_told_and_no_more() -> None:
+    account = Account()
+    account.take(change(2, "update", {"a": 1}, {"a": 2}))
+    assert account.differences(("a", "b"), {"a": 2, "b": 9}) == ()
+    assert account.differences(("a", "b"), {"a": 2.0}) == ("a",)
+    account.take(change(3, "replace", {"a": 2, "b": 9}, {"b": 1}))
+    assert account.differences(("a", "b"), {"b": 1}) == ()
+    assert account.differences(("a", "b"), {"a": 2, "b": 1}) == ("a",)
+    account.take(change(2, "update", {"b": 1}, {"b": 5}))  # told once more
+    assert account.differences(("a", "b"), {"b": 1}) == ()
+    account.take(change(4, "delete", {"b": 1}, None))
+    assert not account.alive
+    assert not account.overwritten
+    account.take(change(5, "create", None, {"b": 7}))
+    account.take(change(6, "update", {"b": 8}, {"b": 9}))
+    assert account.overwritten == {"b"}
