@@ -15,6 +15,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import httpx
+from pydantic import SecretStr
 
 from sketch.client import CoherentClient, PortolanError, Source
 from sketch.wire import ClientFilter, WireError, decode
@@ -57,6 +58,8 @@ class Proof:
         cached: Whether there is a cache in front that Portolan purges.
         tell: Is told of each step that came out well.
         within_s: How long a step may take (seconds).
+        key: What may make a database and write to it; None: everybody may. Reads go without it, as
+            those of the public do that caches are shared by.
     """
 
     url: str
@@ -64,6 +67,7 @@ class Proof:
     cached: bool
     tell: Callable[[str], None]
     within_s: float = 60.0
+    key: SecretStr | None = None
 
     async def run(self) -> None:
         """Prove it; the scratch database is removed whatever comes of it.
@@ -76,9 +80,11 @@ class Proof:
                 plain = await stack.enter_async_context(_plain(f"{self.url}/v1/{database}/"))
                 clients = [
                     await stack.enter_async_context(
-                        CoherentClient(self.url, database, delta_s=DELTA_S, mode="lazy")
+                        CoherentClient(
+                            self.url, database, delta_s=DELTA_S, mode="lazy", headers=headers
+                        )
                     )
-                    for _ in range(2)
+                    for headers in (self._credentials(), {})
                 ]
                 await self._prove(plain, *clients)
         except (httpx.HTTPError, PortolanError, WireError) as error:
@@ -127,13 +133,18 @@ class Proof:
     async def _database(self) -> AsyncIterator[str]:
         database = f"coherence_proof_{uuid4().hex[:12]}"
         path = f"/admin/v1/schemas/{database}"
-        async with httpx.AsyncClient(base_url=self.admin, timeout=self.within_s) as admin:
+        async with httpx.AsyncClient(
+            base_url=self.admin, timeout=self.within_s, headers=self._credentials()
+        ) as admin:
             try:
                 _check(await admin.put(path, json=SCHEMA))
                 self.tell("a scratch database was made")
                 yield database
             finally:
                 await admin.delete(path)
+
+    def _credentials(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key.get_secret_value()}"} if self.key else {}
 
     async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
         """Wait until something holds many times in a row."""

@@ -8,6 +8,7 @@ import typer
 import uvloop
 from rich.console import Console
 
+from app.access.settings import AccessSettings
 from app.proof import Incoherent, Proof
 from app.settings import HttpSettings
 
@@ -28,12 +29,16 @@ def prove_coherence(
 ) -> None:
     """Write, and see that the filter, the clients and the cache in front know of it.
 
-    A scratch database is made for it, and removed. Ends with 1 if a step comes out differently.
+    A scratch database is made for it with the key in PORTOLAN_KEY, and removed. Ends with 1 if a
+    step comes out differently.
     """
     http = HttpSettings()
     where = admin or f"http://{http.admin_host}:{http.admin_port}"
     try:
-        uvloop.run(Proof(url.rstrip("/"), where.rstrip("/"), cached, typer.echo).run())
+        proof = Proof(
+            url.rstrip("/"), where.rstrip("/"), cached, typer.echo, key=AccessSettings().key
+        )
+        uvloop.run(proof.run())
     except Incoherent as error:
         _errors.print(f"Not proven. {error}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
