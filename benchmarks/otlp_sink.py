@@ -46,12 +46,12 @@ class OtlpSink:
                 self.resource = attributes_of(traces.resource.attributes)
                 for scope in traces.scope_spans:
                     self.spans += scope.spans
-            return ExportTraceServiceResponse().SerializeToString()
+            return bytes(ExportTraceServiceResponse().SerializeToString())
         for metrics in ExportMetricsServiceRequest.FromString(body).resource_metrics:
             self.resource = attributes_of(metrics.resource.attributes)
             for of in metrics.scope_metrics:
                 self.metrics |= {metric.name: metric for metric in of.metrics}
-        return ExportMetricsServiceResponse().SerializeToString()
+        return bytes(ExportMetricsServiceResponse().SerializeToString())
 
 
 def attributes_of(pairs: Any) -> dict[str, Any]:

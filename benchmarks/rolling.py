@@ -32,8 +32,13 @@ _INC: Final = b'{"n":{"inc":1}}'
 class Replica(Protocol):
     """A replica of the service."""
 
-    data: str
-    admin: str
+    @property
+    def data(self) -> str:
+        """Address of its data API."""
+
+    @property
+    def admin(self) -> str:
+        """Address of its admin API."""
 
     async def restart(self) -> None:
         """End it by SIGTERM, and start it again where it was."""

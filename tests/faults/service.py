@@ -112,7 +112,7 @@ class Service:
         """End it as an operator would, stores included."""
         await self._end(signal.SIGTERM)
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         """Send it a signal, and do not wait for what becomes of it."""
         assert self._process is not None
         self._process.send_signal(number)

@@ -56,14 +56,14 @@ async def test_it_says_that_it_goes_answers_on_and_finishes(service: Service) ->
     writer.write(HALF % path.encode())
     with closing(Connection(service.data)) as kept, closing(Connection(service.data)) as other:
         assert (await kept.request("GET", path)).headers.get("connection") != "close"
-        service.signal(signal.SIGTERM)
+        service.send(signal.SIGTERM)
         await eventually(partial(answers, service, "/ready", 503))
         assert await probe(service, "/startup") == 200, "it has come up once, and for good"
         assert await probe(service, "/live") == 200, "nobody may kill it now"
         assert (await kept.request("GET", path)).headers["connection"] == "close"
         assert (await other.request("GET", path)).headers["connection"] == "close"
     async with Stream(port, f"/v1/{database}/changes") as changes:
-        service.signal(signal.SIGTERM)
+        service.send(signal.SIGTERM)
         await changes.ended()
         await eventually(partial(_refuses, service))
         assert await probe(service, "/live") == 200, "probes are answered to the end"
@@ -74,7 +74,7 @@ async def test_it_says_that_it_goes_answers_on_and_finishes(service: Service) ->
 
 
 async def test_sigint_ends_it_at_once(service: Service) -> None:
-    service.signal(signal.SIGINT)
+    service.send(signal.SIGINT)
     assert await service.ended() == 0
 
 
@@ -92,8 +92,8 @@ async def test_connections_that_wait_at_the_listener_are_served_before_it_closes
     for client in clients:
         client.sendall(b"x")
     await stop_accepting(listener)
-    with pytest.raises(TimeoutError):
-        await asyncio.to_thread(socket.create_connection, listener.getsockname(), 0.2)
+    with pytest.raises(TimeoutError):  # nothing is awaited here, either
+        socket.create_connection(listener.getsockname(), 0.2)
     server.close()
     for client in clients:
         assert await asyncio.to_thread(client.recv, 1) == b"x"

@@ -27,6 +27,7 @@ from mediator.errors import Conflict, SchemaInvalid
 from mediator.materialise.freshness import Wish
 from mediator.materialise.state import CopyState, PartitionState, Step
 from mediator.materialise.upkeep import Kind
+from mediator.observation import PrimaryTried
 from mediator.operations.model import Get, Outcome
 from mediator.placement.routing import ClassRoute
 from mediator.service import Mediator
@@ -176,6 +177,11 @@ def id_() -> str:
     return unique("a")
 
 
+def tried(primary: Primary) -> PrimaryTried:
+    """What was told last of a read that the primary could have answered."""
+    return next(o for o in reversed(primary.service.observed) if isinstance(o, PrimaryTried))
+
+
 def _client(mirrored: Service, database: str) -> httpx.AsyncClient:
     app = DataApi(mirrored.mediator.data, DataOptions(cursor_key=b"secret"), lambda _: None)
     transport = httpx.ASGITransport(app)
@@ -192,6 +198,10 @@ async def test_whole_objects_are_read_from_the_primary(primary: Primary, id_: st
     assert bound == f"bound={BOUND_S:g}"
     assert 0 <= float(measured.removeprefix("measured=")) <= BOUND_S
     assert answer.headers["cache-control"] == "no-store"
+    told = tried(primary)
+    assert (told.class_name, told.decision) == ("articles", "answered")
+    assert measured == f"measured={told.measured_s:.3f}"
+    assert primary.service.mediator.primaries.ages().keys() >= {(primary.database, "articles")}
 
 
 async def test_strong_reads_ask_the_systems(primary: Primary, id_: str) -> None:
@@ -220,6 +230,7 @@ async def test_a_tighter_bound_than_the_age_is_kept_by_the_systems(
     answer = await primary.send("GET", id_, prefer="max-staleness=0")
     assert answer.json()["title"] == "new"
     assert "portolan-staleness" not in answer.headers
+    assert tried(primary).decision == "stale"
 
 
 async def test_what_was_written_is_read_at_once(primary: Primary, id_: str) -> None:

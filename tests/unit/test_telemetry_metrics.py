@@ -1,0 +1,151 @@
+"""What is told is counted in its area, at the latest when somebody looks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+from prometheus_client import CollectorRegistry, generate_latest
+
+from app.admin.main import create_admin_app
+from app.lifecycle import Lifecycle
+from app.telemetry.instruments import MOST_WAITING, Instruments
+from app.telemetry.jobs import JobFigures, JobWatch
+from mediator.clock import SystemClock
+from mediator.errors import Unavailable
+from mediator.observation import (
+    PlacementDecided,
+    PrimaryTried,
+    RequestFinished,
+    StoreCallFinished,
+    SystemRegistered,
+)
+
+READ = StoreCallFinished("cache", "news", "articles", "read", 2, 0.002, "ok")
+
+
+def scraped(instruments: Instruments) -> str:
+    return generate_latest(instruments.registry).decode()
+
+
+def test_what_waits_is_counted_at_every_look() -> None:
+    instruments = Instruments()
+    count = MOST_WAITING + 1
+    for _ in range(count):
+        instruments.observe(RequestFinished("GET", "/v1", 200, 0.01, "https"))
+    told = scraped(instruments)
+    labels = (
+        'http_request_method="GET",http_response_status_code="200",'
+        'http_route="/v1",url_scheme="https"'
+    )
+    assert f"http_server_request_duration_seconds_count{{{labels}}} {count}.0" in told
+    assert told == scraped(instruments), "a second look counts nothing again"
+
+
+def test_calls_name_the_kind_of_their_system_once_it_is_known() -> None:
+    instruments = Instruments()
+    instruments.observe(READ)
+    assert 'db_system_name="other"' in scraped(instruments)
+    instruments.observe(SystemRegistered("cache", "redis", "Redis 7"))
+    instruments.observe(READ)
+    assert 'db_system_name="redis"' in scraped(instruments)
+    assert 'portolan_store_operations_total{operation="read",system="cache"} 4.0' in scraped(
+        instruments
+    )
+
+
+def test_how_a_call_failed_is_told_and_nothing_if_it_did_not() -> None:
+    instruments = Instruments()
+    instruments.observe(READ)
+    instruments.observe(StoreCallFinished("cache", "news", "articles", "read", 1, 2.0, "timeout"))
+    told = scraped(instruments)
+    assert 'error_type=""' in told
+    assert 'error_type="timeout"' in told
+
+
+def test_decisions_are_counted_by_their_reason() -> None:
+    instruments = Instruments()
+    systems, reasons = (
+        {"a": "s", "a.x": "s", "a.y": "t"},
+        {"a": "own", "a.x": "own", "a.y": "bound"},
+    )
+    instruments.observe(PlacementDecided("news", 1, systems, reasons))
+    for decision, measured_s in (("answered", 0.2), ("stale", None), ("unseen", 0.1)):
+        instruments.observe(PrimaryTried("news", "articles", decision, measured_s))  # type: ignore[arg-type]  # a literal each
+    told = scraped(instruments)
+    assert 'portolan_placements_total{database="news",reason="own"} 2.0' in told
+    of_class = 'class="articles",database="news"'
+    for decision in ("answered", "stale", "unseen"):
+        assert f'portolan_primary_reads_total{{{of_class},decision="{decision}"}} 1.0' in told
+    assert f"portolan_answer_staleness_seconds_count{{{of_class}}} 1.0" in told, "answers alone"
+
+
+def test_gauges_show_what_is_there_now() -> None:
+    instruments = Instruments()
+    ages = {("news", "articles"): 0.4}
+    active = {("GET", "http"): 3}
+    instruments.primaries.measure_ages(lambda: ages)
+    instruments.requests.count_active(lambda: active)
+    told = scraped(instruments)
+    of_class = 'class="articles",database="news"'
+    assert f"portolan_primary_staleness_seconds{{{of_class}}} 0.4" in told
+    assert 'http_server_active_requests{http_request_method="GET",url_scheme="http"} 3.0' in told
+    ages.clear()
+    assert f"portolan_primary_staleness_seconds{{{of_class}}}" not in scraped(instruments)
+
+
+class Hand(SystemClock):
+    """A clock that is put forward by hand."""
+
+    at = 100.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+async def test_the_catalogue_is_asked_of_jobs_now_and_then_and_may_be_away() -> None:
+    instruments, clock, asked = Instruments(), Hand(), [0]
+
+    async def ask() -> JobFigures:
+        asked[0] += 1
+        if asked[0] > 1:
+            raise Unavailable("away", system="catalogue")
+        return JobFigures({("news", "queued"): 2}, 1)
+
+    watch = JobWatch(instruments.jobs, ask, clock)
+    for _ in range(3):
+        await watch.refresh()
+    assert asked == [1]
+    clock.at += 60
+    await watch.refresh()
+    assert asked == [2]
+    told = scraped(instruments)
+    assert 'portolan_runs{database="news",state="queued"} 2.0' in told, "what was known last"
+    assert "portolan_workers 1.0" in told
+
+
+async def test_startup_live_and_ready_mean_different_things() -> None:
+    verdict: dict[str, Any] = {"ready": False, "degraded": []}
+
+    async def readiness() -> dict[str, Any]:
+        return dict(verdict)
+
+    control: Any = SimpleNamespace(readiness=readiness)
+    lifecycle = Lifecycle()
+    app = create_admin_app(control, CollectorRegistry(), lifecycle=lifecycle)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://admin") as admin:
+
+        async def probes() -> list[int]:
+            paths = ("/startup", "/live", "/ready")
+            return [(await admin.get(path)).status_code for path in paths]
+
+        assert await probes() == [503, 200, 503]
+        verdict["ready"] = True
+        assert await probes() == [200, 200, 200]
+        verdict["ready"] = False
+        assert await probes() == [200, 200, 503], "it has come up once"
+        verdict["ready"] = True
+        lifecycle.draining = True
+        assert await probes() == [200, 200, 503], "it is about to end"
