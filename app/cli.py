@@ -11,6 +11,8 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 import uvloop
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
 from rich.console import Console
 
 from app.access.settings import AccessSettings
@@ -65,7 +67,11 @@ S = TypeVar("S", HttpSettings, MediatorSettings)
 def main() -> None:
     """Run the command line."""
     logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    app()
+    try:
+        app()
+    except (ValidationError, SettingsError) as error:
+        errors.print(f"Portolan cannot run: {error}", markup=False)
+        raise SystemExit(1) from None
 
 
 @app.command()

@@ -20,7 +20,9 @@ _LOOPBACK_NAME: Final = "localhost"
 class AccessSettings(BaseSettings):
     """Who may do what, and how much of it."""
 
-    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="PORTOLAN_", extra="ignore", hide_input_in_errors=True
+    )
 
     authentication: Literal["off", "required"] | None = Field(
         None,

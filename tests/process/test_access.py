@@ -14,7 +14,7 @@ from mediator.access.book import AccessBook
 from mediator.clock import SystemClock
 from mediator.stores.port import SystemConfig
 from tests.process.guarded import Guarded, bearer, guarded
-from tests.process.service import unique
+from tests.process.service import NOWHERE, unique
 
 VOLATILE = {"x-request-id", "server-timing", "date"}
 
@@ -358,3 +358,29 @@ async def test_a_browser_is_asked_for_a_key_and_sends_it_as_a_password(running: 
     assert shown.status_code == 200
     data = await running.data.get(f"/v1/{running.database}/notes/there", auth=("me", key))
     assert data.status_code == 401
+
+
+async def test_no_key_is_seen_again_in_answers_metrics_or_logs(
+    running: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator = await operate(running)
+    made = await running.container.mediator.tenancy.create_key(running.owner, "ada", ["read"])
+    key, secret = made["key"], made["key"].rpartition("_")[2]
+    credentials = (f"Bearer {key}", f"Bearer x{key}", f"Bearer {key}x", f"Digest {key}", key)
+    base = f"/v1/{running.database}"
+    seen = []
+    with caplog.at_level("DEBUG"):
+        for credential in credentials:
+            for path in (f"{base}/notes/there", f"{base}/nowhere", "/v1/none/x", "/openapi.json"):
+                headers = {"authorization": credential}
+                seen.append(await running.data.get(path, headers=headers))
+                seen.append(await running.admin.get(f"/admin{path}", headers=headers))
+        for path in ("/metrics", "/admin/v1/systems", "/admin/v1/tenants", "/ready"):
+            seen.append(await running.admin.get(path, headers=operator))
+        system = {"name": "away", "kind": "redis", "url": NOWHERE}
+        seen.append(await running.admin.post("/admin/v1/systems", json=system, headers=operator))
+    assert seen[-1].status_code == 503
+    told = caplog.text + "".join(f"{answer.headers} {answer.text}" for answer in seen)
+    assert secret not in told
+    assert "hush-hush" not in told
+    assert operator["authorization"].rpartition("_")[2] not in told
