@@ -154,6 +154,7 @@ async def build(
         caches,
         mediator.tenancy,
         security,
+        only_loopback=security is None,
     )
     app = DataApp(data, gate)
     return Container(mediator, app, admin, caches, relays, probes, desk, security)

@@ -34,6 +34,8 @@ def create_admin_app(
     caches: Caches | None = None,
     tenancy: Tenancy | None = None,
     security: Security | None = None,
+    *,
+    only_loopback: bool = False,
 ) -> FastAPI:
     """Make the admin application.
 
@@ -46,6 +48,7 @@ def create_admin_app(
         caches: What keeps caches coherent; None: there is no sketch.
         tenancy: The tenants and their keys.
         security: Authenticates requests; None: nobody is authenticated.
+        only_loopback: Whether requests must be addressed to this machine by a name of its own.
     """
     app = FastAPI(
         title="Portolan admin",
@@ -79,7 +82,7 @@ def create_admin_app(
             book=security.book,
             metrics_open=security.metrics_open,
         )
-    app.add_middleware(BrowserGuard)
+    app.add_middleware(BrowserGuard, only_loopback=only_loopback)
     return app
 
 

@@ -210,7 +210,7 @@ async def test_a_revoked_key_is_no_good_any_more(running: Guarded) -> None:
     assert (await running.data.get(path, headers=headers)).status_code == 200
     listed = await running.admin.get(keys, headers=operator)
     assert key["id"] in listed.text
-    assert key["key"].rpartition("_")[2] not in listed.text
+    assert key["key"][-43:] not in listed.text
     gone = await running.admin.delete(f"{keys}/{key['id']}", headers=operator)
     assert gone.status_code == 204
     refused = await running.data.get(path, headers=headers)
@@ -368,7 +368,7 @@ async def test_no_key_is_seen_again_in_answers_metrics_or_logs(
 ) -> None:
     operator = await operate(running)
     made = await running.container.mediator.tenancy.create_key(running.owner, "ada", ["read"])
-    key, secret = made["key"], made["key"].rpartition("_")[2]
+    key, secret = made["key"], made["key"][-43:]
     credentials = (f"Bearer {key}", f"Bearer x{key}", f"Bearer {key}x", f"Digest {key}", key)
     base = f"/v1/{running.database}"
     seen = []
@@ -386,7 +386,7 @@ async def test_no_key_is_seen_again_in_answers_metrics_or_logs(
     told = caplog.text + "".join(f"{answer.headers} {answer.text}" for answer in seen)
     assert secret not in told
     assert "hush-hush" not in told
-    assert operator["authorization"].rpartition("_")[2] not in told
+    assert operator["authorization"][-43:] not in told
 
 
 async def test_a_query_that_names_two_databases_is_the_operators(running: Guarded) -> None:
@@ -410,7 +410,7 @@ async def test_keys_are_made_listed_and_revoked_from_the_command_line(
     of = ("--tenant", running.owner)
     made = orjson.loads(await run("create", "--subject", "ada", "--grant", "read", *of))
     assert made["id"] in await run("list", *of)
-    assert made["key"].rpartition("_")[2] not in await run("list", *of)
+    assert made["key"][-43:] not in await run("list", *of)
     await running.container.mediator.tenancy.book.refresh()
     path = f"/v1/{running.database}/notes/there"
     found = await running.data.get(path, headers=bearer(made["key"]))
