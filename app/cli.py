@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 import uvloop
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
 from rich.console import Console
 
 from app.access.settings import AccessSettings
@@ -70,7 +72,11 @@ S = TypeVar("S", HttpSettings, MediatorSettings)
 def main() -> None:
     """Run the command line."""
     start_logging(TelemetrySettings().log_format)
-    app()
+    try:
+        app()
+    except (ValidationError, SettingsError) as error:
+        errors.print(f"Portolan cannot run: {error}", markup=False)
+        raise SystemExit(1) from None
 
 
 @app.command()

@@ -135,6 +135,7 @@ async def build(
         data=data,
         recent=recent,
         integrity=mediator.integrity,
+        only_loopback=security is None,
     )
     admin = create_admin_app(mediator.control, instruments.registry, parts)
     telemetry.start()

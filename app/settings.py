@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -29,6 +29,13 @@ _CACHE_URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
+_FROM_ENVIRONMENT: Final = SettingsConfigDict(
+    env_prefix="PORTOLAN_",
+    extra="ignore",
+    hide_input_in_errors=True,  # what is wrong may stand beside a password
+)
+
+
 class MissingSetting(Exception):
     """A setting without which the service cannot run; the message says which, and what to do."""
 
@@ -36,7 +43,7 @@ class MissingSetting(Exception):
 class HttpSettings(BaseSettings):
     """Where and how the service listens."""
 
-    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+    model_config = _FROM_ENVIRONMENT
 
     host: str = Field("127.0.0.1", description="Address of the data API.")
     port: Port = Field(8080, description="Port of the data API; 0 takes a free one.")
@@ -62,7 +69,7 @@ class HttpSettings(BaseSettings):
 class SystemSettings(BaseModel):
     """One system, as an element of `PORTOLAN_SYSTEMS`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
     kind: Literal["redis", "postgresql", "mongodb"]
@@ -86,7 +93,7 @@ class SystemSettings(BaseModel):
 class MediatorSettings(BaseSettings):
     """The mediator's databases."""
 
-    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+    model_config = _FROM_ENVIRONMENT
 
     catalogue_url: SecretStr | None = Field(
         None, description="PostgreSQL that holds schemas, placements and redo records."
@@ -136,7 +143,7 @@ class MediatorSettings(BaseSettings):
 class PurgeTarget(BaseModel):
     """A cache that is purged, as an element of `PORTOLAN_PURGE`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
     kind: Literal["varnish", "nginx", "fastly", "cloudflare"]
@@ -147,7 +154,7 @@ class PurgeTarget(BaseModel):
 class CacheSettings(BaseSettings):
     """How HTTP caches are kept coherent: the cache sketch."""
 
-    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+    model_config = _FROM_ENVIRONMENT
 
     sketch: Literal["auto", "redis", "memory", "off"] = Field(
         "auto",
@@ -239,7 +246,7 @@ class CacheSettings(BaseSettings):
 class JobSettings(BaseSettings):
     """Where analytic jobs run, and what is kept of them."""
 
-    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+    model_config = _FROM_ENVIRONMENT
 
     spark: str = Field(
         "local[*,4]",

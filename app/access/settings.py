@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-from typing import Final, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.http.browser import is_loopback
 from app.http.limits import Limits
 from app.settings import HttpSettings, MediatorSettings, MissingSetting
 
-__all__ = ["AccessSettings", "is_loopback"]
-
-_LOOPBACK_NAME: Final = "localhost"
+__all__ = ["AccessSettings"]
 
 
 class AccessSettings(BaseSettings):
     """Who may do what, and how much of it."""
 
-    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="PORTOLAN_", extra="ignore", hide_input_in_errors=True
+    )
 
     authentication: Literal["off", "required"] | None = Field(
         None,
@@ -77,14 +77,6 @@ class AccessSettings(BaseSettings):
         if self.authentication is None:
             return not (settings.embedded and alone)
         return self.authentication == "required"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, seen from itself alone."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == _LOOPBACK_NAME
 
 
 def _is_trusted(place: str) -> bool:

@@ -78,5 +78,5 @@ def create_admin_app(
             book=parts.security.book,
             metrics_open=parts.security.metrics_open,
         )
-    app.add_middleware(BrowserGuard)
+    app.add_middleware(BrowserGuard, only_loopback=parts.only_loopback)
     return app

@@ -162,6 +162,6 @@ def _reaches(principal: Principal, scope: Scope) -> bool:
 
 
 def _queried(query: bytes) -> str | None:
-    """Return the database that the query names; the last one, as the routes take it."""
-    given = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("database")
-    return given[-1] if given else None
+    """Return the database that the query names; of two the route might take the other one."""
+    given = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("database", [])
+    return given[0] if len(given) == 1 else None

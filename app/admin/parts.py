@@ -39,6 +39,7 @@ class AdminParts:
         data: The data API, which pages ask inside the process; None: they show no data and no jobs.
         recent: What happened last; None: nothing is remembered.
         integrity: Finds writes that bypassed us.
+        only_loopback: Whether requests must be addressed to this machine by a name of its own.
     """
 
     primaries: MaterialiseService | None = None
@@ -52,3 +53,4 @@ class AdminParts:
     data: DataAsgi | None = None
     recent: Recent | None = None
     integrity: Integrity | None = None
+    only_loopback: bool = False

@@ -4,18 +4,29 @@ Nothing but this decides by cookies, yet a browser that has asked its user for a
 that runs on the machine itself, sends requests for any page that tells it to. So requests that
 change something are refused if they come from another site: `Sec-Fetch-Site` (W3C Fetch Metadata)
 says so, and `Origin` for browsers that do not know it. Programs send neither.
+
+Where nobody is authenticated, a page may also have its own name made to point at this machine (DNS
+rebinding), and then counts as the same site. So the name that is asked for must be this machine's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.http.message import Headers, Receive, Scope, Send
 from app.http.problems import CROSS_SITE, PROBLEM_JSON, HttpError, problem_of
 
-__all__ = ["CONTENT_POLICY", "BrowserGuard", "from_same_site", "send_problem"]
+__all__ = [
+    "CONTENT_POLICY",
+    "BrowserGuard",
+    "from_same_site",
+    "host_of",
+    "is_loopback",
+    "send_problem",
+]
 
 CONTENT_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -30,6 +41,7 @@ _DOCS_POLICY: Final = (
     b"connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _DOCS: Final = "/docs"
+_LOOPBACK_NAME: Final = "localhost"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN: Final = frozenset({b"same-origin", b"none"})
 _ALWAYS: Final = {
@@ -46,10 +58,12 @@ class BrowserGuard:
 
     Args:
         app: What is guarded.
+        only_loopback: Whether requests must be addressed to this machine by a name of its own.
     """
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, *, only_loopback: bool = False) -> None:
         self._app = app
+        self._only_loopback = only_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -63,11 +77,15 @@ class BrowserGuard:
                 _add(message, {**_ALWAYS, b"content-security-policy": policy})
             await send(message)
 
-        if not from_same_site(scope["method"], dict(scope["headers"])):
+        headers = dict(scope["headers"])
+        if not from_same_site(scope["method"], headers):
             detail = "A page of another site must not change anything here."
-            await send_problem(HttpError(CROSS_SITE, detail), scope["path"], guarded)
+        elif self._only_loopback and not is_loopback(host_of(headers)):
+            detail = "Without authentication this is answered as localhost or 127.0.0.1 only."
+        else:
+            await self._app(scope, receive, guarded)
             return
-        await self._app(scope, receive, guarded)
+        await send_problem(HttpError(CROSS_SITE, detail), scope["path"], guarded)
 
 
 def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
@@ -81,6 +99,22 @@ def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
     if origin is None:
         return True
     return urlsplit(origin.decode("latin-1")).netloc.encode() == headers.get(b"host")
+
+
+def host_of(headers: Mapping[bytes, bytes]) -> str:
+    """Return the host that a request is addressed to, without its port; empty if it is none."""
+    try:
+        return urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, seen from itself alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == _LOOPBACK_NAME
 
 
 async def send_problem(error: Exception, instance: str, send: Send) -> None:

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from pydantic import ValidationError
 
-from app.access.settings import AccessSettings, is_loopback
+from app.access.settings import AccessSettings
 from app.http.authentication import Authenticator
-from app.http.browser import from_same_site
+from app.http.browser import BrowserGuard, from_same_site, is_loopback
 from app.http.jwks import FLOOR_S, KeySet
 from app.http.limits import Limits, TenantLimiter
 from app.http.problems import HttpError
@@ -367,6 +367,37 @@ def test_requests_under_way_are_bounded_until_they_are_answered() -> None:
 def test_other_sites_change_nothing(method: str, headers: dict[str, str], let: bool) -> None:
     raw = {name.encode(): value.encode() for name, value in headers.items()}
     assert from_same_site(method, raw) is let
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8081", 200),
+        ("localhost:8081", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:8081", 200),
+        ("evil.example:8081", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("[::1", 403),
+        ("", 403),
+    ],
+)
+async def test_a_name_that_was_made_to_point_here_is_not_this_machine(
+    host: str, status: int
+) -> None:
+    sent: list[Any] = []
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def keep(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", host.encode())]}
+    guard = BrowserGuard(answer, only_loopback=True)
+    await guard(scope, lambda: keep(None), keep)
+    assert sent[0]["status"] == status
 
 
 @pytest.mark.parametrize(

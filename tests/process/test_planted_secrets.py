@@ -1,0 +1,132 @@
+"""A secret is planted wherever one may stand, and looked for wherever Portolan speaks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+import orjson
+import pytest
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from app.access.settings import AccessSettings
+from app.doctor import _external
+from app.settings import (
+    CacheSettings,
+    HttpSettings,
+    JobSettings,
+    MediatorSettings,
+    PurgeTarget,
+    SystemSettings,
+)
+
+PLANTED = "hush-hush-planted"
+NOBODY = f"postgresql://u:{PLANTED}@127.0.0.1:1/x"
+MODELS: list[type[BaseModel]] = [
+    AccessSettings,
+    HttpSettings,
+    MediatorSettings,
+    CacheSettings,
+    JobSettings,
+    SystemSettings,
+    PurgeTarget,
+]
+SYSTEM = {"name": "away", "kind": "postgresql", "url": NOBODY}
+PURGER = {"name": "edge", "kind": "varnish", "at": "127.0.0.1:1", "token": PLANTED}
+ENVIRONMENT = {
+    "PORTOLAN_CATALOGUE_URL": NOBODY,
+    "PORTOLAN_COORDINATION_URL": f"redis://:{PLANTED}@127.0.0.1:1/0",
+    "PORTOLAN_SKETCH_URL": f"redis://:{PLANTED}@127.0.0.1:1/1",
+    "PORTOLAN_SYSTEMS": orjson.dumps([SYSTEM]).decode(),
+    "PORTOLAN_PURGE": orjson.dumps([PURGER]).decode(),
+    "PORTOLAN_KEY": PLANTED,
+    "PORTOLAN_LOG_LEVEL": "debug",
+}
+
+
+def test_every_setting_that_may_hold_a_secret_is_planted_here() -> None:
+    secret = {
+        f"{model.__name__}.{name}"
+        for model in MODELS
+        for name, field in model.model_fields.items()
+        if "SecretStr" in str(field.annotation)
+    }
+    assert secret == {
+        "AccessSettings.key",
+        "MediatorSettings.catalogue_url",
+        "MediatorSettings.coordination_url",
+        "SystemSettings.url",
+        "CacheSettings.sketch_url",
+        "PurgeTarget.token",
+    }
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_what_is_wrong_with_a_setting_is_told_without_it(model: type[BaseModel]) -> None:
+    """Every member is wrong, and has the secret in it."""
+    wrong: dict[str, Any] = {
+        name: {"no": [PLANTED]} for name in model.model_fields if name != "spark_conf"
+    }
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate(wrong)
+    assert PLANTED not in str(refused.value)
+    assert PLANTED not in repr(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", [[{**SYSTEM, "name": None}], [{"url": NOBODY}], [{**SYSTEM, "x": 1}]]
+)
+def test_a_system_that_is_wrong_does_not_show_its_address(text: Any) -> None:
+    with pytest.raises(ValidationError) as refused:
+        MediatorSettings(systems=text)
+    assert PLANTED not in str(refused.value)
+
+
+def test_settings_do_not_print_their_secrets() -> None:
+    told = [
+        MediatorSettings(catalogue_url=SecretStr(NOBODY), systems=[SystemSettings(**SYSTEM)]),
+        CacheSettings(sketch_url=SecretStr(NOBODY), purge=[PurgeTarget(**PURGER)]),
+        AccessSettings(key=SecretStr(PLANTED)),
+    ]
+    for settings in told:
+        assert PLANTED not in f"{settings!r} {settings} {settings.model_dump_json()}"
+
+
+async def said(*arguments: str, **changed: str) -> str:
+    """What a command prints, everywhere, with the secret planted in all settings."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from app.cli import main; main()", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, **ENVIRONMENT, **changed},
+    )
+    output, _ = await process.communicate()
+    assert process.returncode not in (None, 0)
+    return output.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed"),
+    [
+        (("serve",), {}),
+        (("serve",), {"PORTOLAN_PURGE": orjson.dumps([{"token": PLANTED}]).decode()}),
+        (("key", "list"), {"PORTOLAN_CATALOGUE_URL": f"postgre sql//u:{PLANTED}@h:port/x"}),
+    ],
+)
+async def test_commands_that_fail_do_not_print_it(
+    arguments: tuple[str, ...], changed: dict[str, str]
+) -> None:
+    output = await said(*arguments, **changed)
+    assert output
+    assert PLANTED not in output
+
+
+async def test_the_doctor_does_not_print_it() -> None:
+    settings = MediatorSettings(
+        catalogue_url=SecretStr(NOBODY), systems=[SystemSettings.model_validate(SYSTEM)]
+    )
+    findings = await _external(settings)
+    assert len(findings) == 2
+    assert PLANTED not in str(findings)
