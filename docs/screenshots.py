@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from asyncio.subprocess import DEVNULL
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -62,12 +62,8 @@ async def _furnish(service: Service) -> str:
     await service.set_schema("news", SCHEMA)
     await succeed(service.admin.patch("schemas/news", json=PUBLIC))
     await service.create("news", objects())
-    while True:
-        answer = await service.data.post("news/jobs", json=JOB)
-        if answer.is_success:
-            run: str = answer.json()["id"]
-            return run
-        await asyncio.sleep(1)  # until the worker has said that it is there
+    run: str = (await succeed(service.data.post("news/jobs", json=JOB)))["id"]
+    return run
 
 
 async def _read(service: Service, seconds: float) -> None:
@@ -140,11 +136,13 @@ async def _worker(settings: MediatorSettings) -> AsyncIterator[None]:
     }
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from app.cli import main; main()", "worker"),
-        stdout=DEVNULL,
+        stdout=PIPE,
         stderr=DEVNULL,
         env={**os.environ, **environment},
     )
     try:
+        assert worker.stdout is not None
+        await worker.stdout.readline()  # it waits for runs
         yield
     finally:
         worker.terminate()

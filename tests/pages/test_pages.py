@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, ViewportSize, expect
 
 from tests.pages.stage import HOSTILE, HOSTILE_ID, Stage
 
 PATHS = ["/", "/map", "/what-if", "/coherence", "/jobs", "/data"]
-PHONE = {"width": 360, "height": 740}
+PHONE: ViewportSize = {"width": 360, "height": 740}
 
 UNNAMED = """(all) => all.filter((e) => e.type !== "hidden" && !e.labels?.length)
   .map((e) => e.outerHTML)"""
