@@ -30,7 +30,7 @@ from mediator.stores.embedded.fleet import EmbeddedFleet
 FOLDER: Final = Path(__file__).parent / "pages"
 WIDE: Final[ViewportSize] = {"width": 1200, "height": 800}
 PHONE: Final[ViewportSize] = {"width": 360, "height": 740}
-PATIENCE_MS: Final = 180_000
+PATIENCE_MS: Final = 400_000
 REDRAWN_MS: Final = 500
 WATCHED_S: Final = 25
 JOB: Final = {"kind": "example.count", "spec": {"records": {"class": "articles"}, "field": "title"}}
@@ -42,7 +42,7 @@ async def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="portolan-pages-"))
     try:
         with EmbeddedFleet(directory) as fleet:
-            settings = on_embedded(MediatorSettings(data_dir=directory), fleet.endpoints)
+            settings = _patient(on_embedded(MediatorSettings(data_dir=directory), fleet.endpoints))
             ports = HttpSettings(port=0, admin_port=0, log_level="warning")
             async with (
                 serving(ports, settings, CacheSettings()) as running,
@@ -54,6 +54,12 @@ async def main() -> None:
                 await _take_all(browser, running.addresses.admin, service, run)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _patient(settings: MediatorSettings) -> MediatorSettings:
+    """Let systems answer late: Spark, a browser and three servers share this machine."""
+    systems = [system.model_copy(update={"deadline_s": 30.0}) for system in settings.systems]
+    return settings.model_copy(update={"systems": systems})
 
 
 async def _furnish(service: Service) -> str:
