@@ -12,11 +12,15 @@ __all__ = ["survey"]
 
 
 def survey(decision: Decision) -> dict[str, Any]:
-    """Return each node with its system, its scores and why, and the cache groups of each class.
+    """Return the systems' metrics, each node with its system, and the cache groups of each class.
 
     It costs one walk over the schema; `explain` tells more of one node, thresholds included.
     """
     return {
+        "candidates": {
+            candidate.name: {"metrics": dict(candidate.metrics), "p99": dict(candidate.p99)}
+            for candidate in decision.candidates
+        },
         "nodes": {rank.node: _node(rank, decision) for rank in decision.ranking.walk()},
         "groups": {
             class_name: {name: placed._asdict() for name, placed in groups.items()}

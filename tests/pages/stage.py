@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class Stage:
     async def furnish(self) -> None:
         """Set the schema, and load the newspaper with a hostile article in it."""
         for name, metrics in STATED.items():
-            await eventually(lambda name=name: self._serves(name))
+            await eventually(partial(self._serves, name))
             kind = (await self._got(self.admin.get(f"systems/{name}")))["kind"]
             told = {"metrics": metrics, "declared": list(DECLARED.get(kind, ()))}
             await self._got(self.admin.patch(f"systems/{name}", json=told))

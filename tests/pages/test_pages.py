@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, ViewportSize, expect
 
 from tests.pages.stage import HOSTILE, HOSTILE_ID, Stage
 
 PATHS = ["/", "/map", "/what-if", "/coherence", "/jobs", "/data"]
-PHONE = {"width": 360, "height": 740}
+PHONE: ViewportSize = {"width": 360, "height": 740}
 
 UNNAMED = """(all) => all.filter((e) => e.type !== "hidden" && !e.labels?.length)
   .map((e) => e.outerHTML)"""
@@ -133,6 +133,16 @@ async def test_weights_and_goals_are_moved_too(page: Page, stage: Stage) -> None
     await expect(page.locator("#outcome")).to_contain_text(re.compile(r"redis 3\.25 → 0\.958"))
 
 
+async def test_programs_may_suppose_as_well(stage: Stage) -> None:
+    path = f"what-if/{stage.database}"
+    slower = {"metrics": {"redis": {"write_throughput": 100}}}
+    answer = await stage.admin.post(path, json=slower)
+    assert answer.json()["moves"] == [{"node": "articles.hits", "from": "redis", "to": "postgres"}]
+    refused = await stage.admin.post(path, json={"metrics": {"nobody": {}}})
+    assert refused.json()["errors"][0]["pointer"] == "/metrics/nobody"
+    assert (await stage.admin.post("what-if/nothing", json={})).status_code == 404
+
+
 @pytest.mark.parametrize("query", ["x=7", "x=nan", "x=much"])
 async def test_a_slider_that_cannot_stand_there_is_a_problem(stage: Stage, query: str) -> None:
     answer = await stage.admin.get(stage.admin.base_url.join(f"/what-if?{query}"))
@@ -174,8 +184,11 @@ async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None
     taken = await stage.take()
     await page.goto("/jobs")
     await page.locator(f'a[href$="{run}"]').click()
-    await stage.beat(taken, stages=[{"name": "count", "done": 3, "of": 9}], counters={"rows": 7})
-    await expect(page.locator("#run")).to_contain_text("count")
+    count = {"name": "count", "state": "running", "done": 3, "total": 9, "rows": 7, "seconds": 1.5}
+    await stage.beat(taken, stages=[count], counters={"pairs": 4}, elapsed_s=2.0, eta_s=4.0)
+    stages = page.get_by_role("region", name="Stages")
+    await expect(stages.get_by_role("progressbar")).to_have_attribute("value", "3")
+    await expect(page.locator("#run")).to_contain_text("about 4 s to go")
     await expect(page.locator("#state-heading")).to_have_text("State: running")
     await stage.end(taken, "done")
     await expect(page.locator("#state-heading")).to_have_text("State: done")

@@ -140,8 +140,8 @@ def test_a_decision_in_words() -> None:
     told = explained()
     throughput, latency = words.reasons(told)
     assert throughput == (
-        "Write throughput (goal 10,000/s; 75 % of the score): fast has 25,000/s, 2.5 times the goal;"
-        " slow has 12,000/s, 1.2 times the goal."
+        "Write throughput (goal 10,000/s; 75 % of the score):"
+        " fast has 25,000/s, 2.5 times the goal; slow has 12,000/s, 1.2 times the goal."
     )
     assert latency == (
         "Write latency (by a utility of at most 1; 25 % of the score): fast has 1 ms, worth 1;"

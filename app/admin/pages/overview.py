@@ -8,6 +8,7 @@ from fastapi import Request, Response
 
 from app.admin.pages.figures import metric, name_of, seconds, share
 from app.admin.pages.page import Page, page_router, render
+from app.admin.pages.schema_map import hues_of
 from app.admin.pages.series import requests
 from app.recent import Event
 from mediator.observation import (
@@ -35,7 +36,7 @@ async def show(request: Request) -> Response:
         readiness=await state.control.readiness(),
         systems=systems,
         loads={system["name"]: _load(system["traffic"]) for system in systems},
-        hues={system["name"]: index for index, system in enumerate(systems)},
+        hues=hues_of(systems),
         databases=await state.control.databases(),
         requests=requests(state.metrics),
         violations=(await state.control.violations())[:_SHOWN],

@@ -63,7 +63,7 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
 
 
 def page_router() -> APIRouter:
-    """Return a router for the routes of a page: errors are pages, changes only from here."""
+    """Return a router for the routes of a page, whose errors are pages as well."""
     return APIRouter(
         route_class=_PageRoute,
         include_in_schema=False,

@@ -34,7 +34,7 @@ async def show(request: Request, database: Database = None, node: NodeName = Non
         context |= {
             "survey": survey,
             "classes": _tree(survey),
-            "hues": await hues_of(control),
+            "hues": hues_of(await control.systems()),
             "explained": explained,
             "lead": lead(explained),
             "reasons": reasons(explained),
@@ -44,9 +44,9 @@ async def show(request: Request, database: Database = None, node: NodeName = Non
     return render(request, "map.html", **context)
 
 
-async def hues_of(control: ControlPlane) -> dict[str, int]:
+def hues_of(systems: list[dict[str, Any]]) -> dict[str, int]:
     """Number the systems, so that each has the same colour on all pages."""
-    return {system["name"]: index for index, system in enumerate(await control.systems())}
+    return {system["name"]: index for index, system in enumerate(systems)}
 
 
 def _path(node: str) -> tuple[str, ...]:

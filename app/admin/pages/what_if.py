@@ -40,7 +40,7 @@ async def show(request: Request, database: Database = None) -> Response:
             told = await control.what_if(name, _supposition(sliders))
         except MediatorError as error:
             problem = error.detail
-        hues = await hues_of(control)
+        hues = hues_of(await control.systems())
         context |= {"sliders": sliders, "told": told, "problem": problem, "hues": hues}
     return render(request, "what_if.html", **context)
 
@@ -67,7 +67,7 @@ async def _sliders(
 ) -> list[dict[str, Any]]:
     annotated = list(_annotations((await control.schema(database)).document))
     asked = {(a["metric"], a.get("statistic", "mean")) for _, _, a in annotated}
-    candidates = (await control.explain(database))["candidates"]
+    candidates = (await control.survey(database))["candidates"]
     found = [*_of_annotations(annotated), *_of_systems(candidates, sorted(asked))]
     return [_positioned(slider, moved.get(slider["name"], 0.0)) for slider in found]
 

@@ -30,7 +30,7 @@ function line(element, [times, rates]) {
     width: width(element), height: HEIGHT, legend: { show: false }, cursor: { show: false },
     scales: { y: { range: (_, __, most) => [0, most || 1] } },
     axes: [axis(), axis()],
-    series: [{}, { stroke: colour("--accent"), width: 2, fill: colour("--mark") }],
+    series: [{}, { stroke: colour("--accent"), width: 2, fill: colour("--line") }],
   }, [times, rates], element);
 }
 
