@@ -71,8 +71,8 @@ S = TypeVar("S", HttpSettings, MediatorSettings)
 
 def main() -> None:
     """Run the command line."""
-    start_logging(TelemetrySettings().log_format)
     try:
+        start_logging(TelemetrySettings().log_format)
         app()
     except (ValidationError, SettingsError) as error:
         errors.print(f"Portolan cannot run: {error}", markup=False)

@@ -1,4 +1,4 @@
-"""The Dockerfile and compose.yaml, as far as no engine is needed; `test_image_steps.py` runs its steps."""
+"""The Dockerfile and compose.yaml, read; tests/process/test_image_steps.py runs the steps."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def locked(name: str) -> dict[str, str]:
 
 
 def lines_of(name: str) -> set[str]:
+    """What a lock pins; of some distributions two versions, for different interpreters."""
     text = (ROOT / f"requirements{name}.lock").read_text()
-    return {line.rstrip(" \\") for line in text.splitlines() if re.match(r"\w", line)}
+    return set(re.findall(r"^[\w.-]+==[^\s;]+", text, re.MULTILINE))
 
 
 def test_the_images_install_what_the_tests_run_on() -> None:
