@@ -133,6 +133,14 @@ async def _answering(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
+    rereading: set[asyncio.Task[None]] = set()
+
+    def reread() -> None:
+        rereading.add(task := asyncio.create_task(container.reread()))
+        task.add_done_callback(rereading.discard)
+
+    if container.systems_file is not None:
+        loop.add_signal_handler(signal.SIGHUP, reread)
     servers = [(_server(container.data), data), (_server(container.admin), admin)]
     tasks = [asyncio.create_task(server.serve([listener])) for server, listener in servers]
     try:

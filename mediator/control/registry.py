@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,8 @@ from mediator.control.findings import (
     registration_from,
     registration_to,
 )
-from mediator.errors import Conflict, Invalid, NotFound, Place, Unavailable
+from mediator.control.retirement import Retirement
+from mediator.errors import Conflict, Invalid, MediatorError, NotFound, Place, Unavailable
 from mediator.observation import Observer, SystemRegistered
 from mediator.placement.calibration import calibrate
 from mediator.placement.candidates import Candidate
@@ -28,6 +30,8 @@ from mediator.stores.probe import probe
 from mediator.systems import StoreFactory, Systems
 
 __all__ = ["KnownSystem", "Registry"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class Registry:
         self._registering: set[str] = set()
         self._examining = asyncio.Lock()
         self._keeping = asyncio.Lock()
+        self._configured: set[str] = set()
+        self._retirement = Retirement()
 
     def __iter__(self) -> Iterator[KnownSystem]:
         return iter(tuple(self._known.values()))
@@ -96,11 +102,55 @@ class Registry:
         for registration in configured:
             known = self._known.get(registration.config.name)
             self._known[registration.config.name] = _configured(registration, known)
+            self._configured.add(registration.config.name)
         await asyncio.gather(*(self._connect(name) for name in self._known))
+
+    async def reconfigure(self, configured: Sequence[SystemRegistration]) -> list[str]:
+        """Reach systems as the settings say from now on; return the names of those that changed.
+
+        Calls that are under way end where they were begun; see `Retirement`. A system that is not
+        known yet is opened by `reconnect`.
+
+        Raises:
+            Conflict: A system would become another one.
+            Unavailable: It does not answer there; the one that was at hand stays.
+        """
+        changed = []
+        for registration in configured:
+            name = registration.config.name
+            known = self._known.get(name)
+            wanted = _configured(registration, known)
+            self._configured.add(name)
+            if known is None:
+                self._known[name] = wanted
+            elif wanted.registration.config != known.registration.config:
+                await self._move(known, wanted)
+            else:
+                continue
+            changed.append(name)
+        return changed
+
+    async def _move(self, known: KnownSystem, wanted: KnownSystem) -> None:
+        _check_same(known, wanted)
+        try:
+            store, findings = await self._open(wanted)
+        except StoreError as error:
+            raise Unavailable(
+                f"The system {known.name} does not answer at its new address.", system=known.name
+            ) from error
+        old = self._systems.find(known.name)
+        await self._keep(replace(wanted, findings=findings, trouble=""))
+        self._put_at_hand(store, findings)
+        if old is not None:
+            self._retirement.retire(old.store)
 
     async def reconnect(self) -> None:
         """Learn what other replicas registered; open what could not be opened so far."""
-        await self._learn()
+        for known, told in await self._learn():
+            try:
+                await self._move(known, told)
+            except MediatorError as error:
+                log.warning("%s", error.detail)
         closed = [name for name in self._known if self._systems.find(name) is None]
         await asyncio.gather(*(self._connect(name) for name in closed))
 
@@ -185,6 +235,7 @@ class Registry:
 
     async def close(self) -> None:
         """Close all stores."""
+        await self._retirement.close()
         stores = [guarded.store for guarded in self._systems]
         await asyncio.gather(*(store.close() for store in stores))
 
@@ -229,6 +280,15 @@ class Registry:
 
     async def _connect(self, name: str) -> None:
         known = self._known[name]
+        try:
+            store, findings = await self._open(known)
+        except StoreError as error:
+            self._known[name] = replace(known, trouble=str(error))
+            return
+        await self._keep(replace(known, findings=findings, trouble=""))
+        self._put_at_hand(store, findings)
+
+    async def _open(self, known: KnownSystem) -> tuple[Store, Findings]:
         store = self._make(known.registration.config)
         try:
             await store.open()
@@ -237,26 +297,33 @@ class Registry:
             # What was found out holds for one version of the server (guarantee 6).
             if findings is None or findings.server != f"{facts.server} {facts.version}":
                 findings = await self._find_out(store)
-        except StoreError as error:
-            self._known[name] = replace(known, trouble=str(error))
+        except BaseException:
             await store.close()
-            return
-        await self._keep(replace(known, findings=findings, trouble=""))
-        self._put_at_hand(store, findings)
+            raise
+        return store, findings
 
-    async def _learn(self) -> None:
-        """Take over what other replicas keep in the catalogue."""
+    async def _learn(self) -> list[tuple[KnownSystem, KnownSystem]]:
+        """Take over what other replicas keep in the catalogue.
+
+        Returns:
+            Systems that are reached in another way by now, as they were and as they are to be.
+            Those that our own settings name are not among them.
+        """
+        moved = []
         async with self._keeping:
             stored = {system.name: system for system in await self._catalogue.load()}
             for system in stored.values():
                 told = _known(system)
                 own = self._known.get(told.name)
+                if own and told.name not in self._configured and _is_elsewhere(own, told):
+                    moved.append((own, replace(told, findings=told.findings or own.findings)))
                 self._known[told.name] = _updated(own, told) if own else told
                 self._remember(self._known[told.name])
             for known in tuple(self._known.values()):
                 # One that was never reached is not kept yet.
                 if known.findings is not None and known.name not in stored:
                     await self._let_go(known.name)
+        return moved
 
     async def _let_go(self, name: str) -> None:
         self._known.pop(name, None)
@@ -336,6 +403,17 @@ def _configured(registration: SystemRegistration, known: KnownSystem | None) -> 
         metrics=registration.metrics or known.registration.metrics,
     )
     return replace(known, registration=kept)
+
+
+def _is_elsewhere(own: KnownSystem, told: KnownSystem) -> bool:
+    return own.registration.config != told.registration.config
+
+
+def _check_same(known: KnownSystem, wanted: KnownSystem) -> None:
+    """Refuse what would make all that a system holds disappear."""
+    old, new = known.registration.config, wanted.registration.config
+    if (old.kind, old.namespace) != (new.kind, new.namespace):
+        raise Conflict(f"The system {known.name} cannot become one of another kind or namespace.")
 
 
 def _updated(own: KnownSystem, told: KnownSystem) -> KnownSystem:
