@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
@@ -13,11 +13,20 @@ from mediator.clock import Clock
 from mediator.control.findings import (
     Findings,
     findings_of,
-    registration_from,
     registration_to,
 )
+from mediator.control.known_systems import (
+    KnownSystem,
+    check_acceptable,
+    check_same,
+    configured,
+    is_elsewhere,
+    known_from,
+    not_understood,
+    updated,
+)
 from mediator.control.retirement import Retirement
-from mediator.errors import Conflict, Invalid, MediatorError, NotFound, Place, Unavailable
+from mediator.errors import Conflict, MediatorError, NotFound, Unavailable
 from mediator.observation import Observer, SystemRegistered
 from mediator.placement.calibration import calibrate
 from mediator.placement.candidates import Candidate
@@ -32,20 +41,6 @@ from mediator.systems import StoreFactory, Systems
 __all__ = ["KnownSystem", "Registry"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class KnownSystem:
-    """A registered system; without findings it could not be reached yet."""
-
-    registration: SystemRegistration
-    findings: Findings | None = None
-    trouble: str = ""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.registration.config.name
 
 
 class Registry:
@@ -91,21 +86,21 @@ class Registry:
             raise NotFound(f"There is no system {name}.")
         return self._known[name]
 
-    async def restore(self, configured: Sequence[SystemRegistration]) -> None:
+    async def restore(self, registrations: Sequence[SystemRegistration]) -> None:
         """Open what the settings name and what was registered before; the settings win.
 
         A system that does not answer is kept, and tried again by `reconnect`.
         """
         stored = {system.name: system for system in await self._catalogue.load()}
         for system in stored.values():
-            self._known[system.name] = _known(system)
-        for registration in configured:
+            self._known[system.name] = known_from(system)
+        for registration in registrations:
             known = self._known.get(registration.config.name)
-            self._known[registration.config.name] = _configured(registration, known)
+            self._known[registration.config.name] = configured(registration, known)
             self._configured.add(registration.config.name)
         await asyncio.gather(*(self._connect(name) for name in self._known))
 
-    async def reconfigure(self, configured: Sequence[SystemRegistration]) -> list[str]:
+    async def reconfigure(self, registrations: Sequence[SystemRegistration]) -> list[str]:
         """Reach systems as the settings say from now on; return the names of those that changed.
 
         Calls that are under way end where they were begun; see `Retirement`. A system that is not
@@ -116,10 +111,10 @@ class Registry:
             Unavailable: It does not answer there; the one that was at hand stays.
         """
         changed = []
-        for registration in configured:
+        for registration in registrations:
             name = registration.config.name
             known = self._known.get(name)
-            wanted = _configured(registration, known)
+            wanted = configured(registration, known)
             self._configured.add(name)
             if known is None:
                 self._known[name] = wanted
@@ -131,7 +126,7 @@ class Registry:
         return changed
 
     async def _move(self, known: KnownSystem, wanted: KnownSystem) -> None:
-        _check_same(known, wanted)
+        check_same(known, wanted)
         try:
             store, findings = await self._open(wanted)
         except StoreError as error:
@@ -178,14 +173,14 @@ class Registry:
             await store.open()
             findings = await self._find_out(store)
             known = KnownSystem(registration, findings)
-            _check_acceptable(known, findings)
+            check_acceptable(known, findings)
             await self._keep(known)
         except BaseException as error:
             await store.close()
             if isinstance(error, StoreError):
                 raise Unavailable(f"The system {name} does not answer.", system=name) from error
             if isinstance(error, ValueError):
-                raise _not_understood(registration.config) from None
+                raise not_understood(registration.config) from None
             raise
         self._put_at_hand(store, findings)
         return known
@@ -313,11 +308,11 @@ class Registry:
         async with self._keeping:
             stored = {system.name: system for system in await self._catalogue.load()}
             for system in stored.values():
-                told = _known(system)
+                told = known_from(system)
                 own = self._known.get(told.name)
-                if own and told.name not in self._configured and _is_elsewhere(own, told):
+                if own and told.name not in self._configured and is_elsewhere(own, told):
                     moved.append((own, replace(told, findings=told.findings or own.findings)))
-                self._known[told.name] = _updated(own, told) if own else told
+                self._known[told.name] = updated(own, told) if own else told
                 self._remember(self._known[told.name])
             for known in tuple(self._known.values()):
                 # One that was never reached is not kept yet.
@@ -367,59 +362,7 @@ class Registry:
         try:
             return self._factory(config)
         except ValueError:
-            raise _not_understood(config) from None
-
-
-def _not_understood(config: SystemConfig) -> Invalid:
-    """Refuse a URL without the driver's words: they may quote it, and it may hold a password."""
-    return Invalid(
-        f"There is no store of the kind {config.kind} with such a URL.",
-        places=[Place("/url", f"is no URL of the kind {config.kind}")],
-    )
-
-
-def _check_acceptable(known: KnownSystem, findings: Findings) -> None:
-    if not findings.acceptable:
-        raise Conflict(f"The system {known.name} cannot hold data: {findings.reason}")
-
-
-def _known(system: StoredSystem) -> KnownSystem:
-    findings = Findings.from_json(system.findings) if system.findings else None
-    return KnownSystem(registration_from(system.registration), findings)
-
-
-def _configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:
-    """Let the settings say how to reach a system, and keep what the operator said of it since.
-
-    Where its objects are spread cannot change: with other partitions none would be found again.
-    """
-    if known is None:
-        return KnownSystem(registration)
-    partitions = known.registration.config.partitions
-    kept = replace(
-        known.registration,
-        config=replace(registration.config, partitions=partitions),
-        declared=registration.declared or known.registration.declared,
-        metrics=registration.metrics or known.registration.metrics,
-    )
-    return replace(known, registration=kept)
-
-
-def _is_elsewhere(own: KnownSystem, told: KnownSystem) -> bool:
-    return own.registration.config != told.registration.config
-
-
-def _check_same(known: KnownSystem, wanted: KnownSystem) -> None:
-    """Refuse what would make all that a system holds disappear."""
-    old, new = known.registration.config, wanted.registration.config
-    if (old.kind, old.namespace) != (new.kind, new.namespace):
-        raise Conflict(f"The system {known.name} cannot become one of another kind or namespace.")
-
-
-def _updated(own: KnownSystem, told: KnownSystem) -> KnownSystem:
-    """Take over what another replica was told; how to reach the system stays our own setting."""
-    registration = replace(told.registration, config=own.registration.config)
-    return replace(own, registration=registration, findings=told.findings or own.findings)
+            raise not_understood(config) from None
 
 
 def _state(guarded: GuardedStore | None) -> str:

@@ -5,9 +5,9 @@ read from its systems and compared. Then all objects are walked through for thos
 should tell of, and does not.
 
 A write that is under way makes a difference, too: its version is there before the feed tells it. So
-what looks wrong is read again, and then the feed is waited for until it has told everything that was
-acknowledged by then. If it has told nothing new of the object, no write has come between, and the
-object has to agree with its account. If it has, the object is looked at once more; one that is
+what looks wrong is read again, and then the feed is waited for until it has told everything that
+was acknowledged by then. If it has told nothing new of the object, no write has come between, and
+the object has to agree with its account. If it has, the object is looked at once more; one that is
 written without pause is given up.
 """
 
