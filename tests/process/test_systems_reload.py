@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -19,6 +22,7 @@ from mediator.errors import Conflict, Unavailable
 from mediator.planes import SystemRegistration
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
+from tests.faults.service import Service as Process
 from tests.process.service import (
     NOWHERE,
     Service,
@@ -50,9 +54,9 @@ async def admin(redis_config: SystemConfig) -> AsyncIterator[Redis]:
 async def first(mediator: Service, admin: Redis) -> AsyncIterator[SystemConfig]:
     """A Redis, reached as a user of its own."""
     user = unique("u")
-    await admin.execute_command("ACL", "SETUSER", user, "on", ">one", "~*", "&*", "+@all")
+    await acl(admin, "SETUSER", user, "on", ">one", "~*", "&*", "+@all")
     yield as_user(mediator.configs["redis"], user, "one")
-    await admin.execute_command("ACL", "DELUSER", user)
+    await acl(admin, "DELUSER", user)
 
 
 @pytest.fixture
@@ -69,6 +73,10 @@ async def running(
 
 def user_of(config: SystemConfig) -> str:
     return urlsplit(config.url).username or ""
+
+
+async def acl(admin: Any, *words: str) -> None:
+    await admin.execute_command("ACL", *words)
 
 
 async def connections_of(admin: Redis, user: str) -> int:
@@ -94,7 +102,7 @@ async def test_a_system_moves_and_no_request_fails(
             assert (await running.get(database, "things", id_)).values == {"hits": written[id_]}
 
     old, second = user_of(first), unique("u")
-    await admin.execute_command("ACL", "SETUSER", second, "on", ">two", "~*", "&*", "+@all")
+    await acl(admin, "SETUSER", second, "on", ">two", "~*", "&*", "+@all")
     async with asyncio.TaskGroup() as tasks:
         for id_ in "abcd":
             tasks.create_task(write(id_))
@@ -115,7 +123,7 @@ async def test_a_system_moves_and_no_request_fails(
 
         await eventually(more)
         ended.set()
-    await admin.execute_command("ACL", "DELUSER", second)
+    await acl(admin, "DELUSER", second)
     told = str(await running.mediator.control.systems())
     assert "two" not in told.split()
     assert second not in told
@@ -151,7 +159,37 @@ async def test_who_was_told_by_the_catalogue_alone_follows(
         assert other.mediator._systems.get("redis").store is not old
 
 
-def text_of(*systems: dict[str, object]) -> bytes:
+async def test_a_service_goes_where_its_file_says_at_a_signal(
+    mediator: Service,
+    first: SystemConfig,
+    admin: Redis,
+    postgresql_config: SystemConfig,
+    tmp_path: Path,
+) -> None:
+    second, path = unique("u"), tmp_path / "systems.json"
+    await acl(admin, "SETUSER", second, "on", ">two", "~*", "&*", "+@all")
+
+    def say(config: SystemConfig) -> None:
+        system = {"name": "redis", "kind": "redis", "namespace": config.namespace}
+        path.write_bytes(text_of({**system, "url": config.url}))
+
+    async with scratch_catalogue(postgresql_config) as url:
+        await examined(mediator.catalogue_url, url)
+        say(first)
+        process = Process.on([], url, first.url, systems_file=str(path), sketch="off")
+        async with process.running():
+            say(as_user(first, second, "two"))
+            os.kill(process.pid, signal.SIGHUP)
+
+            async def moved() -> bool:
+                return await connections_of(admin, second) > 0
+
+            await eventually(moved)
+            os.kill(process.pid, 0)
+    await acl(admin, "DELUSER", second)
+
+
+def text_of(*systems: dict[str, str]) -> bytes:
     return orjson.dumps(list(systems))
 
 
