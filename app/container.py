@@ -31,12 +31,14 @@ from app.settings import (
     MissingSetting,
     SystemSettings,
 )
+from app.systems_file import SystemsFile, read_systems
 from app.telemetry.log import log_observation
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traced import Application, traced
 from mediator.catalogue.presence import NotAlone
 from mediator.clock import SystemClock
+from mediator.control.watch import Watch
 from mediator.coordination.feed import Retention
 from mediator.guard import NullGuard, WriteGuard
 from mediator.observation import Observer, broadcast
@@ -63,6 +65,13 @@ class Container:
     desk: JobDesk
     telemetry: Telemetry
     parts: AdminParts
+    systems_file: SystemsFile | None
+    watch: Watch
+
+    async def reread(self) -> None:
+        """Look at once whether the file of systems has changed."""
+        if self.systems_file is not None:
+            await self.systems_file.look()
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
@@ -71,6 +80,7 @@ class Container:
 
     async def stop(self) -> None:
         """Release every connection."""
+        await self.watch.stop()
         parts, caches = self.parts, self.parts.caches
         for part in (parts.probes, parts.security, self.relays, caches, self.mediator):
             if part is not None:
@@ -140,7 +150,10 @@ async def build(
     admin = create_admin_app(mediator.control, instruments.registry, parts)
     telemetry.start()
     served = traced(DataApp(data, gate), telemetry.traces)
-    return Container(mediator, served, admin, relays, desk, telemetry, parts)
+    file = _followed(settings, mediator)
+    watch = Watch([file.duty()] if file else [])
+    watch.start()
+    return Container(mediator, served, admin, relays, desk, telemetry, parts, file, watch)
 
 
 def _desk(mediator: Mediator, settings: MediatorSettings) -> JobDesk:
@@ -271,7 +284,7 @@ def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> M
         catalogue_url=settings.catalogue_url.get_secret_value(),
         migrate=settings.catalogue_migrate == "auto",
         coordination_url=_revealed(settings.coordination_url),
-        systems=[system.registration() for system in settings.systems],
+        systems=[system.registration() for system in _systems(settings)],
         proposal_margin=settings.proposal_margin,
         proposal_dwell_s=settings.proposal_dwell_s,
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
@@ -280,6 +293,19 @@ def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> M
         alone=alone,
         relaying="elsewhere" if _has_relay_process(settings) else "here",
     )
+
+
+def _systems(settings: MediatorSettings) -> list[SystemSettings]:
+    """Return what settings and file name; of a system that both name, the file holds."""
+    named = {system.name: system for system in settings.systems}
+    if settings.systems_file is not None:
+        named |= {system.name: system for system in read_systems(settings.systems_file)}
+    return list(named.values())
+
+
+def _followed(settings: MediatorSettings, mediator: Mediator) -> SystemsFile | None:
+    path = settings.systems_file
+    return SystemsFile(path, read_systems(path), mediator.reconfigure) if path else None
 
 
 def _has_relay_process(settings: MediatorSettings) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -142,6 +143,14 @@ async def _answering(
 ) -> AsyncIterator[asyncio.Event]:
     signals = Signals()
     signals.hear()
+    rereading: set[asyncio.Task[None]] = set()
+
+    def reread() -> None:
+        rereading.add(task := asyncio.create_task(container.reread()))
+        task.add_done_callback(rereading.discard)
+
+    if container.systems_file is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reread)
     serving_data, serving_admin = _server(container.data), _server(container.admin)
     data_task = asyncio.create_task(serving_data.serve([data]))
     admin_task = asyncio.create_task(serving_admin.serve([admin]))

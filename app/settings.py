@@ -123,6 +123,11 @@ class MediatorSettings(BaseSettings):
         default_factory=list,
         description="Systems that are registered at the start, as a JSON list.",
     )
+    systems_file: Path | None = Field(
+        None,
+        description="A file with further systems as a JSON list, which is read again when it"
+        " changes, and at SIGHUP.",
+    )
     proposal_margin: float = Field(
         0.2, ge=0, description="By how much another system must score higher to be proposed."
     )

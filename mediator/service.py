@@ -262,6 +262,10 @@ class Mediator:
             self._registry.close(), self._catalogue.close(), self._exchange.close()
         )
 
+    async def reconfigure(self, systems: Sequence[SystemRegistration]) -> list[str]:
+        """Reach systems as settings say by now; see `Registry.reconfigure`."""
+        return await self._registry.reconfigure(systems)
+
     async def secret(self, name: str, proposal: str) -> str:
         """Return a secret that all replicas share."""
         return await self._registrations.secret(name, proposal)

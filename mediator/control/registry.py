@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
@@ -12,10 +13,20 @@ from mediator.clock import Clock
 from mediator.control.findings import (
     Findings,
     findings_of,
-    registration_from,
     registration_to,
 )
-from mediator.errors import Conflict, Invalid, NotFound, Place, Unavailable
+from mediator.control.known_systems import (
+    KnownSystem,
+    check_acceptable,
+    check_same,
+    configured,
+    is_elsewhere,
+    known_from,
+    not_understood,
+    updated,
+)
+from mediator.control.retirement import Retirement
+from mediator.errors import Conflict, MediatorError, NotFound, Unavailable
 from mediator.observation import Observer, SystemRegistered
 from mediator.placement.calibration import calibrate
 from mediator.placement.candidates import Candidate
@@ -29,19 +40,7 @@ from mediator.systems import StoreFactory, Systems
 
 __all__ = ["KnownSystem", "Registry"]
 
-
-@dataclass(frozen=True, slots=True)
-class KnownSystem:
-    """A registered system; without findings it could not be reached yet."""
-
-    registration: SystemRegistration
-    findings: Findings | None = None
-    trouble: str = ""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.registration.config.name
+log = logging.getLogger(__name__)
 
 
 class Registry:
@@ -75,6 +74,8 @@ class Registry:
         self._registering: set[str] = set()
         self._examining = asyncio.Lock()
         self._keeping = asyncio.Lock()
+        self._configured: set[str] = set()
+        self._retirement = Retirement()
 
     def __iter__(self) -> Iterator[KnownSystem]:
         return iter(tuple(self._known.values()))
@@ -85,22 +86,66 @@ class Registry:
             raise NotFound(f"There is no system {name}.")
         return self._known[name]
 
-    async def restore(self, configured: Sequence[SystemRegistration]) -> None:
+    async def restore(self, registrations: Sequence[SystemRegistration]) -> None:
         """Open what the settings name and what was registered before; the settings win.
 
         A system that does not answer is kept, and tried again by `reconnect`.
         """
         stored = {system.name: system for system in await self._catalogue.load()}
         for system in stored.values():
-            self._known[system.name] = _known(system)
-        for registration in configured:
+            self._known[system.name] = known_from(system)
+        for registration in registrations:
             known = self._known.get(registration.config.name)
-            self._known[registration.config.name] = _configured(registration, known)
+            self._known[registration.config.name] = configured(registration, known)
+            self._configured.add(registration.config.name)
         await asyncio.gather(*(self._connect(name) for name in self._known))
+
+    async def reconfigure(self, registrations: Sequence[SystemRegistration]) -> list[str]:
+        """Reach systems as the settings say from now on; return the names of those that changed.
+
+        Calls that are under way end where they were begun; see `Retirement`. A system that is not
+        known yet is opened by `reconnect`.
+
+        Raises:
+            Conflict: A system would become another one.
+            Unavailable: It does not answer there; the one that was at hand stays.
+        """
+        changed = []
+        for registration in registrations:
+            name = registration.config.name
+            known = self._known.get(name)
+            wanted = configured(registration, known)
+            self._configured.add(name)
+            if known is None:
+                self._known[name] = wanted
+            elif wanted.registration.config != known.registration.config:
+                await self._move(known, wanted)
+            else:
+                continue
+            changed.append(name)
+        return changed
+
+    async def _move(self, known: KnownSystem, wanted: KnownSystem) -> None:
+        check_same(known, wanted)
+        try:
+            store, findings = await self._open(wanted)
+        except StoreError as error:
+            raise Unavailable(
+                f"The system {known.name} does not answer at its new address.", system=known.name
+            ) from error
+        old = self._systems.find(known.name)
+        await self._keep(replace(wanted, findings=findings, trouble=""))
+        self._put_at_hand(store, findings)
+        if old is not None:
+            self._retirement.retire(old.store)
 
     async def reconnect(self) -> None:
         """Learn what other replicas registered; open what could not be opened so far."""
-        await self._learn()
+        for known, told in await self._learn():
+            try:
+                await self._move(known, told)
+            except MediatorError as error:
+                log.warning("%s", error.detail)
         closed = [name for name in self._known if self._systems.find(name) is None]
         await asyncio.gather(*(self._connect(name) for name in closed))
 
@@ -128,14 +173,14 @@ class Registry:
             await store.open()
             findings = await self._find_out(store)
             known = KnownSystem(registration, findings)
-            _check_acceptable(known, findings)
+            check_acceptable(known, findings)
             await self._keep(known)
         except BaseException as error:
             await store.close()
             if isinstance(error, StoreError):
                 raise Unavailable(f"The system {name} does not answer.", system=name) from error
             if isinstance(error, ValueError):
-                raise _not_understood(registration.config) from None
+                raise not_understood(registration.config) from None
             raise
         self._put_at_hand(store, findings)
         return known
@@ -185,6 +230,7 @@ class Registry:
 
     async def close(self) -> None:
         """Close all stores."""
+        await self._retirement.close()
         stores = [guarded.store for guarded in self._systems]
         await asyncio.gather(*(store.close() for store in stores))
 
@@ -229,6 +275,15 @@ class Registry:
 
     async def _connect(self, name: str) -> None:
         known = self._known[name]
+        try:
+            store, findings = await self._open(known)
+        except StoreError as error:
+            self._known[name] = replace(known, trouble=str(error))
+            return
+        await self._keep(replace(known, findings=findings, trouble=""))
+        self._put_at_hand(store, findings)
+
+    async def _open(self, known: KnownSystem) -> tuple[Store, Findings]:
         store = self._make(known.registration.config)
         try:
             await store.open()
@@ -237,26 +292,33 @@ class Registry:
             # What was found out holds for one version of the server (guarantee 6).
             if findings is None or findings.server != f"{facts.server} {facts.version}":
                 findings = await self._find_out(store)
-        except StoreError as error:
-            self._known[name] = replace(known, trouble=str(error))
+        except BaseException:
             await store.close()
-            return
-        await self._keep(replace(known, findings=findings, trouble=""))
-        self._put_at_hand(store, findings)
+            raise
+        return store, findings
 
-    async def _learn(self) -> None:
-        """Take over what other replicas keep in the catalogue."""
+    async def _learn(self) -> list[tuple[KnownSystem, KnownSystem]]:
+        """Take over what other replicas keep in the catalogue.
+
+        Returns:
+            Systems that are reached in another way by now, as they were and as they are to be.
+            Those that our own settings name are not among them.
+        """
+        moved = []
         async with self._keeping:
             stored = {system.name: system for system in await self._catalogue.load()}
             for system in stored.values():
-                told = _known(system)
+                told = known_from(system)
                 own = self._known.get(told.name)
-                self._known[told.name] = _updated(own, told) if own else told
+                if own and told.name not in self._configured and is_elsewhere(own, told):
+                    moved.append((own, replace(told, findings=told.findings or own.findings)))
+                self._known[told.name] = updated(own, told) if own else told
                 self._remember(self._known[told.name])
             for known in tuple(self._known.values()):
                 # One that was never reached is not kept yet.
                 if known.findings is not None and known.name not in stored:
                     await self._let_go(known.name)
+        return moved
 
     async def _let_go(self, name: str) -> None:
         self._known.pop(name, None)
@@ -300,48 +362,7 @@ class Registry:
         try:
             return self._factory(config)
         except ValueError:
-            raise _not_understood(config) from None
-
-
-def _not_understood(config: SystemConfig) -> Invalid:
-    """Refuse a URL without the driver's words: they may quote it, and it may hold a password."""
-    return Invalid(
-        f"There is no store of the kind {config.kind} with such a URL.",
-        places=[Place("/url", f"is no URL of the kind {config.kind}")],
-    )
-
-
-def _check_acceptable(known: KnownSystem, findings: Findings) -> None:
-    if not findings.acceptable:
-        raise Conflict(f"The system {known.name} cannot hold data: {findings.reason}")
-
-
-def _known(system: StoredSystem) -> KnownSystem:
-    findings = Findings.from_json(system.findings) if system.findings else None
-    return KnownSystem(registration_from(system.registration), findings)
-
-
-def _configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:
-    """Let the settings say how to reach a system, and keep what the operator said of it since.
-
-    Where its objects are spread cannot change: with other partitions none would be found again.
-    """
-    if known is None:
-        return KnownSystem(registration)
-    partitions = known.registration.config.partitions
-    kept = replace(
-        known.registration,
-        config=replace(registration.config, partitions=partitions),
-        declared=registration.declared or known.registration.declared,
-        metrics=registration.metrics or known.registration.metrics,
-    )
-    return replace(known, registration=kept)
-
-
-def _updated(own: KnownSystem, told: KnownSystem) -> KnownSystem:
-    """Take over what another replica was told; how to reach the system stays our own setting."""
-    registration = replace(told.registration, config=own.registration.config)
-    return replace(own, registration=registration, findings=told.findings or own.findings)
+            raise not_understood(config) from None
 
 
 def _state(guarded: GuardedStore | None) -> str:

@@ -1,0 +1,91 @@
+"""Systems as a replica knows them, and what becomes of them when somebody says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mediator.catalogue.registrations import StoredSystem
+from mediator.control.findings import Findings, registration_from
+from mediator.errors import Conflict, Invalid, Place
+from mediator.planes import SystemRegistration
+from mediator.stores.port import SystemConfig
+
+__all__ = [
+    "KnownSystem",
+    "check_acceptable",
+    "check_same",
+    "configured",
+    "is_elsewhere",
+    "known_from",
+    "not_understood",
+    "updated",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSystem:
+    """A registered system; without findings it could not be reached yet."""
+
+    registration: SystemRegistration
+    findings: Findings | None = None
+    trouble: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.registration.config.name
+
+
+def not_understood(config: SystemConfig) -> Invalid:
+    """Refuse a URL without the driver's words: they may quote it, and it may hold a password."""
+    return Invalid(
+        f"There is no store of the kind {config.kind} with such a URL.",
+        places=[Place("/url", f"is no URL of the kind {config.kind}")],
+    )
+
+
+def check_acceptable(known: KnownSystem, findings: Findings) -> None:
+    """Refuse a system that cannot hold data."""
+    if not findings.acceptable:
+        raise Conflict(f"The system {known.name} cannot hold data: {findings.reason}")
+
+
+def known_from(system: StoredSystem) -> KnownSystem:
+    """Return a system as the catalogue keeps it."""
+    findings = Findings.from_json(system.findings) if system.findings else None
+    return KnownSystem(registration_from(system.registration), findings)
+
+
+def configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:
+    """Let the settings say how to reach a system, and keep what the operator said of it since.
+
+    Where its objects are spread cannot change: with other partitions none would be found again.
+    """
+    if known is None:
+        return KnownSystem(registration)
+    partitions = known.registration.config.partitions
+    kept = replace(
+        known.registration,
+        config=replace(registration.config, partitions=partitions),
+        declared=registration.declared or known.registration.declared,
+        metrics=registration.metrics or known.registration.metrics,
+    )
+    return replace(known, registration=kept)
+
+
+def is_elsewhere(own: KnownSystem, told: KnownSystem) -> bool:
+    """Whether another replica reaches a system in another way."""
+    return own.registration.config != told.registration.config
+
+
+def check_same(known: KnownSystem, wanted: KnownSystem) -> None:
+    """Refuse what would make all that a system holds disappear."""
+    old, new = known.registration.config, wanted.registration.config
+    if (old.kind, old.namespace) != (new.kind, new.namespace):
+        raise Conflict(f"The system {known.name} cannot become one of another kind or namespace.")
+
+
+def updated(own: KnownSystem, told: KnownSystem) -> KnownSystem:
+    """Take over what another replica was told; how to reach the system stays our own setting."""
+    registration = replace(told.registration, config=own.registration.config)
+    return replace(own, registration=registration, findings=told.findings or own.findings)

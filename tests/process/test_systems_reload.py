@@ -1,0 +1,232 @@
+"""Systems that move while they are in use: not one request fails, and the old address is let go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+import pytest
+from redis.asyncio import Redis
+
+from app.settings import MissingSetting, SystemSettings
+from app.systems_file import SystemsFile, read_systems
+from mediator.control import retirement
+from mediator.errors import Conflict, Unavailable
+from mediator.planes import SystemRegistration
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.faults.service import Service as Process
+from tests.process.service import (
+    NOWHERE,
+    Service,
+    examined,
+    field_on,
+    inc,
+    scratch_catalogue,
+    service,
+    unique,
+)
+
+
+def as_user(config: SystemConfig, user: str, password: str) -> SystemConfig:
+    """Return how to reach a Redis as somebody."""
+    parts = urlsplit(config.url)
+    if parts.scheme == "unix":
+        return replace(config, url=f"unix://{user}:{password}@{parts.path}?{parts.query}")
+    address = parts.netloc.rpartition("@")[2]
+    return replace(config, url=f"redis://{user}:{password}@{address}{parts.path}")
+
+
+@pytest.fixture
+async def admin(redis_config: SystemConfig) -> AsyncIterator[Redis]:
+    async with Redis.from_url(redis_config.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def first(mediator: Service, admin: Redis) -> AsyncIterator[SystemConfig]:
+    """A Redis, reached as a user of its own."""
+    user = unique("u")
+    await acl(admin, "SETUSER", user, "on", ">one", "~*", "&*", "+@all")
+    yield as_user(mediator.configs["redis"], user, "one")
+    await acl(admin, "DELUSER", user)
+
+
+@pytest.fixture
+async def running(
+    mediator: Service, first: SystemConfig, postgresql_config: SystemConfig
+) -> AsyncIterator[Service]:
+    async with scratch_catalogue(postgresql_config) as url:
+        await examined(mediator.catalogue_url, url)
+        configs = [first, mediator.configs["postgres"], mediator.configs["mongo"]]
+        async with service(configs, url) as started:
+            await started.favour()
+            yield started
+
+
+def user_of(config: SystemConfig) -> str:
+    return urlsplit(config.url).username or ""
+
+
+async def acl(admin: Any, *words: str) -> None:
+    await admin.execute_command("ACL", *words)
+
+
+async def connections_of(admin: Redis, user: str) -> int:
+    return sum(client["user"] == user for client in await admin.client_list())
+
+
+async def test_a_system_moves_and_no_request_fails(
+    running: Service, first: SystemConfig, admin: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retirement, "BEFORE_S", 1.0)
+    database = await running.put_schema(
+        {"things": {"fields": {"hits": field_on("redis", "integer")}}}
+    )
+    for id_ in "abcd":
+        await running.create(database, "things", id_, hits=0)
+    ended = asyncio.Event()
+    written = dict.fromkeys("abcd", 0)
+
+    async def write(id_: str) -> None:
+        while not ended.is_set():
+            await running.mediator.data.write(inc(database, "things", id_))
+            written[id_] += 1
+            assert (await running.get(database, "things", id_)).values == {"hits": written[id_]}
+
+    old, second = user_of(first), unique("u")
+    await acl(admin, "SETUSER", second, "on", ">two", "~*", "&*", "+@all")
+    async with asyncio.TaskGroup() as tasks:
+        for id_ in "abcd":
+            tasks.create_task(write(id_))
+
+        async def quiet(user: str) -> bool:
+            return await connections_of(admin, user) == 0
+
+        assert not await quiet(old)
+        moved = [SystemRegistration(as_user(first, second, "two"))]
+        assert await running.mediator.reconfigure(moved) == ["redis"]
+        assert await running.mediator.reconfigure(moved) == []
+        assert not await quiet(second)
+        await eventually(lambda: quiet(old))
+        before = sum(written.values())
+
+        async def more() -> bool:
+            return sum(written.values()) > before + 20
+
+        await eventually(more)
+        ended.set()
+    await acl(admin, "DELUSER", second)
+    told = str(await running.mediator.control.systems())
+    assert "two" not in told.split()
+    assert second not in told
+
+
+async def test_an_address_that_does_not_answer_changes_nothing(
+    running: Service, first: SystemConfig
+) -> None:
+    store = running.mediator._systems.get("redis").store
+    with pytest.raises(Unavailable) as caught:
+        await running.mediator.reconfigure([SystemRegistration(replace(first, url=NOWHERE))])
+    assert "hush" not in str(caught.value)
+    for other in (replace(first, namespace="elsewhere"), replace(first, kind="postgresql")):
+        with pytest.raises(Conflict):
+            await running.mediator.reconfigure([SystemRegistration(other)])
+    assert running.mediator._systems.get("redis").store is store
+    partitions = replace(first, partitions=first.partitions + 1)
+    assert await running.mediator.reconfigure([SystemRegistration(partitions)]) == []
+
+
+async def test_who_was_told_by_the_catalogue_alone_follows(
+    running: Service, mediator: Service, first: SystemConfig
+) -> None:
+    async with service([], running.catalogue_url) as other:
+        old = other.mediator._systems.get("redis").store
+        patient = SystemRegistration(replace(first, deadline_s=first.deadline_s + 1))
+        await running.mediator.reconfigure([patient])
+
+        async def follows() -> bool:
+            return other.mediator._systems.get("redis").store.config == patient.config
+
+        await eventually(follows)
+        assert other.mediator._systems.get("redis").store is not old
+
+
+async def test_a_service_goes_where_its_file_says_at_a_signal(
+    mediator: Service,
+    first: SystemConfig,
+    admin: Redis,
+    postgresql_config: SystemConfig,
+    tmp_path: Path,
+) -> None:
+    second, path = unique("u"), tmp_path / "systems.json"
+    await acl(admin, "SETUSER", second, "on", ">two", "~*", "&*", "+@all")
+
+    def say(config: SystemConfig) -> None:
+        system = {"name": "redis", "kind": "redis", "namespace": config.namespace}
+        path.write_bytes(text_of({**system, "url": config.url}))
+
+    async with scratch_catalogue(postgresql_config) as url:
+        await examined(mediator.catalogue_url, url)
+        say(first)
+        process = Process.on([], url, first.url, systems_file=str(path), sketch="off")
+        async with process.running():
+            say(as_user(first, second, "two"))
+            os.kill(process.pid, signal.SIGHUP)
+
+            async def moved() -> bool:
+                return await connections_of(admin, second) > 0
+
+            await eventually(moved)
+            os.kill(process.pid, 0)
+    await acl(admin, "DELUSER", second)
+
+
+def text_of(*systems: dict[str, str]) -> bytes:
+    return orjson.dumps(list(systems))
+
+
+SYSTEM = {"name": "redis", "kind": "redis", "url": "redis://:hush@x/0"}
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b'[{"name": "a"}]', b"[" * 5000, b'["hush"]'])
+def test_a_file_of_something_else_is_refused_without_its_words(text: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "systems.json"
+    with pytest.raises(MissingSetting, match="No such file"):
+        read_systems(path)
+    path.write_bytes(text)
+    with pytest.raises(MissingSetting, match="PORTOLAN_SYSTEMS_FILE") as caught:
+        read_systems(path)
+    assert "hush" not in str(caught.value)
+
+
+async def test_a_file_is_applied_when_it_changes_and_again_until_that_succeeds(
+    tmp_path: Path,
+) -> None:
+    path, applied, failing = tmp_path / "systems.json", list[str](), [True]
+
+    async def apply(systems: object) -> list[str]:
+        if failing:
+            failing.pop()
+            raise Unavailable("It does not answer.", system="redis")
+        assert isinstance(systems, list)
+        applied.append(systems[0].config.url)
+        return ["redis"]
+
+    path.write_bytes(text_of(SYSTEM))
+    file = SystemsFile(path, [SystemSettings.model_validate(SYSTEM)], apply)
+    await file.look()
+    assert applied == []
+    path.write_bytes(b"half a fi")
+    await file.look()
+    path.write_bytes(text_of({**SYSTEM, "url": "redis://y/0"}))
+    for _ in range(3):
+        await file.look()
+    assert applied == ["redis://y/0"]
