@@ -38,7 +38,8 @@ async def run(options: Options) -> Measured:
             async with steady_load(replicas, url, _DATABASE) as load:
                 for turn in range(0, times, 2):
                     await roll(replicas, 2)
-                    options.say(f"{turn + 2} restarts: {load.answered:,} requests answered")
+                    failed = load.failures.total()
+                    options.say(f"{turn + 2} restarts: {load.answered:,} answered, {failed} failed")
             return Measured(_results(load, times, settled=await load.settled(url)), versions)
 
 
