@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings
-from benchmarks.varnish import program
+from benchmarks.proxy_process import program
 from helm.reference import CHART
 from sketch.proxies import shipped
 from tests.chart.conftest import EXAMPLES, Manifest, Render

@@ -157,14 +157,12 @@ async def test_the_image_has_all_that_the_service_needs(
 async def test_the_steps_of_the_dockerfile(settings: dict[str, str], tmp_path: Path) -> None:
     """Carried out where /opt and /src are folders of an empty prefix."""
     source, prefix = tmp_path / "src", tmp_path / "opt"
-    prefix.mkdir()
-    for *names, target in STAGES["build"].copies():
+    for directory in (source, prefix):
+        directory.mkdir()
+    for *names, _ in STAGES["build"].copies():
         for name in names:
-            (source / target).parent.mkdir(parents=True, exist_ok=True)
-            into = source / name
-            shutil.copytree(ROOT / name, into) if (ROOT / name).is_dir() else shutil.copy(
-                ROOT / name, into
-            )
+            put = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            put(ROOT / name, source / name)
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     bare["PATH"] = f"{Path(sys.base_prefix) / 'bin'}:{os.environ['PATH']}"
     for step in STAGES["build"].all("RUN"):
