@@ -62,7 +62,7 @@ async def opened(url: str, **options: object) -> None:
         await catalogue.close()
 
 
-async def columns(url: str) -> list[tuple[str, ...]]:
+async def columns(url: str) -> list[tuple[str | None, ...]]:
     """Return every column of the catalogue, as PostgreSQL describes it."""
     connection = await asyncpg.connect(url)
     try:
