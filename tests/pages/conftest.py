@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -36,7 +37,13 @@ async def stage(
     async with (
         scratch_catalogue(postgresql_config) as catalogue_url,
         scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
-        Service.on(configs, catalogue_url, redis_config.url, jobs_dir=str(jobs)).running() as up,
+        Service.on(
+            [replace(config, deadline_s=10.0) for config in configs],
+            catalogue_url,
+            redis_config.url,
+            jobs_dir=str(jobs),
+            relays="here",
+        ).running() as up,
         httpx.AsyncClient(base_url=f"{up.data}/v1/", timeout=60) as data,
         httpx.AsyncClient(base_url=f"{up.admin}/admin/v1/", timeout=60) as admin,
     ):

@@ -137,6 +137,7 @@ async def test_programs_may_suppose_as_well(stage: Stage) -> None:
     path = f"what-if/{stage.database}"
     slower = {"metrics": {"redis": {"write_throughput": 100}}}
     answer = await stage.admin.post(path, json=slower)
+    assert answer.is_success, answer.text
     assert answer.json()["moves"] == [{"node": "articles.hits", "from": "redis", "to": "postgres"}]
     refused = await stage.admin.post(path, json={"metrics": {"nobody": {}}})
     assert refused.json()["errors"][0]["pointer"] == "/metrics/nobody"
