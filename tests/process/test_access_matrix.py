@@ -273,8 +273,12 @@ async def test_anybody_may_read_a_public_class_and_do_no_more(
     method, template = route.split(" ")
     template = template.replace("{class}", "articles").replace("{id}", "there")
     path = template.replace("{database}", installation.database)
-    body = {"json": {"operations": [{"op": "get", "class": "articles", "id": "there"}]}}
-    request = body if path.endswith("batch") else {"json": {}} if method == "POST" else {}
+    body: dict[str, Any] = {
+        "json": {"operations": [{"op": "get", "class": "articles", "id": "there"}]}
+    }
+    request: dict[str, Any] = {"json": {}} if method == "POST" else {}
+    if path.endswith("batch"):
+        request = body
     if path.endswith("changes"):
         request = {"params": {"class": "articles"}}
     wanted = "401" if path.endswith("changes") else "in"
