@@ -17,10 +17,11 @@ from fastapi.routing import iter_route_contexts
 from prometheus_client import CollectorRegistry
 
 from app.admin.main import create_admin_app
-from app.admin.needs import NEEDS
+from app.admin.needs import NEEDS, Of, need_of
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.main import create_app
+from mediator.access.model import Scope
 from mediator.stores.port import SystemConfig
 from tests.process.guarded import CALLERS, Guarded, guarded
 from tests.process.memory_plane import MemoryPlane, routing_model
@@ -153,6 +154,15 @@ def test_every_admin_route_says_what_it_needs() -> None:
     """One that does not is the operator's alone: no harm is done, but it is hardly meant."""
     told = {f"{method} {path}" for path, needs in NEEDS.items() for method in needs}
     assert told == framework_routes(admin_app())
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/admin/v1/new"), ("PUT", "/live"), ("GET", "/admin/v1/schemas/a/b"), ("GET", "/x")],
+)
+def test_what_is_not_listed_is_the_operators_alone(method: str, path: str) -> None:
+    need, _ = need_of(method, path)
+    assert (need.of, need.scope) == (Of.INSTALLATION, Scope.ADMIN)
 
 
 def test_every_method_of_the_data_api_asks_for_a_scope_or_for_itself() -> None:
