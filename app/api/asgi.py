@@ -161,8 +161,8 @@ class DataApi:
         access = await gate.enter(request.headers.get(b"authorization"))
         call.access = exchange.access = access
         request.phases.end("auth")
-        scope = route.scopes.get(request.method)
-        if scope is not None:
+        if route.scopes is not None:
+            scope = route.scopes[request.method]
             access.require(scope, call.database, call.class_name or None)
 
     def _options(self, exchange: Exchange, route: Route) -> Response:

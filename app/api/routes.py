@@ -38,7 +38,7 @@ class Route:
     Attributes:
         template: The path with its variables; the label of metrics.
         handlers: By method.
-        scopes: What each method needs; one that is not named asks for itself.
+        scopes: What each method needs; None: they ask for themselves, class by class.
         of_class: Whether the address names a class.
         offers: Media type of the answers.
         streams: Media types of answers that have no end.
@@ -47,7 +47,7 @@ class Route:
 
     template: str
     handlers: Mapping[str, Handler]
-    scopes: Mapping[str, Scope]
+    scopes: Mapping[str, Scope] | None
     of_class: bool = True
     offers: str = JSON
     streams: tuple[str, ...] = ()

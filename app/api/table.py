@@ -75,13 +75,13 @@ def make_table(
         batch=Route(
             "/v1/{database}/batch",
             {"POST": Batches(plane, directory, options, ids).post},
-            scopes={},
+            scopes=None,
             of_class=False,
         ),
         transactions=Route(
             "/v1/{database}/transactions",
             {"POST": TransactionRoute(transact, directory, options, ids).post},
-            scopes={},
+            scopes=None,
             of_class=False,
         ),
         queries=Route("/v1/{database}/{class}/query", {"POST": queries.post}, scopes=_QUERIES),
@@ -99,14 +99,14 @@ def make_table(
         changes=Route(
             "/v1/{database}/changes",
             {"GET": Changes(directory, subscriptions).get},
-            scopes={},
+            scopes=None,
             of_class=False,
             streams=(EVENT_STREAM,),
         ),
         sketch=Route(
             "/v1/{database}/sketch",
             {"GET": sketches.get, "HEAD": sketches.get},
-            scopes={},
+            scopes=None,
             of_class=False,
             offers=SKETCH,
             streams=(JSON,),

@@ -111,7 +111,9 @@ async def test_a_batch_is_judged_operation_by_operation(running: Guarded) -> Non
 async def test_a_transaction_is_refused_as_a_whole(running: Guarded) -> None:
     reader = bearer(await running.key(f"write:{running.database}/notes"))
     path = f"/v1/{running.database}/transactions"
-    puts = [{"op": "put", "class": name, "id": "t", "body": {}} for name in ("notes", "secrets")]
+    puts: list[dict[str, Any]] = [
+        {"op": "put", "class": name, "id": "t", "body": {}} for name in ("notes", "secrets")
+    ]
     refused = await running.data.post(path, json={"operations": puts}, headers=reader)
     assert refused.status_code == 403
     seen = {"class": "secrets", "id": "there", "etag": None}

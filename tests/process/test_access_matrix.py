@@ -17,10 +17,11 @@ from fastapi.routing import iter_route_contexts
 from prometheus_client import CollectorRegistry
 
 from app.admin.main import create_admin_app
-from app.admin.needs import NEEDS
+from app.admin.needs import NEEDS, Of, need_of
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.main import create_app
+from mediator.access.model import Scope
 from mediator.stores.port import SystemConfig
 from tests.process.guarded import CALLERS, Guarded, guarded
 from tests.process.memory_plane import MemoryPlane, routing_model
@@ -173,13 +174,23 @@ def test_every_admin_route_says_what_it_needs() -> None:
     assert told == framework_routes(admin_app())
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/admin/v1/new"), ("PUT", "/live"), ("GET", "/admin/v1/schemas/a/b"), ("GET", "/x")],
+)
+def test_what_is_not_listed_is_the_operators_alone(method: str, path: str) -> None:
+    need, _ = need_of(method, path)
+    assert (need.of, need.scope) == (Of.INSTALLATION, Scope.ADMIN)
+
+
 def test_every_method_of_the_data_api_asks_for_a_scope_or_for_itself() -> None:
     api = DataApi(MemoryPlane(routing_model(1)), DataOptions(b"k"), lambda _: None)
     table = api._table
-    asks_itself = {"batch", "transactions", "changes", "sketch"}
+    asking = {"batch", "transactions", "changes", "sketch"}
     for field in fields(table):
         route = getattr(table, field.name)
-        assert (set(route.handlers) <= set(route.scopes)) is (field.name not in asks_itself)
+        assert (route.scopes is None) is (field.name in asking)
+        assert route.scopes is None or set(route.handlers) <= set(route.scopes)
 
 
 @pytest.fixture(scope="module")
@@ -292,8 +303,12 @@ async def test_anybody_may_read_a_public_class_and_do_no_more(
     method, template = route.split(" ")
     template = template.replace("{class}", "articles").replace("{id}", "there")
     path = template.replace("{database}", installation.database)
-    body = {"json": {"operations": [{"op": "get", "class": "articles", "id": "there"}]}}
-    request = body if path.endswith("batch") else {"json": {}} if method == "POST" else {}
+    body: dict[str, Any] = {
+        "json": {"operations": [{"op": "get", "class": "articles", "id": "there"}]}
+    }
+    request: dict[str, Any] = {"json": {}} if method == "POST" else {}
+    if path.endswith("batch"):
+        request = body
     if path.endswith("changes"):
         request = {"params": {"class": "articles"}}
     wanted = "401" if path.endswith("changes") else "in"

@@ -394,9 +394,12 @@ async def test_a_name_that_was_made_to_point_here_is_not_this_machine(
     async def keep(message: Any) -> None:
         sent.append(message)
 
+    async def nothing() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", host.encode())]}
     guard = BrowserGuard(answer, only_loopback=True)
-    await guard(scope, lambda: keep(None), keep)
+    await guard(scope, nothing, keep)
     assert sent[0]["status"] == status
 
 
@@ -435,7 +438,7 @@ def test_strangers_are_kept_out_unless_only_this_machine_is_heard(
     ["http://issuer.example/keys", "ftp://issuer.example/k", "https://me:hush@issuer.example/k"],
 )
 def test_keys_are_fetched_only_where_nobody_can_put_in_his_own(place: str) -> None:
-    told = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    told: dict[str, Any] = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     with pytest.raises(ValidationError):
         AccessSettings(jwt_keys=place, **told)
     assert AccessSettings(jwt_keys="https://issuer.example/keys", **told)
