@@ -16,19 +16,29 @@ from typing import Any, Final
 
 import yaml
 
+from app.access.settings import AccessSettings
 from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings
+from app.telemetry.settings import TelemetrySettings
 
-__all__ = ["CHART", "generated", "main"]
+__all__ = ["CHART", "SETTINGS", "generated", "main"]
 
 CHART: Final = Path(__file__).parent / "portolan"
 
 _LABEL: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _CIDR: Final = r"^([0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*/[0-9]{1,3})$"
+SETTINGS: Final = (
+    AccessSettings,
+    HttpSettings,
+    MediatorSettings,
+    CacheSettings,
+    JobSettings,
+    TelemetrySettings,
+)
 _OWN: Final = frozenset(
     {
         *("host", "port", "admin_host", "admin_port", "data_dir", "jobs_dir"),
         *("embedded", "durability", "catalogue_url", "coordination_url", "systems"),
-        *("sketch_url", "purge"),
+        *("sketch_url", "purge", "drain_s", "metrics_open", "key"),
     }
 )
 """Settings that the chart decides, or that are secrets."""
@@ -157,7 +167,7 @@ def _definitions() -> dict[str, Any]:
 
 
 def _settings() -> Iterator[tuple[str, dict[str, Any]]]:
-    for settings in (HttpSettings, MediatorSettings, CacheSettings, JobSettings):
+    for settings in SETTINGS:
         for name, field in settings.model_fields.items():
             if name not in _OWN:
                 yield (

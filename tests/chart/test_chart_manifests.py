@@ -11,9 +11,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings
 from benchmarks.proxy_process import program
-from helm.reference import CHART
+from helm.reference import CHART, SETTINGS
 from sketch.proxies import shipped
 from tests.chart.conftest import EXAMPLES, Manifest, Render
 
@@ -109,7 +108,7 @@ def test_no_object_holds_a_secret(manifests: list[Manifest]) -> None:
 def test_every_setting_that_is_given_is_one(manifests: list[Manifest]) -> None:
     known = {
         f"PORTOLAN_{name.upper()}"
-        for model in (HttpSettings, MediatorSettings, CacheSettings, JobSettings)
+        for model in SETTINGS
         for name in model.model_fields
     }
     for _, pod in pods(manifests):

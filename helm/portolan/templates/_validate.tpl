@@ -25,8 +25,8 @@
 {{- if and $v.httpRoute.enabled (not $v.httpRoute.gateways) }}
 - httpRoute.gateways: name a gateway.
 {{- end }}
-{{- if le (int $v.api.terminationGracePeriodSeconds) (add (int $v.api.preStopSeconds) 10) }}
-- api.terminationGracePeriodSeconds: more than preStopSeconds and the 10 seconds that requests get to finish.
+{{- if lt (int $v.api.terminationGracePeriodSeconds) (add (int $v.api.drainSeconds) 15) }}
+- api.terminationGracePeriodSeconds: at least drainSeconds and 15 more, for requests to finish.
 {{- end }}
 {{- $drain := get $v.settings "PORTOLAN_WORKER_DRAIN_S" | default 20 }}
 {{- if and $v.worker.enabled (le (float64 $v.worker.terminationGracePeriodSeconds) (float64 $drain)) }}
