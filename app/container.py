@@ -28,6 +28,7 @@ from app.settings import (
     MissingSetting,
     SystemSettings,
 )
+from app.telemetry.instruments import Instruments
 from app.telemetry.log import log_observation
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.telemetry import Telemetry
@@ -112,8 +113,6 @@ async def build(
         sketch_valid_s=caching.sketch_valid_s if caching else 0.0,
     )
     subscriptions = mediator.changes.subscriptions
-    instruments.requests.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
-    instruments.primaries.measure_ages(mediator.primaries.ages)
     desk = JobDesk(
         mediator.runs,
         mediator.workers,
@@ -129,7 +128,8 @@ async def build(
         mediator.transactions.run,
         desk,
     )
-    instruments.requests.count_active(lambda: data.active)
+    _connect(instruments, mediator, data)
+    refresh = telemetry.job_watch(mediator).refresh
     beginnings = caches.beginnings(mediator.secret) if caches else None
     readers = cache_readers(caching.probe_caches) if caching else None
     probes = StalenessProbes(mediator.data, SystemClock(), readers)
@@ -142,11 +142,19 @@ async def build(
         probes,
         caches,
         lifecycle,
-        telemetry.job_watch(mediator).refresh,
+        refresh,
     )
-    telemetry.start()
+    telemetry.start(refresh)
     served = traced(DataApp(data), telemetry.traces)
     return Container(mediator, served, admin, caches, relays, probes, desk, telemetry, lifecycle)
+
+
+def _connect(instruments: Instruments, mediator: Mediator, data: DataApi) -> None:
+    """Say where gauges find what they show."""
+    subscriptions = mediator.changes.subscriptions
+    instruments.requests.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
+    instruments.requests.count_active(lambda: data.active)
+    instruments.primaries.measure_ages(mediator.primaries.ages)
 
 
 @asynccontextmanager
