@@ -134,12 +134,13 @@ async def build(
         gate,
     )
     _watch(telemetry, mediator, data)
+    refresh = telemetry.job_watch(mediator).refresh
     parts = AdminParts(
         primaries=mediator.primaries,
         beginnings=caches.beginnings(mediator.secret) if caches else None,
         probes=_probes(mediator, caching),
         caches=caches,
-        refresh=telemetry.job_watch(mediator).refresh,
+        refresh=refresh,
         tenancy=mediator.tenancy,
         security=security,
         data=data,
@@ -148,7 +149,7 @@ async def build(
         only_loopback=security is None,
     )
     admin = create_admin_app(mediator.control, instruments.registry, parts)
-    telemetry.start()
+    telemetry.start(refresh)
     served = traced(DataApp(data, gate), telemetry.traces)
     file = _followed(settings, mediator)
     watch = Watch([file.duty()] if file else [])

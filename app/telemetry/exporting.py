@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib.metadata import version
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Final
 from uuid import uuid4
 
@@ -58,9 +58,9 @@ class Exporting:
         self._began_ns = time_ns()
         self._sending: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to send metrics."""
-        self._sending = asyncio.create_task(self._send())
+    def start(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Begin to send metrics; `refresh` looks up before that what nobody tells of."""
+        self._sending = asyncio.create_task(self._send(refresh))
 
     async def close(self) -> None:
         """Send what is left, as far as the receiver takes it in time."""
@@ -71,9 +71,10 @@ class Exporting:
         ends = [_ending(self._spans.shutdown), _ending(self._metrics.end)]
         await asyncio.to_thread(_join, ends)
 
-    async def _send(self) -> None:
+    async def _send(self, refresh: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(self._every_s)
+            await refresh()
             self._metrics.put(self._state())
 
     def _state(self) -> MetricsData:
@@ -116,8 +117,9 @@ def _ending(end: Callable[[], object]) -> threading.Thread:
 
 
 def _join(threads: list[threading.Thread]) -> None:
+    due = monotonic() + CLOSE_S
     for thread in threads:
-        thread.join(CLOSE_S)
+        thread.join(max(0.0, due - monotonic()))
 
 
 def _resource() -> Resource:

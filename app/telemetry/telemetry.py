@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import httpx
 
 from app.coherence.caches import CacheEvents
@@ -40,10 +42,10 @@ class Telemetry:
             observers.append(self.traces.observe)
         self.observers = tuple(observers)
 
-    def start(self) -> None:
-        """Begin to send."""
+    def start(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Begin to send; `refresh` looks up before that what nobody tells of."""
         if self._exporting is not None:
-            self._exporting.start()
+            self._exporting.start(refresh)
 
     async def close(self) -> None:
         """Send what is left, as far as the receiver takes it in time."""

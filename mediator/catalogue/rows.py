@@ -11,6 +11,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import (
+    access,
+    api_keys,
     databases,
     epoch,
     redo,
@@ -18,20 +20,24 @@ from mediator.catalogue.tables import (
     runs,
     secrets,
     systems,
+    tenant_databases,
+    tenants,
     transactions,
     violations,
     workers,
 )
+from mediator.catalogue.tenants import changed
 
 __all__ = ["KEPT", "LEFT", "CatalogueRows"]
 
-KEPT: Final[tuple[Table, ...]] = (secrets, runs)
+KEPT: Final[tuple[Table, ...]] = (secrets, runs, tenants, tenant_databases, api_keys)
 """Their rows are in backups."""
 
 LEFT: Final[tuple[Table, ...]] = (
     databases,  # by their schemas
     systems,  # how to reach them is the settings' to say
     epoch,
+    access,  # counts on where it is restored
     redo,  # settled, or not in the backup
     transactions,
     revisions,
@@ -73,6 +79,7 @@ class CatalogueRows:
                     continue  # of a later version, which knows it
                 row = insert(table).values(_row(table, told["row"])).on_conflict_do_nothing()
                 added += (await connection.execute(row)).rowcount
+            await connection.execute(changed())
         return added
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import delete, func, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,7 +19,7 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import access, api_keys, tenant_databases, tenants
 from mediator.errors import AlreadyExists, Conflict, NotFound
 
-__all__ = ["MOST_KEYS", "CatalogueTenants"]
+__all__ = ["MOST_KEYS", "CatalogueTenants", "changed"]
 
 MOST_KEYS: Final = 10_000
 """Keys of the installation: replicas hold all of them in memory."""
@@ -148,13 +148,17 @@ class CatalogueTenants:
 
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[AsyncConnection]:
-        raised = insert(access).values(only=1, version=1)
-        raised = raised.on_conflict_do_update(
-            index_elements=[access.c.only], set_={"version": access.c.version + 1}
-        )
         async with self._catalogue.begin() as connection:
-            await connection.execute(raised)
+            await connection.execute(changed())
             yield connection
+
+
+def changed() -> Insert:
+    """Return what tells all replicas that tenants or keys have changed."""
+    raised = insert(access).values(only=1, version=1)
+    return raised.on_conflict_do_update(
+        index_elements=[access.c.only], set_={"version": access.c.version + 1}
+    )
 
 
 async def _expect(connection: AsyncConnection, tenant: str) -> None:
