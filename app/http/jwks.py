@@ -112,7 +112,7 @@ def _read(raw: bytes) -> dict[str, PyJWK]:
 
 def _key(told: Any) -> PyJWK | None:
     """Read one key; None if it is of no use here: symmetric, for encryption, or not known."""
-    if not isinstance(told, dict) or told.get("use", "sig") != "sig" or told.get("kty") == "oct":
+    if not isinstance(told, dict) or told.get("use", "sig") != "sig":
         return None
     try:
         key = PyJWK(told)
