@@ -106,11 +106,7 @@ def test_no_object_holds_a_secret(manifests: list[Manifest]) -> None:
 
 
 def test_every_setting_that_is_given_is_one(manifests: list[Manifest]) -> None:
-    known = {
-        f"PORTOLAN_{name.upper()}"
-        for model in SETTINGS
-        for name in model.model_fields
-    }
+    known = {f"PORTOLAN_{name.upper()}" for model in SETTINGS for name in model.model_fields}
     for _, pod in pods(manifests):
         given = {each["name"] for each in pod["containers"][0].get("env", [])}
         named = {name for name in given if name.startswith("PORTOLAN_")}

@@ -194,11 +194,11 @@ def test_series_tell_what_prometheus_is_told() -> None:
 def test_what_is_frequent_is_not_kept_among_the_latest() -> None:
     recent = Recent()
     for epoch in range(60):
-        recent.observe(PlacementDecided("news", epoch, {}))
+        recent.observe(PlacementDecided("news", epoch, {}, {}))
         recent.observe(RequestFinished("GET", "/", 200, 0.1))
     kept = [event.told for event in recent.events]
     assert len(kept) == 50
-    assert kept[0] == PlacementDecided("news", 59, {})
+    assert kept[0] == PlacementDecided("news", 59, {}, {})
 
 
 def test_other_content_has_another_address(tmp_path: Path) -> None:

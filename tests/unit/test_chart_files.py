@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from app.observers import Instruments
 
+from app.telemetry.instruments import Instruments
 from helm.reference import CHART, generated
 
 RULES = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())["groups"]

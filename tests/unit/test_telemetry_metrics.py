@@ -9,6 +9,7 @@ import httpx
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.admin.main import create_admin_app
+from app.admin.parts import AdminParts
 from app.lifecycle import Lifecycle
 from app.telemetry.instruments import MOST_WAITING, Instruments
 from app.telemetry.jobs import JobFigures, JobWatch
@@ -133,7 +134,7 @@ async def test_startup_live_and_ready_mean_different_things() -> None:
 
     control: Any = SimpleNamespace(readiness=readiness)
     lifecycle = Lifecycle()
-    app = create_admin_app(control, CollectorRegistry(), lifecycle=lifecycle)
+    app = create_admin_app(control, CollectorRegistry(), AdminParts(lifecycle=lifecycle))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin") as admin:
 
