@@ -10,14 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.settings import (
-    CacheSettings,
-    HttpSettings,
-    JobSettings,
-    MediatorSettings,
-    PurgeTarget,
-    SystemSettings,
-)
+from app.settings import PurgeTarget, SystemSettings
+from helm.reference import SETTINGS
 from tests.process.image import STAGES, Stage
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +89,7 @@ def test_the_service_is_asked_how_it_is() -> None:
 @pytest.mark.parametrize("service", ["api-1", "api-2", "worker", "prove"])
 def test_compose_gives_settings_that_there_are(service: str) -> None:
     fields: dict[str, Any] = {}
-    for model in (HttpSettings, MediatorSettings, CacheSettings, JobSettings):
+    for model in SETTINGS:
         fields |= {f"PORTOLAN_{name.upper()}": model for name in model.model_fields}
     environment = COMPOSE["services"][service]["environment"]
     assert environment.keys() <= fields.keys()
