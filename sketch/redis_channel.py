@@ -165,6 +165,8 @@ class Channel:
             await connect()
             self._wire = Wire(connection, self._timeout_s)
             await self._learn(self._wire)
+        # What was posted before the turn was taken may still be under way; nothing is posted now.
+        await self._wire.quiet()
         return self._wire
 
     async def _learn(self, wire: Wire) -> None:

@@ -38,6 +38,8 @@ class Wire(asyncio.Protocol):
         self._awaited = 0
         self._future: asyncio.Future[list[Any]] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._quiet = asyncio.Event()
+        self._quiet.set()
         self.lost = False
         writer = connection._writer  # noqa: SLF001 - the driver has no public way to its transport
         assert writer is not None
@@ -49,12 +51,17 @@ class Wire(asyncio.Protocol):
         """Whether an exchange may begin."""
         return self._future is None and not self.lost
 
+    async def quiet(self) -> None:
+        """Wait until no exchange is under way."""
+        await self._quiet.wait()
+
     def post(self, packed: bytes, replies: int) -> asyncio.Future[list[Any]]:
         """Send packed commands; the future brings as many replies, errors of the server among them.
 
         Cancelling the future leaves the connection as it is; it is idle once the replies are there.
         """
         assert self._future is None
+        self._quiet.clear()
         future = self._future = self._loop.create_future()
         self._awaited = replies
         if self.lost or self._transport.is_closing():
@@ -108,6 +115,7 @@ class Wire(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         future, self._future = self._future, None
+        self._quiet.set()
         return future
 
 

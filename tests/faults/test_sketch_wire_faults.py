@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from uuid import uuid4
 
 import pytest
 from redis.asyncio.connection import parse_url
@@ -122,3 +123,17 @@ async def _or_again(call: Callable[[], Awaitable[object]]) -> None:
         await call()
     except SketchUnavailable:  # while it connected for the first time
         await call()
+
+
+async def test_whoever_asks_waits_for_what_was_posted(redis_config: SystemConfig) -> None:
+    """Lone steps are posted without a turn; what takes a turn then must not talk into them."""
+    name = f"test:{uuid4().hex}"
+    sketch = RedisSketch(redis_config.url, SketchLimits(), FilterShape(bits=8192), name, 5.0)
+    try:
+        await sketch.create(PART)
+        for number in range(50):
+            posted = asyncio.create_task(sketch.begin(PART, [f"k{number}"], f"t{number}"))
+            await asyncio.sleep(0)
+            await asyncio.gather(posted, sketch.create(PART), sketch.snapshot([]))
+    finally:
+        await sketch.close()
