@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,14 +36,25 @@ class CatalogueSystems:
             rows = await connection.execute(select(systems).order_by(systems.c.position))
             return [StoredSystem(row.name, row.registration, row.findings) for row in rows]
 
-    async def save(self, system: StoredSystem) -> None:
-        """Store a system, at the end of the order if it is new."""
+    async def change(
+        self, name: str, change: Callable[[StoredSystem | None], StoredSystem]
+    ) -> None:
+        """Store what becomes of a system, at the end of the order if it is new.
+
+        Args:
+            name: Its name.
+            change: Given the system as it is stored now, which nobody else changes meanwhile.
+        """
         last = select(func.coalesce(func.max(systems.c.position), 0) + 1).scalar_subquery()
-        values = {"registration": system.registration, "findings": system.findings}
-        row = insert(systems).values(name=system.name, position=last, **values)
+        stored = select(systems).where(systems.c.name == name).with_for_update()
         async with self._catalogue.begin() as connection:
+            row = (await connection.execute(stored)).first()
+            found = StoredSystem(name, row.registration, row.findings) if row else None
+            system = change(found)
+            values = {"registration": system.registration, "findings": system.findings}
+            new = insert(systems).values(name=name, position=last, **values)
             await connection.execute(
-                row.on_conflict_do_update(index_elements=[systems.c.name], set_=values)
+                new.on_conflict_do_update(index_elements=[systems.c.name], set_=values)
             )
 
     async def remove(self, name: str) -> None:

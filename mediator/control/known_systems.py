@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mediator.catalogue.registrations import StoredSystem
-from mediator.control.findings import Findings, registration_from
+from mediator.control.findings import Findings, registration_from, registration_to
 from mediator.errors import Conflict, Invalid, Place
 from mediator.planes import SystemRegistration
 from mediator.stores.port import SystemConfig
 
 __all__ = [
     "KnownSystem",
+    "amended",
     "check_acceptable",
     "check_same",
     "configured",
     "is_elsewhere",
     "known_from",
     "not_understood",
+    "stored_form",
     "updated",
 ]
 
@@ -54,6 +57,26 @@ def known_from(system: StoredSystem) -> KnownSystem:
     """Return a system as the catalogue keeps it."""
     findings = Findings.from_json(system.findings) if system.findings else None
     return KnownSystem(registration_from(system.registration), findings)
+
+
+def stored_form(known: KnownSystem) -> StoredSystem:
+    """Return a system as the catalogue is to keep it."""
+    findings = known.findings.to_json() if known.findings else {}
+    return StoredSystem(known.name, registration_to(known.registration), findings)
+
+
+def amended(
+    known: KnownSystem, metrics: Mapping[str, float | None] | None, declared: Sequence[str] | None
+) -> KnownSystem:
+    """Let the operator state metrics, of which None takes one back, and declare capabilities."""
+    registration = known.registration
+    if metrics is not None:
+        merged = {**(registration.metrics or {}), **metrics}
+        stated = {m: figure for m, figure in merged.items() if figure is not None}
+        registration = replace(registration, metrics=stated)
+    if declared is not None:
+        registration = replace(registration, declared=tuple(declared))
+    return replace(known, registration=registration)
 
 
 def configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:

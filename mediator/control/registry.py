@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
 from mediator.clock import Clock
-from mediator.control.findings import (
-    Findings,
-    findings_of,
-    registration_to,
-)
+from mediator.control.findings import Findings, findings_of
 from mediator.control.known_systems import (
     KnownSystem,
+    amended,
     check_acceptable,
     check_same,
     configured,
     is_elsewhere,
     known_from,
     not_understood,
+    stored_form,
     updated,
 )
 from mediator.control.retirement import Retirement
@@ -74,7 +72,7 @@ class Registry:
         self._registering: set[str] = set()
         self._examining = asyncio.Lock()
         self._keeping = asyncio.Lock()
-        self._configured: set[str] = set()
+        self._configured: dict[str, SystemRegistration] = {}
         self._retirement = Retirement()
 
     def __iter__(self) -> Iterator[KnownSystem]:
@@ -97,8 +95,10 @@ class Registry:
         for registration in registrations:
             known = self._known.get(registration.config.name)
             self._known[registration.config.name] = configured(registration, known)
-            self._configured.add(registration.config.name)
-        await asyncio.gather(*(self._connect(name) for name in self._known))
+            self._configured[registration.config.name] = registration
+        opened = await asyncio.gather(*(self._try_to_open(name) for name in self._known))
+        for name, found in zip(tuple(self._known), opened, strict=True):
+            await self._connected(name, found)
 
     async def reconfigure(self, registrations: Sequence[SystemRegistration]) -> list[str]:
         """Reach systems as the settings say from now on; return the names of those that changed.
@@ -115,7 +115,7 @@ class Registry:
             name = registration.config.name
             known = self._known.get(name)
             wanted = configured(registration, known)
-            self._configured.add(name)
+            self._configured[name] = registration
             if known is None:
                 self._known[name] = wanted
             elif wanted.registration.config != known.registration.config:
@@ -134,7 +134,7 @@ class Registry:
                 f"The system {known.name} does not answer at its new address.", system=known.name
             ) from error
         old = self._systems.find(known.name)
-        await self._keep(replace(wanted, findings=findings, trouble=""))
+        await self._keep_reached(wanted, findings)
         self._put_at_hand(store, findings)
         if old is not None:
             self._retirement.retire(old.store)
@@ -174,7 +174,7 @@ class Registry:
             findings = await self._find_out(store)
             known = KnownSystem(registration, findings)
             check_acceptable(known, findings)
-            await self._keep(known)
+            await self._keep(known, lambda _: known)
         except BaseException as error:
             await store.close()
             if isinstance(error, StoreError):
@@ -192,17 +192,7 @@ class Registry:
         declared: Sequence[str] | None,
     ) -> KnownSystem:
         """Change the operator's word on a system."""
-        known = self.get(name)
-        registration = known.registration
-        if metrics is not None:
-            merged = {**(registration.metrics or {}), **metrics}
-            stated = {m: figure for m, figure in merged.items() if figure is not None}
-            registration = replace(registration, metrics=stated)
-        if declared is not None:
-            registration = replace(registration, declared=tuple(declared))
-        changed = replace(known, registration=registration)
-        await self._keep(changed)
-        return changed
+        return await self._keep(self.get(name), lambda now: amended(now, metrics, declared))
 
     async def examine(self, name: str) -> KnownSystem:
         """Probe and calibrate a system anew.
@@ -216,10 +206,8 @@ class Registry:
             findings = await self._find_out(store)
         except StoreError as error:
             raise Unavailable(f"The system {name} does not answer.", system=name) from error
-        # What the operator said meanwhile holds.
-        changed = replace(self.get(name), findings=findings, trouble="")
-        await self._keep(changed)
-        return changed
+        known = self.get(name)
+        return await self._keep(known, lambda now: replace(now, findings=findings, trouble=""))
 
     async def forget(self, name: str) -> None:
         """Close a system and forget it; the caller has made sure that it holds nothing."""
@@ -274,13 +262,21 @@ class Registry:
         }
 
     async def _connect(self, name: str) -> None:
-        known = self._known[name]
+        await self._connected(name, await self._try_to_open(name))
+
+    async def _try_to_open(self, name: str) -> tuple[Store, Findings] | StoreError:
         try:
-            store, findings = await self._open(known)
+            return await self._open(self._known[name])
         except StoreError as error:
-            self._known[name] = replace(known, trouble=str(error))
+            return error
+
+    async def _connected(self, name: str, opened: tuple[Store, Findings] | StoreError) -> None:
+        known = self._known[name]
+        if isinstance(opened, StoreError):
+            self._known[name] = replace(known, trouble=str(opened))
             return
-        await self._keep(replace(known, findings=findings, trouble=""))
+        store, findings = opened
+        await self._keep_reached(known, findings)
         self._put_at_hand(store, findings)
 
     async def _open(self, known: KnownSystem) -> tuple[Store, Findings]:
@@ -341,13 +337,31 @@ class Registry:
         calibration = await calibrate(store) if report.acceptable else None
         return findings_of(report, report.facts, calibration)
 
-    async def _keep(self, known: KnownSystem) -> None:
-        findings = known.findings.to_json() if known.findings else {}
-        form = registration_to(known.registration)
+    async def _keep_reached(self, known: KnownSystem, findings: Findings) -> None:
+        settings = self._configured.get(known.name)
+
+        def reached(now: KnownSystem) -> KnownSystem:
+            now = configured(settings, now) if settings else now
+            return replace(now, findings=findings, trouble="")
+
+        await self._keep(known, reached)
+
+    async def _keep(
+        self, known: KnownSystem, change: Callable[[KnownSystem], KnownSystem]
+    ) -> KnownSystem:
+        """Change what all replicas know of a system; what others have changed meanwhile holds."""
+        changed = known
+
+        def apply(stored: StoredSystem | None) -> StoredSystem:
+            nonlocal changed
+            changed = change(updated(known, known_from(stored)) if stored else known)
+            return stored_form(changed)
+
         async with self._keeping:
-            await self._catalogue.save(StoredSystem(known.name, form, findings))
-            self._known[known.name] = known
-            self._remember(known)
+            await self._catalogue.change(known.name, apply)
+            self._known[known.name] = changed
+            self._remember(changed)
+        return changed
 
     def _remember(self, known: KnownSystem) -> None:
         if known.findings:

@@ -458,6 +458,28 @@ async def test_a_system_is_registered_used_and_forgotten(
             await plane.mediator.control.system(name)
 
 
+async def test_systems_keep_the_order_of_the_settings(mediator: Service) -> None:
+    stored = await mediator.mediator._registrations.load()
+    assert [system.name for system in stored][: len(mediator.configs)] == list(mediator.configs)
+
+
+async def test_what_another_replica_said_of_a_system_is_not_forgotten(
+    mediator: Service, replica: Service
+) -> None:
+    """Neither has heard of the other when it speaks."""
+    before = (await mediator.mediator.control.system("redis"))["stated_metrics"]
+    await replica.mediator._registry.reconnect()
+    await mediator.mediator.control.amend("redis", metrics={"write_latency": 0.125})
+    await replica.mediator.control.amend("redis", metrics={"read_availability": 0.5})
+    told = []
+    for plane in (mediator, replica):
+        await plane.mediator._registry.reconnect()
+        told.append((await plane.mediator.control.system("redis"))["stated_metrics"])
+    changed = {name: before.get(name) for name in ("write_latency", "read_availability")}
+    await mediator.mediator.control.amend("redis", metrics=changed)
+    assert told == [{**before, "write_latency": 0.125, "read_availability": 0.5}] * 2
+
+
 async def test_a_system_that_cannot_be_reached_is_refused_without_its_password(
     mediator: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
