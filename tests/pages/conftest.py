@@ -25,14 +25,17 @@ document.addEventListener("securitypolicyviolation",
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def stage(
     redis_config: SystemConfig,
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Stage]:
-    """The newspaper in a service that runs."""
+    """The newspaper in a service that runs.
+
+    It ends with the module: its relays hold the leases of the Redis that all tests share.
+    """
     jobs = tmp_path_factory.mktemp("jobs")
     async with (
         scratch_catalogue(postgresql_config) as catalogue_url,
@@ -54,7 +57,7 @@ async def stage(
         await catalogue.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
