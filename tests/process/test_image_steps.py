@@ -73,6 +73,7 @@ async def settings(
         yield {
             "PORTOLAN_CATALOGUE_URL": catalogue,
             "PORTOLAN_COORDINATION_URL": redis_config.url,
+            "PORTOLAN_METRICS_OPEN": "true",
             "PORTOLAN_SYSTEMS": json.dumps(systems),
         }
 
@@ -116,7 +117,7 @@ async def assert_it_answers(admin: str) -> None:
         while ready.status_code != 200:  # systems are examined at first
             ready = await http.get("/ready")
         metrics = (await http.get("/metrics")).text
-        assert "\nhttp_server_active_requests 0.0\n" in metrics
+        assert "\n# TYPE http_server_active_requests gauge\n" in metrics
 
 
 async def test_the_image_has_all_that_the_command_line_needs(base_only: dict[str, str]) -> None:
