@@ -14,6 +14,7 @@ from mediator.changes.relay import LogRelay, Round
 from mediator.changes.routes import SystemRoutes
 from mediator.clock import Clock
 from mediator.coordination.leases import Lease
+from mediator.ending import end
 from mediator.errors import MediatorError
 from mediator.observation import (
     ChangesRelayed,
@@ -92,7 +93,7 @@ class LogRelays:
             guarded = self._systems.find(name)
             if guarded is None or guarded.store is not held.store or held.task.done():
                 del self._held[name]
-                await _end(held.task)
+                await end([held.task])
         for guarded in tuple(self._systems):
             if guarded.name not in self._held and isinstance(guarded.store, ChangeLog):
                 self._begin(guarded, guarded.store)
@@ -101,7 +102,7 @@ class LogRelays:
         """End with all of them."""
         while self._held:
             _, held = self._held.popitem()
-            await _end(held.task)
+            await end([held.task])
 
     def hear(self, told: Observation) -> None:
         """Nudge the relay of a system that this process has just written to."""
@@ -217,8 +218,3 @@ class _Turn:
             await self._leases.release(self._lease.name, self._lease.token)
         except MediatorError:
             return  # it ends by itself soon
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

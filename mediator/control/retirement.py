@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from mediator.ending import end
 from mediator.stores.port import Store
 
 __all__ = ["Retirement"]
@@ -33,9 +34,7 @@ class Retirement:
     async def close(self) -> None:
         """Close all of them now."""
         leaving = dict(self._leaving)
-        for task in leaving:
-            task.cancel()
-        await asyncio.gather(*leaving, return_exceptions=True)
+        await end(leaving)
         await asyncio.gather(*(store.close() for store in leaving.values()))
 
 

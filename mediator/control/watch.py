@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from mediator.ending import end
 from mediator.errors import MediatorError
 from mediator.stores.port import StoreError
 
@@ -50,9 +51,7 @@ class Watch:
         self._ended.set()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=GRACE_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await end(late)
 
     async def _keep(self, duty: Duty) -> None:
         failing = False

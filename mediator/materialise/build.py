@@ -13,10 +13,10 @@ from contextlib import suppress
 from uuid import uuid4
 
 from mediator.changes.partitions import PARTITIONS, partition_of
+from mediator.ending import end
 from mediator.errors import Unavailable
 from mediator.materialise.audit import Wrong, compare
 from mediator.materialise.copier import Copier
-from mediator.materialise.ending import end
 from mediator.materialise.isolation import Bringer, Brought
 from mediator.materialise.walk import pages
 from mediator.placement.routing import ClassRoute

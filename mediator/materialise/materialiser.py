@@ -11,9 +11,9 @@ from typing import Final
 from mediator.changes.feed import LeaseLost
 from mediator.changes.log_relays import Leasing
 from mediator.clock import Clock
+from mediator.ending import end
 from mediator.errors import MediatorError
 from mediator.materialise.builds import Builds
-from mediator.materialise.ending import end
 from mediator.materialise.rounds import Rounds, Slot
 from mediator.materialise.state import PrimaryState
 from mediator.stores.port import StoreError

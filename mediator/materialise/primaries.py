@@ -12,9 +12,9 @@ from mediator.changes.log_relays import Leasing
 from mediator.changes.partitions import PARTITIONS
 from mediator.clock import Clock
 from mediator.coordination.leases import Lease
+from mediator.ending import end
 from mediator.materialise.builds import Builds
 from mediator.materialise.copier import Copier
-from mediator.materialise.ending import end
 from mediator.materialise.isolation import Bringer
 from mediator.materialise.materialiser import Materialiser
 from mediator.materialise.rounds import Rounds, Slot

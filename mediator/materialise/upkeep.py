@@ -17,9 +17,9 @@ from uuid import uuid4
 from mediator.changes.log_relays import Leasing
 from mediator.changes.partitions import PARTITIONS
 from mediator.clock import Clock
+from mediator.ending import end
 from mediator.errors import Conflict, MediatorError
 from mediator.materialise.audit import Audit, Report
-from mediator.materialise.ending import end
 from mediator.materialise.primaries import copied_classes
 from mediator.materialise.state import PrimaryState
 from mediator.materialise.watermarks import place_of

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ from redis.asyncio import Redis
 from sqlalchemy import make_url
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.registrations import CatalogueSystems
+from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
 from mediator.clock import SystemClock
 from mediator.observation import Observation
 from mediator.operations.model import Create, Get, Outcome, Update
@@ -159,8 +160,12 @@ async def examined(by: str, catalogue_url: str) -> None:
     known, fresh = Catalogue(by), Catalogue(catalogue_url)
     await fresh.open()
     for system in await CatalogueSystems(known).load():
-        await CatalogueSystems(fresh).save(system)
+        await CatalogueSystems(fresh).change(system.name, partial(_as_found, system))
     await asyncio.gather(known.close(), fresh.close())
+
+
+def _as_found(found: StoredSystem, _stored: StoredSystem | None) -> StoredSystem:
+    return found
 
 
 async def _execute(url: str, statement: str) -> None:

@@ -25,6 +25,8 @@ from pymongo.helpers_shared import _check_command_response
 from pymongo.message import _COMMAND_OVERHEAD, _op_msg, _OpMsg
 from pymongo.network_layer import PyMongoProtocol
 
+from mediator.ending import end
+
 __all__ = ["Lines"]
 
 _HELD_S: Final = 1.0
@@ -111,8 +113,7 @@ class Lines:
         """Give every connection back."""
         self._most = 0
         if self._retiring is not None:
-            self._retiring.cancel()
-            await asyncio.wait([self._retiring])
+            await end([self._retiring])
         while self._idle:
             await self._end(self._idle.pop())
 
