@@ -70,5 +70,5 @@ async def balancer(replicas: Sequence[str]) -> AsyncIterator[str]:
 def _conf(directory: Path, replicas: Sequence[str], listen: str) -> str:
     # Of a master that is root, workers would give up their rights to the scratch directory.
     user = "user root;" if os.geteuid() == 0 else ""
-    servers = "\n        ".join(f"server {urlsplit(url).netloc};" for url in replicas)
+    servers = "\n        ".join(f"server {urlsplit(url).netloc} max_fails=0;" for url in replicas)
     return _CONF.format(user=user, directory=directory, servers=servers, listen=listen)
