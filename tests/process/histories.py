@@ -80,6 +80,7 @@ class History:
         draw: Decides what they do.
         objects: Class and id of the objects.
         deeds: What was done.
+        complaints: What went wrong while it was done.
         killed: Coordinators that have died.
         aborted: Transactions and writes that were refused.
         doom: The fate of coordinators that are not mortal otherwise.
@@ -91,6 +92,7 @@ class History:
     draw: random.Random
     objects: list[tuple[str, str]] = field(default_factory=list)
     deeds: list[Deed] = field(default_factory=list)
+    complaints: list[BaseException] = field(default_factory=list)
     killed: int = 0
     aborted: int = 0
     doom: Fate | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
@@ -34,6 +35,7 @@ from tests.faults.service import Service
 from tests.faults.wire import Connection
 from tests.process.service import field_on
 
+BUSY = 503
 EXAMPLES = 12
 CLASSES: dict[str, Any] = {
     "articles": {
@@ -175,6 +177,9 @@ def examined(operation: Operation, mode: GenerationMode, seen: set[int]) -> list
     def try_it(data: st.DataObject) -> None:
         case = data.draw(aimed(operation, mode))
         response = case.call(session=session)
+        if response.status_code == BUSY:  # and says when to come again: no defect, unless it stays
+            time.sleep(float(response.headers["Retry-After"][0]))
+            response = case.call(session=session)
         seen.add(response.status_code)
         try:
             case.validate_response(response, checks=CHECKS)

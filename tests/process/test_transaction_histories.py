@@ -36,7 +36,9 @@ async def mortal(mediator: Service) -> AsyncIterator[None]:
 async def _history(mediator: Service, database: str, seed: int, per_class: int = 2) -> History:
     history = History(mediator, database, random.Random(seed))
     await history.begin(per_class)
-    await asyncio.gather(*(history.work(DEEDS) for _ in range(WORKERS)))
+    workers = (history.work(DEEDS) for _ in range(WORKERS))
+    ended = await asyncio.gather(*workers, return_exceptions=True)
+    history.complaints = [error for error in ended if error is not None]
     return history
 
 
@@ -45,6 +47,7 @@ async def test_histories_are_serializable(
     mediator: Service, paper: str, mortal: None, seed: int
 ) -> None:
     history = await _history(mediator, paper, seed)
+    assert not history.complaints
     assert cycle_in(history.deeds) is None
     await history.check_end()
     assert history.killed
@@ -65,8 +68,10 @@ async def test_without_a_step_they_are_not(mediator: Service, paper: str, mutant
 
 
 async def _is_wrong(history: History) -> bool:
+    for complaint in history.complaints:
+        assert isinstance(complaint, AssertionError), complaint
     try:
-        if cycle_in(history.deeds) is None:
+        if not history.complaints and cycle_in(history.deeds) is None:
             await history.check_end()
             return False
     except AssertionError:
