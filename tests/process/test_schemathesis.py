@@ -185,7 +185,9 @@ def examined(operation: Operation, mode: GenerationMode, seen: set[int]) -> list
             case.validate_response(response, checks=CHECKS)
         except FailureGroup as group:
             for failure in group.exceptions:
-                told.setdefault(str(failure)[:60], f"{failure}\n{case.as_curl_command()}"[:1500])
+                answer = f"{response.status_code} {response.text[:300]}"
+                what = f"{failure}\n{answer}\n{case.as_curl_command()}"
+                told.setdefault(str(failure)[:60], what[:1500])
 
     with requests.Session() as session, suppress(Unsatisfiable):  # nothing there to get wrong
         try_it()
