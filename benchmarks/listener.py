@@ -5,20 +5,16 @@ In the process that serves, reading the stream would take time from the service 
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
-import signal
 import socket
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from time import perf_counter, time
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import httptools
 
 from benchmarks.http1 import render
 from benchmarks.measured import Failed
+from benchmarks.own_process import OwnProcess
 from mediator.changes.document import change_from
 
 __all__ = ["ListenerProcess"]
@@ -27,13 +23,8 @@ _READ: Final = 1 << 20
 _DATA: Final = b"data:"
 
 
-class ListenerProcess:
+class ListenerProcess(OwnProcess):
     """Started once, used many times."""
-
-    def __init__(self) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        ignore = (signal.SIGINT, signal.SIG_IGN)
-        self._pool = ProcessPoolExecutor(1, spawn, signal.signal, ignore)
 
     async def lags(self, host: str, port: int, target: str, seconds: float) -> list[float]:
         """Follow a feed for a while; return how late each update was told, in seconds.
@@ -41,20 +32,7 @@ class ListenerProcess:
         Raises:
             Failed: The feed ended.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, _listen, host, port, target, seconds)
-
-    async def __aenter__(self) -> Self:
-        await asyncio.get_running_loop().run_in_executor(self._pool, int)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._pool.shutdown(wait=error is None, cancel_futures=True)
+        return await self.call(_listen, host, port, target, seconds)
 
 
 def _listen(host: str, port: int, target: str, seconds: float) -> list[float]:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import signal
 from array import array
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, cycle
 from time import perf_counter
-from types import TracebackType
-from typing import Self
 
 import uvloop
 
 from benchmarks.http1 import Connection, Record, Window
 from benchmarks.measured import Failed
+from benchmarks.own_process import OwnProcess
 
 __all__ = ["Lane", "LoadProcess", "Plan", "Tally"]
 
@@ -88,14 +84,8 @@ class Tally:
         return self.latencies[min(len(self.latencies) - 1, int(share * len(self.latencies)))]
 
 
-class LoadProcess:
+class LoadProcess(OwnProcess):
     """A load generator in a process of its own, which is started once and used many times."""
-
-    def __init__(self) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        # Ctrl-C reaches every process of the terminal; who uses this one ends it.
-        ignore = (signal.SIGINT, signal.SIG_IGN)
-        self._pool = ProcessPoolExecutor(1, spawn, signal.signal, ignore)
 
     async def drive(self, plan: Plan) -> list[Tally]:
         """Send what a plan says; returns a tally for each lane.
@@ -104,21 +94,7 @@ class LoadProcess:
             Failed: An answer was an error.
             OSError: A connection broke, or none could be made.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, _drive, plan)
-
-    async def __aenter__(self) -> Self:
-        # Spawning and importing takes a second, which no plan should see.
-        await asyncio.get_running_loop().run_in_executor(self._pool, int)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._pool.shutdown(wait=error is None, cancel_futures=True)
+        return await self.call(_drive, plan)
 
 
 def _drive(plan: Plan) -> list[Tally]:
