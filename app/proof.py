@@ -17,6 +17,7 @@ from uuid import uuid4
 import httpx
 from pydantic import SecretStr
 
+from app.access.settings import bearer
 from sketch.client import CoherentClient, PortolanError, Source
 from sketch.wire import ClientFilter, WireError, decode
 
@@ -84,7 +85,7 @@ class Proof:
                             self.url, database, delta_s=DELTA_S, mode="lazy", headers=headers
                         )
                     )
-                    for headers in (self._credentials(), {})
+                    for headers in (bearer(self.key), {})
                 ]
                 await self._prove(plain, *clients)
         except (httpx.HTTPError, PortolanError, WireError) as error:
@@ -134,7 +135,7 @@ class Proof:
         database = f"coherence_proof_{uuid4().hex[:12]}"
         path = f"/admin/v1/schemas/{database}"
         async with httpx.AsyncClient(
-            base_url=self.admin, timeout=self.within_s, headers=self._credentials()
+            base_url=self.admin, timeout=self.within_s, headers=bearer(self.key)
         ) as admin:
             try:
                 _check(await admin.put(path, json=SCHEMA))
@@ -142,9 +143,6 @@ class Proof:
                 yield database
             finally:
                 await admin.delete(path)
-
-    def _credentials(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.key.get_secret_value()}"} if self.key else {}
 
     async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
         """Wait until something holds many times in a row."""

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from app.access.settings import bearer
+
 __all__ = ["RunFailed", "Upkeep"]
 
 ASK_S: Final = 0.3
@@ -56,9 +58,8 @@ class Upkeep:
 
     async def _run(self, database: str, what: str) -> bool:
         path = f"/admin/v1/materialisation/{quote(database, safe='')}"
-        headers = {"Authorization": f"Bearer {self.key.get_secret_value()}"} if self.key else None
         async with httpx.AsyncClient(
-            base_url=self.url, timeout=TIMEOUT_S, headers=headers
+            base_url=self.url, timeout=TIMEOUT_S, headers=bearer(self.key)
         ) as admin:
             try:
                 begun = _answer(await admin.post(f"{path}/{what}"))["run"]

@@ -12,7 +12,7 @@ from app.http.browser import is_loopback
 from app.http.limits import Limits
 from app.settings import HttpSettings, MediatorSettings, MissingSetting
 
-__all__ = ["AccessSettings"]
+__all__ = ["AccessSettings", "bearer"]
 
 
 class AccessSettings(BaseSettings):
@@ -87,3 +87,8 @@ def _is_trusted(place: str) -> bool:
     if parts.scheme == "http":
         return is_loopback(parts.hostname or "")
     return parts.scheme in ("https", "")
+
+
+def bearer(key: SecretStr | None) -> dict[str, str]:
+    """Return the header field by which a command shows its key; none without one."""
+    return {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
