@@ -24,6 +24,7 @@ from app.settings import MediatorSettings
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
 from mediator.coordination.feed import Retention
+from mediator.ending import end
 from mediator.errors import MediatorError
 from mediator.observation import (
     ChangesRelayed,
@@ -71,8 +72,7 @@ class RelayProcess:
     async def stop(self) -> None:
         """End it, and wait until it is gone."""
         if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+            await end([self._keeping])
         if self._process is not None:
             await _ended(self._process)
 

@@ -19,6 +19,7 @@ from app.settings import CacheSettings, MissingSetting
 from mediator.clock import Clock, SystemClock
 from mediator.control.watch import Duty, Watch
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
+from mediator.ending import end
 from mediator.errors import Unavailable
 from mediator.placement.routing import EMPTY, RoutingModel
 from sketch.bloom import FilterShape
@@ -143,8 +144,7 @@ class Caches:
         if self._hearing is not None:
             await self._hearing
         if self._purger is not None:
-            self._purger.cancel()
-            await asyncio.gather(self._purger, return_exceptions=True)
+            await end([self._purger])
 
     async def close(self) -> None:
         """Release every connection; there are no more writes."""

@@ -27,6 +27,7 @@ from prometheus_client import CollectorRegistry
 from app.telemetry.metrics_data import metrics_data
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.traces import Traces
+from mediator.ending import end
 
 __all__ = ["CLOSE_S", "Exporting"]
 
@@ -65,8 +66,7 @@ class Exporting:
     async def close(self) -> None:
         """Send what is left, as far as the receiver takes it in time."""
         if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+            await end([self._sending])
         self._metrics.put(self._state())
         ends = [_ending(self._spans.shutdown), _ending(self._metrics.end)]
         await asyncio.to_thread(_join, ends)
