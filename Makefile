@@ -26,11 +26,14 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Spread over the cores: a module is run whole by one of them.
+SPREAD := -n logical --maxprocesses 4 --dist loadfile
+
 test: install
-	$(BIN)/pytest
+	$(BIN)/pytest $(SPREAD)
 
 test-large: install
-	$(BIN)/pytest -m "not chart"
+	$(BIN)/pytest $(SPREAD) -m "not chart"
 
 # The chart, by the real Helm; needs Go, which fetches the version of itself that tools/go.mod asks for.
 TOOLS := $(CURDIR)/.tools

@@ -1,5 +1,7 @@
 """Real servers for the tests: three embedded stores, started once for the whole run.
 
+Each process of the run (``-n``) has its own; what they write is in memory where there is room.
+
 ``PORTOLAN_TEST_REDIS_URL``, ``PORTOLAN_TEST_POSTGRESQL_URL`` and ``PORTOLAN_TEST_MONGODB_URL`` name
 servers that are running already; otherwise the embedded ones are started in a scratch directory.
 """
@@ -25,11 +27,27 @@ settings.register_profile("explore", deadline=None)
 settings.register_profile("portolan", deadline=None, derandomize=True)
 settings.load_profile("portolan")
 
+MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
+"""A file system in memory, and the room that a run may need there."""
+
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 
 
 def _variable(kind: str) -> str:
     return f"PORTOLAN_TEST_{kind.upper()}_URL"
+
+
+def pytest_configure() -> None:
+    """Keep scratch files in memory: the disk of a shared machine may stand still for seconds.
+
+    Servers write and flush as ever; what tests kill is a process, not the machine.
+    """
+    if "TMPDIR" not in os.environ and _has_room(MEMORY):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+def _has_room(directory: Path) -> bool:
+    return os.access(directory, os.W_OK) and shutil.disk_usage(directory).free > ROOM_BYTES
 
 
 @pytest.fixture(scope="session")
