@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from mediator.catalogue import connection
 from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import Kind
 from mediator.stores.port import SystemConfig
@@ -29,6 +30,11 @@ settings.load_profile("portolan")
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 """A file system in memory, and the room that a run may need there."""
+
+STORE_DEADLINE_S, CATALOGUE_DEADLINE_S = 10.0, 20.0
+"""A machine that does something else for seconds is no fault of a server."""
+
+connection.DEADLINE_S = CATALOGUE_DEADLINE_S
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 
@@ -71,16 +77,20 @@ def server_urls() -> Iterator[Mapping[str, str]]:
 @pytest.fixture(scope="session")
 def redis_config(server_urls: Mapping[str, str]) -> SystemConfig:
     """How to reach the Redis server."""
-    return SystemConfig(name="redis", kind="redis", url=server_urls["redis"])
+    return _system("redis", "redis", server_urls)
 
 
 @pytest.fixture(scope="session")
 def postgresql_config(server_urls: Mapping[str, str]) -> SystemConfig:
     """How to reach the PostgreSQL server."""
-    return SystemConfig(name="postgres", kind="postgresql", url=server_urls["postgresql"])
+    return _system("postgres", "postgresql", server_urls)
 
 
 @pytest.fixture(scope="session")
 def mongodb_config(server_urls: Mapping[str, str]) -> SystemConfig:
     """How to reach the server that speaks MongoDB's protocol."""
-    return SystemConfig(name="mongo", kind="mongodb", url=server_urls["mongodb"])
+    return _system("mongo", "mongodb", server_urls)
+
+
+def _system(name: str, kind: str, urls: Mapping[str, str]) -> SystemConfig:
+    return SystemConfig(name=name, kind=kind, url=urls[kind], deadline_s=STORE_DEADLINE_S)

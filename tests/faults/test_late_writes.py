@@ -53,7 +53,7 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
     config = replace(config, namespace="late")
     fragment = Fragment(config.name, "late", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
     async with proxied(config) as (holding, through), opened(config) as store:
-        async with opened(replace(through, deadline_s=1.0, pool_size=1)) as slow:
+        async with opened(replace(through, deadline_s=2.0, pool_size=1)) as slow:
             await store.prepare(fragment)
             yield Bench(store, slow, holding, fragment)
         await store.drop(fragment)

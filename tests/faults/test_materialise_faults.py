@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,8 +122,7 @@ async def replicas(configs: Sequence[SystemConfig]) -> AsyncIterator[list[Servic
     postgres = next(config for config in configs if config.kind == "postgresql")
     redis = next(config for config in configs if config.kind == "redis")
     async with scratch_systems(*configs) as own, scratch_catalogue(postgres) as url:
-        patient = [replace(config, deadline_s=10.0) for config in own]
-        both = [Service.on(patient, url, coordination_url=redis.url) for _ in range(2)]
+        both = [Service.on(own, url, coordination_url=redis.url) for _ in range(2)]
         async with both[0].running(), both[1].running():
             await both[0].favour()
             yield both

@@ -37,9 +37,7 @@ async def bank(
     async with (
         scratch_systems(redis_config, postgresql_config, mongodb_config) as systems,
         scratch_catalogue(postgresql_config) as catalogue,
-        service(
-            [replace(config, deadline_s=10.0, pool_size=4) for config in systems], catalogue
-        ) as running,
+        service([replace(config, pool_size=4) for config in systems], catalogue) as running,
     ):
         await running.favour()
         yield running

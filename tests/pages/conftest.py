@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -41,7 +40,7 @@ async def stage(
         scratch_catalogue(postgresql_config) as catalogue_url,
         scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
         Service.on(
-            [replace(config, deadline_s=10.0) for config in configs],
+            configs,
             catalogue_url,
             redis_config.url,
             jobs_dir=str(jobs),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -17,7 +16,7 @@ async def system_configs(
 ) -> AsyncIterator[Sequence[SystemConfig]]:
     """The three systems, each in a namespace of its own."""
     async with scratch_systems(redis_config, postgresql_config, mongodb_config) as configs:
-        yield [replace(config, deadline_s=10.0) for config in configs]
+        yield configs
 
 
 @pytest.fixture(scope="session")

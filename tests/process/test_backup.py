@@ -74,8 +74,7 @@ async def installation(
             url = await enter(scratch_catalogue(postgresql_config))
             await examined(mediator.catalogue_url, url)
             configs = await enter(scratch_systems(redis_config, postgresql_config, mongodb_config))
-            patient = [replace(config, deadline_s=10.0) for config in configs]
-            started = await enter(service(patient, url, **options))
+            started = await enter(service(configs, url, **options))
             await started.favour()
             return started
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -63,11 +63,13 @@ async def mirrored(
 ) -> AsyncIterator[Service]:
     """A mediator that keeps primaries up."""
     configs = (redis_config, postgresql_config, mongodb_config)
-    async with scratch_systems(*configs) as own, scratch_catalogue(postgresql_config) as url:
-        patient = [replace(config, deadline_s=10.0) for config in own]
-        async with service(patient, url, coordination_url=redis_config.url) as started:
-            await started.favour()
-            yield started
+    async with (
+        scratch_systems(*configs) as own,
+        scratch_catalogue(postgresql_config) as url,
+        service(own, url, coordination_url=redis_config.url) as started,
+    ):
+        await started.favour()
+        yield started
 
 
 @dataclass

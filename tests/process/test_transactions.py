@@ -23,6 +23,7 @@ from mediator.errors import (
     OperatorRefused,
     PreconditionFailed,
     TransactionAborted,
+    Unavailable,
 )
 from mediator.operations.model import (
     Condition,
@@ -357,10 +358,14 @@ async def test_transactions_and_split_writes_do_not_mix(mediator: Service, shop:
     for round_ in range(10):
         object_ = await mediator.create(shop, "pairs", unique(), title="0", hits=0)
         writes = [update(shop, "pairs", object_.id, title=str(i), hits=i) for i in range(1, 5)]
-        await asyncio.gather(
+        ended = await asyncio.gather(
             *(data.write(write) for write in writes[:2]),
             *(run(mediator, transaction(shop, write)) for write in writes[2:]),
+            return_exceptions=True,
         )
+        failures = [each for each in ended if isinstance(each, BaseException)]
+        assert all(isinstance(each, Unavailable | TransactionAborted) for each in failures)
+        assert len(failures) < len(writes)  # they may have waited long enough for each other
         after = await values(mediator, shop, "pairs", object_.id)
         assert after["title"] == str(after["hits"]), round_
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,11 +55,12 @@ async def town(
     job_catalogue: str,
 ) -> AsyncIterator[Town]:
     """People in one system, and people whose groups are split over two."""
-    async with scratch_systems(redis_config, postgresql_config, mongodb_config) as configs:
-        patient: Sequence[SystemConfig] = [replace(c, deadline_s=10.0) for c in configs]
-        async with service(patient, job_catalogue) as running:
-            await running.favour()
-            yield Town(await furnish(running), spark)
+    async with (
+        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
+        service(configs, job_catalogue) as running,
+    ):
+        await running.favour()
+        yield Town(await furnish(running), spark)
 
 
 async def furnish(running: Service) -> str:
