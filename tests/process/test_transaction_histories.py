@@ -18,10 +18,13 @@ WORKERS, DEEDS = 6, 12
 
 
 @pytest.fixture(scope="module")
-async def paper(mediator: Service) -> str:
+async def paper(mediator: Service) -> AsyncIterator[str]:
     database = await mediator.put_schema(CLASSES)
     assert mediator.systems_of(database, "pairs") == ("postgres", "redis")
-    return database
+    with pytest.MonkeyPatch.context() as patched:
+        # Who waits for others is refused in the end; on a busy machine that would be often.
+        patched.setattr("mediator.operations.split.PATIENCE_S", 60.0)
+        yield database
 
 
 @pytest.fixture
