@@ -54,6 +54,8 @@ from mediator.transactions.coordinator import Transactions
 __all__ = ["Mediator", "MediatorOptions", "Relaying"]
 
 REAPED_AT_ONCE = 1_000
+JUDGING_SHARE = 0.2
+"""Scoring is arithmetic over every schema there is: of the event loop it gets this much."""
 
 Relaying: TypeAlias = Literal["here", "elsewhere", "only"]
 """Who brings changes to the feed and to primaries: this mediator, another, or this one and nothing
@@ -218,7 +220,7 @@ class Mediator:
             Duty("rolling writes forward", 1.0, self.data.recover),
             Duty("settling transactions", 1.0, self._settle),
             Duty("sharing metrics", 5.0, self._share_metrics),
-            Duty("judging placements", 5.0, judgement.judge),
+            Duty("judging placements", 5.0, partial(judgement.judge, JUDGING_SHARE)),
             Duty("removing what is past its retention", 60.0, self._reap),
             Duty("removing expired objects", 5.0, self._sweep_expired),
             *self.changes.duties(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,7 +24,6 @@ from mediator.placement.what_if import read_supposition, what_if
 from mediator.schema.tree import Mode
 
 __all__ = ["Judgement", "Patience"]
-
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -53,13 +54,23 @@ class Judgement:
         self._proposals: dict[str, Proposals] = {}
         self._spells: dict[str, Watch] = {}
 
-    async def judge(self) -> None:
-        """Look at every database once: record proposals and violations."""
+    async def judge(self, busy_share: float = 1.0) -> None:
+        """Look at every database once: record proposals and violations.
+
+        Others are let in after each of them, however many there are.
+
+        Args:
+            busy_share: Of the time that this takes, how much may be taken from the event loop.
+        """
         model = self._executor.model
         self._forget(model.databases.keys())
+        began = time.perf_counter()
         for database, route, decision in self._decisions(model):
+            took_s = time.perf_counter() - began
             self._propose(database, decision)
             await self._look_for_violations(database, route, decision)
+            await asyncio.sleep(took_s * (1 / busy_share - 1))
+            began = time.perf_counter()
 
     def proposals(self, database: str | None) -> list[dict[str, Any]]:
         """List what is proposed now, for all databases or one; the unripe ones say so."""

@@ -217,6 +217,17 @@ class Leap(SystemClock):
         return super().monotonic() + self.ahead
 
 
+async def test_judging_many_databases_lets_others_in_after_each(mediator: Service) -> None:
+    for _ in range(5):
+        await mediator.put_schema({"things": {"fields": {"title": {"type": "string"}}}})
+    judging = asyncio.create_task(mediator.mediator.control._judgement.judge())
+    turns = 0
+    while not judging.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 5
+
+
 async def test_a_violation_is_recorded_when_it_has_lasted(
     mediator: Service, system_configs: Sequence[SystemConfig]
 ) -> None:
