@@ -217,6 +217,9 @@ def bench(
     *,
     quick: Annotated[bool, typer.Option(help="End within a minute.")] = False,
     full: Annotated[bool, typer.Option(help="Take as long as the strongest claim needs.")] = False,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.5, max=1440, help="How long `soak` runs.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Where random numbers begin.")] = 1,
     json: Annotated[Path | None, typer.Option(help="Write the report here as well.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
@@ -226,7 +229,7 @@ def bench(
         for each, about in available().items():
             typer.echo(f"{each:10} {about}")
         raise typer.Exit(0 if list_ else 2)
-    _run(_bench(name, Options(quick, seed, typer.echo, full), json))
+    _run(_bench(name, Options(quick, seed, typer.echo, full, minutes), json))
 
 
 async def _bench(name: str, options: Options, file: Path | None) -> None:

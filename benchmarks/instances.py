@@ -17,8 +17,10 @@ from urllib.parse import urlsplit
 import uvloop
 
 from app.container import on_embedded
+from app.draining import Signals
+from app.interruption import interruptible
 from app.serve import Addresses, serving
-from app.settings import HttpSettings, MediatorSettings
+from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
 from benchmarks.measured import Failed
@@ -37,12 +39,18 @@ class Instance:
         settings: The servers below it.
         environment: Further settings, by their variables.
         drain_s: For how long it drains.
+        caching: How caches are kept coherent; None: nothing may be cached.
     """
 
     def __init__(
-        self, settings: MediatorSettings, environment: Mapping[str, str], drain_s: float
+        self,
+        settings: MediatorSettings,
+        environment: Mapping[str, str],
+        drain_s: float,
+        caching: CacheSettings | None = None,
     ) -> None:
         self._settings = settings
+        self._caching = caching
         self._environment = environment
         self._http = HttpSettings(port=0, admin_port=0, drain_s=drain_s, log_level="warning")
         self._process: BaseProcess | None = None
@@ -58,10 +66,17 @@ class Instance:
         """Address of its admin API."""
         return self._at.admin
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        assert self._process.pid is not None
+        return self._process.pid
+
     async def start(self) -> None:
         """Start it, and wait until it answers."""
         ours, theirs = _SPAWN.Pipe()
-        told = (theirs, self._http, self._settings, dict(self._environment))
+        told = (theirs, self._http, self._settings, self._caching, dict(self._environment))
         self._process = _SPAWN.Process(target=_serve, args=told)
         self._process.start()
         theirs.close()
@@ -74,6 +89,12 @@ class Instance:
         if self._process is not None:
             self._process.terminate()
             await asyncio.to_thread(self._process.join)
+
+    async def kill(self) -> None:
+        """End it as a crash does."""
+        assert self._process is not None
+        self._process.kill()
+        await asyncio.to_thread(self._process.join)
 
     async def restart(self) -> None:
         """End it, and start it again."""
@@ -97,6 +118,9 @@ async def instances(
     Args:
         environments: Settings of the instances, by their names.
         drain_s: For how long each drains.
+
+    Raises:
+        Interrupted: SIGINT or SIGTERM came meanwhile.
     """
     with ExitStack() as servers:
         scratch = servers.enter_context(tempfile.TemporaryDirectory(prefix="portolan-bench-"))
@@ -109,7 +133,10 @@ async def instances(
             }
             for instance in made.values():  # one makes the catalogue's tables
                 await started.enter_async_context(instance)
-            yield made
+            signals = Signals()
+            signals.hear()
+            async with interruptible(signals.ended):
+                yield made
 
 
 def _addresses(ours: Connection) -> Addresses:
@@ -132,14 +159,20 @@ def _serve(
     theirs: Connection,
     http: HttpSettings,
     settings: MediatorSettings,
+    caching: CacheSettings | None,
     environment: Mapping[str, str],
 ) -> None:
     os.environ.update(environment)
     start_logging(TelemetrySettings().log_format)
-    uvloop.run(_serving(theirs, http, settings))
+    uvloop.run(_serving(theirs, http, settings, caching))
 
 
-async def _serving(theirs: Connection, http: HttpSettings, settings: MediatorSettings) -> None:
-    async with serving(http, settings) as running:
+async def _serving(
+    theirs: Connection,
+    http: HttpSettings,
+    settings: MediatorSettings,
+    caching: CacheSettings | None,
+) -> None:
+    async with serving(http, settings, caching) as running:
         theirs.send(running.addresses)
         await running.ended.wait()

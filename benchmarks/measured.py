@@ -22,12 +22,14 @@ class Options:
         seed: Where its random numbers begin.
         say: Shows a line of progress to a human reader.
         full: Whether it may take as long as its strongest claim needs; most know no difference.
+        minutes: For how long one runs that runs for as long as it is told; None: as it sees fit.
     """
 
     quick: bool = False
     seed: int = 1
     say: Callable[[str], None] = print
     full: bool = False
+    minutes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,5 +172,8 @@ class ControlPlane(Protocol):
     async def proposals(self, database: str | None = None) -> list[dict[str, Any]]:
         """List recorded proposals: node, current, proposed, margin, since."""
 
+    async def scaling(self) -> dict[str, Any]:
+        """Recommend more or less of the service and of each system, with reasons and figures."""
+
     async def readiness(self) -> dict[str, Any]:
         """Say for each system and the catalogue whether it answers, and what depends on it."""

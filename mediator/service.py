@@ -47,6 +47,7 @@ from mediator.placement.metrics import MetricsBook
 from mediator.placement.routing import RoutingModel
 from mediator.planes import SystemRegistration
 from mediator.query.budget import Limits
+from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
 from mediator.stores.port import Reapable
 from mediator.systems import StoreFactory, Systems
 from mediator.transactions.coordinator import Transactions
@@ -137,9 +138,16 @@ class Mediator:
         self.primaries = self._materialise(calls, events)
         self.changes = self._follow()
         self._schemas = self._place(calls)
+        self._advisor = Advisor(self._registry.candidates, self._book.offered, self._clock)
         judgement = self._judge(events)
         self.control = Control(
-            self._catalogue, self._registry, self._systems, self._schemas, judgement, self.data
+            self._catalogue,
+            self._registry,
+            self._systems,
+            self._schemas,
+            judgement,
+            self._advisor,
+            self.data,
         )
         self.archive = self._keep()
         self.integrity = Integrity(self.data, self._feed(), self._clock)
@@ -220,6 +228,7 @@ class Mediator:
             Duty("rolling writes forward", 1.0, self.data.recover),
             Duty("settling transactions", 1.0, self._settle),
             Duty("sharing metrics", 5.0, self._share_metrics),
+            Duty("looking at utilisation", SAMPLED_EVERY_S, self._advisor.sample),
             Duty("judging placements", 5.0, partial(judgement.judge, JUDGING_SHARE)),
             Duty("removing what is past its retention", 60.0, self._reap),
             Duty("removing expired objects", 5.0, self._sweep_expired),
@@ -279,8 +288,11 @@ class Mediator:
         await self._schemas.refresh()
 
     async def _share_metrics(self) -> None:
-        await self._exchange.publish(self._replica, self._book.snapshot())
-        self._book.merge(await self._exchange.others(self._replica))
+        told = {**self._book.snapshot(), **self._advisor.shared()}
+        await self._exchange.publish(self._replica, told)
+        others = await self._exchange.others(self._replica)
+        self._book.merge(others)
+        self._advisor.hear(others)
 
     async def _settle(self) -> None:
         await self.transactions.recover()

@@ -77,6 +77,7 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
     "/admin/v1/schemas": {"GET": _ANY_KEY},
     "/admin/v1/schemas/{database}": dict.fromkeys(("GET", "PUT", "PATCH", "DELETE"), _DESIGN),
     "/admin/v1/advice": {"POST": _LOOK},
+    "/admin/v1/advice/scaling": {"GET": _LOOK},
     "/admin/v1/placements/{database}": {"GET": _DESIGN},
     "/admin/v1/placements/{database}/{class_name}": {"GET": _DESIGN},
     "/admin/v1/placements/{database}/{class_name}/{field}": {"GET": _DESIGN},

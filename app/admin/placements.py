@@ -27,6 +27,12 @@ async def advise(control: Control, body: Body) -> dict[str, Any]:
     return await control.advise(body)
 
 
+@router.get("/advice/scaling")
+async def advise_on_scaling(control: Control) -> dict[str, Any]:
+    """Recommend more or less of the service and of each system, with reasons; nothing is done."""
+    return await control.scaling()
+
+
 @router.get("/placements/{database}")
 async def explain_database(control: Control, database: DatabaseName) -> dict[str, Any]:
     """Explain where a database is placed."""

@@ -151,7 +151,10 @@ class Feed(Protocol):
         """Take a replica out of account, which has brought everything and writes no more."""
 
     async def retire(self, database: str, account: Account, before_us: int) -> None:
-        """Forget other replicas that have told nothing since; somebody has swept after them."""
+        """Forget other replicas that have told nothing since; somebody has swept after them.
+
+        One that lives after all, having been cut off from its system, goes on where it was.
+        """
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
         """Return for each system the time (us) before which all that was acknowledged is here.

@@ -16,6 +16,7 @@ from mediator.placement.advice import advice_for, advise
 from mediator.placement.rank import ROOT
 from mediator.placement.routing import RoutingModel
 from mediator.planes import SchemaChange, SystemRegistration
+from mediator.scaling.advisor import Advisor
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import StoreError
@@ -36,6 +37,7 @@ class Control:
         systems: Systems,
         schemas: Schemas,
         judgement: Judgement,
+        advisor: Advisor,
         executor: Executor,
     ) -> None:
         self._catalogue = catalogue
@@ -43,6 +45,7 @@ class Control:
         self._systems = systems
         self._schemas = schemas
         self._judgement = judgement
+        self._advisor = advisor
         self._executor = executor
 
     async def databases(self) -> list[dict[str, Any]]:
@@ -141,6 +144,10 @@ class Control:
     async def proposals(self, database: str | None = None) -> list[dict[str, Any]]:
         """List recorded proposals."""
         return self._judgement.proposals(database)
+
+    async def scaling(self) -> dict[str, Any]:
+        """Say whether the service and its systems fit what is asked of them."""
+        return self._advisor.advise()
 
     async def readiness(self) -> dict[str, Any]:
         """Say what answers, and which classes depend on what does not.

@@ -8,6 +8,7 @@ All keys of a database share one hash tag, so that one script sees them all:
 | `…:cursors` | hash: place in each log, by system and log |
 | `…:until` | hash: time up to which the feed is complete, by system and replica |
 | `…:brought` | hash: how often each replica has brought changes that waited in records |
+| `…:retired:<period>` | the same of replicas that were retired, until it expires |
 | `…:marks` | hash: last version of each group whose changes wait in records |
 | `…:marks:<period>` | the same of those that are settled, until it expires |
 | `…:floor` | hash: id of the last change removed, by partition |

@@ -16,9 +16,9 @@ import asyncpg
 import orjson
 import pytest
 
+from benchmarks.ledger import Figure, Ledger
 from mediator.stores.embedded.postgresql import EmbeddedPostgres
 from tests.faults.conditions import eventually
-from tests.faults.ledger import Figure, Ledger
 from tests.faults.service import Service
 from tests.faults.stores import Stores
 from tests.faults.wire import Answer, Connection, Unanswered, Unreachable

@@ -113,6 +113,7 @@ ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "PATCH /admin/v1/schemas/{database}": ("schema", HIDDEN, {"json": []}),
     "DELETE /admin/v1/schemas/{database}": ("schema", HIDDEN, {"params": {"dry_run": "true"}}),
     "POST /admin/v1/advice": ("admin", OPERATORS, {"json": {}}),
+    "GET /admin/v1/advice/scaling": ("admin", OPERATORS, NOTHING),
     "GET /admin/v1/placements/{database}": ("schema", HIDDEN, NOTHING),
     "GET /admin/v1/placements/{database}/{class_name}": ("schema", HIDDEN, NOTHING),
     "GET /admin/v1/placements/{database}/{class_name}/{field}": ("schema", HIDDEN, NOTHING),

@@ -241,6 +241,17 @@ async def test_a_wrong_method_names_the_right_ones(admin: httpx.AsyncClient) -> 
     assert answer.headers["allow"]
 
 
+async def test_scaling_is_advised_with_reasons(admin: httpx.AsyncClient) -> None:
+    told = (await admin.get("/admin/v1/advice/scaling")).json()
+    listed = (await admin.get("/admin/v1/systems")).json()["items"]
+    assert set(told["systems"]) == {system["name"] for system in listed}
+    for advice in (told["service"], *told["systems"].values()):
+        assert advice["recommendation"] in {"add", "remove", "keep", "unknown"}
+        assert advice["why"].endswith(".")
+    assert told["systems"]["redis"]["capacities"].keys() == {"read", "write"}
+    assert told["service"]["replicas"] >= 1
+
+
 async def test_systems_over_http(admin: httpx.AsyncClient) -> None:
     body = {"name": unique("far"), "kind": "redis", "url": NOWHERE, "deadline_s": 1}
     refused = await admin.post("/admin/v1/systems", json=body)

@@ -266,3 +266,13 @@ async def test_a_lease_is_held_by_one(bench: Bench) -> None:
     assert await bench.leases.renew(name, "a", 60)
     await bench.leases.release(name, "a")
     assert await bench.leases.acquire(name, "b", 60)
+
+
+async def test_a_feed_that_lacks_what_a_retired_replica_brought_says_so(bench: Bench) -> None:
+    feed, account = bench.feed, Account("mongo", "one")
+    await feed.publish_own(bench.database, account, 40)
+    assert await feed.append_above([bench.change(1)], account) == 1
+    await feed.retire(bench.database, Account("mongo", "two"), 45)
+    account.brought[bench.database] += 1
+    with pytest.raises(FeedWentBack):
+        await feed.append_above([bench.change(2)], account)

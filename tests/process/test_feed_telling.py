@@ -172,6 +172,24 @@ async def test_a_replica_that_died_is_swept_after_and_retired(bench: Bench) -> N
     assert await bench.until_us() > gone_us + 30_000_000
 
 
+async def test_a_replica_that_was_retired_and_lives_goes_on(bench: Bench) -> None:
+    """A system that was away for long leaves all replicas quiet; the first one back retires all."""
+    store, quiet = bench.replica("quiet")
+    _, relays = bench.replica("one")
+    ids = [bench.write(store)]
+    await quiet.run()
+    await relays.run()
+    life = await bench.feed.incarnation(bench.database)
+    gone_us = await bench.feed.now_us() - 60_000_000
+    await bench.feed.retire(bench.database, Account("mongo", "one"), gone_us + 120_000_000)
+    for _ in range(2):
+        ids.append(bench.write(store))
+        await quiet.run()
+    assert await bench.ids() == ids
+    assert FeedFellBack("mongo") not in bench.observed
+    assert await bench.feed.incarnation(bench.database) == life, "followers go on"
+
+
 async def test_a_replica_that_ends_is_not_waited_for(bench: Bench) -> None:
     store, relays = bench.replica("ends")
     _, other = bench.replica("one")

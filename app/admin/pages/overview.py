@@ -37,6 +37,7 @@ async def show(request: Request) -> Response:
         systems=systems,
         loads={system["name"]: _load(system["traffic"]) for system in systems},
         hues=hues_of(systems),
+        scaling=await state.control.scaling(),
         databases=await state.control.databases(),
         requests=requests(state.metrics),
         violations=(await state.control.violations())[:_SHOWN],

@@ -18,7 +18,20 @@ local function below(one, other)
   return #one < #other
 end
 
--- Whether the feed lacks something of what a replica has brought.
+-- The counts of replicas that were retired some periods ago.
+local function retired(ago)
+  return base .. 'retired:' .. (math.floor(redis.call('TIME')[1] / RETIRED_KEPT_S) - ago)
+end
+
+-- Whether the feed lacks something of what a replica has brought. One that was retired, and lives,
+-- comes back with its count: the feed has lost nothing by retiring it.
 local function lacks(who, count)
-  return tonumber(redis.call('HGET', base .. 'brought', who) or 0) < tonumber(count)
+  local had = redis.call('HGET', base .. 'brought', who)
+  for ago = 0, 1 do
+    if not had then
+      had = redis.call('HGET', retired(ago), who)
+      if had then redis.call('HSET', base .. 'brought', who, had) end
+    end
+  end
+  return tonumber(had or 0) < tonumber(count)
 end

@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-__all__ = ["Figure", "Ledger"]
+__all__ = ["Broken", "Figure", "Ledger"]
 
 Figure: TypeAlias = tuple[str, str, str]
 """Class, object and field of a counter."""
 
 Body: TypeAlias = Mapping[str, Any]
+
+
+class Broken(AssertionError):
+    """What is there is not what was acknowledged; the message says where."""
 
 
 @dataclass
@@ -51,17 +55,30 @@ class Ledger:
         """Note that an article was put."""
         (self.there if known else self.doubtful)[id_] = body
 
-    def check_counter(self, figure: Figure, value: int) -> None:
-        """Compare a counter with what was counted."""
+    def check_counter(self, figure: Figure, value: float) -> None:
+        """Compare a counter with what was counted.
+
+        Raises:
+            Broken: It is beyond what it may be.
+        """
         least = self.acknowledged[figure]
         most = least + self.uncertain[figure]
-        assert least <= value <= most, f"{figure} is {value}, not from {least} to {most}"
+        _hold(least <= value <= most, f"{figure} is {value}, not from {least} to {most}")
 
     def check_articles(self, found: Mapping[str, Body]) -> None:
-        """Compare all articles that there are with those that should be there."""
-        assert not self.gone & found.keys(), "a deleted article is there"
-        assert not self.there.keys() - found.keys(), "an acknowledged article is missing"
+        """Compare all articles that there are with those that should be there.
+
+        Raises:
+            Broken: One is missing, halved, or there though it should not be.
+        """
         may_be = {**self.there, **self.doubtful}
-        assert not found.keys() - may_be.keys(), "an article is there that nobody wrote"
+        _hold(not self.gone & found.keys(), "a deleted article is there")
+        _hold(not self.there.keys() - found.keys(), "an acknowledged article is missing")
+        _hold(not found.keys() - may_be.keys(), "an article is there that nobody wrote")
         halved = {id_: body for id_, body in found.items() if body != may_be[id_]}
-        assert not halved, "articles are not as they were written"
+        _hold(not halved, "articles are not as they were written")
+
+
+def _hold(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise Broken(otherwise)

@@ -1,0 +1,170 @@
+"""Mixed load for as long as is wished, with a fault every minute: nothing lost, nothing gathered.
+
+Two replicas share embedded servers that lose nothing in a crash. One replica is killed and
+restarted, the other never, so that what a service gathers shows there. After the warm-up, its
+memory and descriptors, the connections to stores, the keys of Redis and the rows of the catalogue
+stay within 5 %. `--minutes` says for how long (20 unless told; quick: 1, with a fault every ten
+seconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+from app.container import on_embedded
+from app.draining import Signals
+from app.interruption import interruptible
+from app.settings import CacheSettings, MediatorSettings
+from benchmarks.faults import Faults, Stage
+from benchmarks.footprint import Footprint, Watcher
+from benchmarks.instances import Instance
+from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.service import Service
+from benchmarks.soak_load import DATABASE, Load
+from mediator.ending import end
+from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.stores.embedded.port import Kind
+
+__all__ = ["run"]
+
+_BAR: Final = 1.05
+_MINUTES: Final = 20.0
+_LEAST_TURNS: Final = 6
+_TURN_S: Final = 60.0
+_WORDS: Final[dict[Kind, str]] = {
+    "redis": "elasticity",
+    "postgresql": "joins",
+    "mongodb": "data_volume_scalability",
+}
+_CLASSES: Final[dict[Kind, str]] = {"redis": "counts", "postgresql": "sums", "mongodb": "likes"}
+_UNITS: Final = {"resident": "MiB"}
+
+
+async def run(options: Options) -> Measured:
+    """Soak the service."""
+    minutes = options.minutes or (1.0 if options.quick else _MINUTES)
+    turn_s = min(_TURN_S, minutes * 60 / _LEAST_TURNS)
+    turns = round(minutes * 60 / turn_s)
+    async with _staged() as stage:
+        data = [replica.data for replica in stage.replicas]
+        async with Service.at(data[0], stage.kept.admin) as service:
+            versions = await _set_up(service)
+        kinds = [kind for kind in _CLASSES if kind in stage.fleet.endpoints]
+        load = Load(data, [_CLASSES[kind] for kind in kinds], options.seed)
+        try:
+            await load.begin()
+            table = await _soak(stage, load, turns, turn_s, options)
+            await load.end()
+            wrong = await _wrong(load)
+        finally:
+            await load.close()
+    options.say(f"refused: {dict(load.refused.most_common())}")
+    for each in wrong:
+        options.say(each)
+    return Measured([*_grown(table), *_kept(load, wrong)], versions)
+
+
+@asynccontextmanager
+async def _staged() -> AsyncIterator[Stage]:
+    with ExitStack() as servers:
+        scratch = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="portolan-bench-")))
+        fleet = EmbeddedFleet(scratch, "full")
+        await asyncio.to_thread(servers.enter_context, fleet)
+        settings = on_embedded(MediatorSettings(durability="full"), fleet.endpoints)
+        caching = CacheSettings(sketch="redis", cache_longest_s=10.0)
+        async with AsyncExitStack() as started:
+            kept, shaken = (Instance(settings, {}, 0.0, caching) for _ in range(2))
+            for instance in (kept, shaken):  # one makes the catalogue's tables
+                await started.enter_async_context(instance)
+            signals = Signals()
+            signals.hear()
+            async with interruptible(signals.ended):
+                yield Stage(scratch, fleet, kept, shaken)
+
+
+async def _set_up(service: Service) -> dict[str, str]:
+    """Declare a class on each system, one of them cached, and articles."""
+    await service.declare({kind: (word,) for kind, word in _WORDS.items()})
+    there = {system["kind"] for system in await service.systems()}
+    classes: dict[str, Any] = {
+        name: _counting(kind) for kind, name in _CLASSES.items() if kind in there
+    }
+    classes["articles"] = {"fields": {"title": {"type": "string"}}}
+    await service.set_schema(DATABASE, {"mode": "mixed", "classes": classes})
+    return await service.versions()
+
+
+def _counting(kind: Kind) -> dict[str, Any]:
+    # The stand-in for MongoDB has no exact integers.
+    counter = {"type": "float" if kind == "mongodb" else "integer", "default": 0}
+    cache = {"visibility": "public", "max_ttl_s": 5} if kind == "redis" else {"visibility": "none"}
+    return {"cache": cache, "annotations": [{"require": _WORDS[kind]}], "fields": {"n": counter}}
+
+
+async def _soak(
+    stage: Stage, load: Load, turns: int, turn_s: float, options: Options
+) -> list[Footprint]:
+    """Break something at the beginning of every turn; return what was taken up in each."""
+    faults, table = Faults(stage), list[Footprint]()
+    urls = {kind: endpoint.url for kind, endpoint in stage.fleet.endpoints.items()}
+    watcher = Watcher(stage.kept.pid, urls)
+    watching = asyncio.create_task(watcher.watch())
+    options.say("turn  fault                 answered  refused      MiB  open  conns   keys  rows")
+    try:
+        for turn in range(1, turns + 1):
+            until = asyncio.get_running_loop().time() + turn_s
+            broken = await faults.next()
+            watcher.taken.clear()
+            await asyncio.sleep(until - asyncio.get_running_loop().time())
+            table.append(Footprint.middle(watcher.taken or [await watcher.look()]))
+            options.say(_row(turn, broken, load, table[-1]))
+    finally:
+        await end([watching])
+    return table
+
+
+def _row(turn: int, broken: str, load: Load, seen: Footprint) -> str:
+    return (
+        f"{turn:4}  {broken:20} {load.answered:9,} {load.refused.total():8,}"
+        f" {seen.resident:8.1f} {seen.descriptors:5.0f} {seen.connections:6.0f}"
+        f" {seen.keys:6.0f} {seen.rows:5.0f}"
+    )
+
+
+async def _wrong(load: Load) -> list[str]:
+    await load.told_everything()
+    return await load.lost()
+
+
+def _grown(table: Sequence[Footprint]) -> list[Result]:
+    """Hold the last turns against the first ones after the warm-up, which is a quarter of all."""
+    warm = table[len(table) // 4 :]
+    some = max(1, len(warm) // 3)
+    first, last = Footprint.middle(warm[:some]), Footprint.middle(warm[-some:])
+    return [
+        Result(f"{each.name}, at the end against after the warm-up",
+               _UNITS.get(each.name, each.name), getattr(last, each.name),
+               getattr(first, each.name), _BAR, small_is_good=True)
+        for each in fields(Footprint)
+    ]  # fmt: skip
+
+
+def _kept(load: Load, wrong: Sequence[str]) -> list[Result]:
+    if not load.judge.reads:
+        raise Failed("no cached read was answered")
+    return [
+        Result("objects that are not as acknowledged, or told otherwise by the feed", "objects",
+               len(wrong), bar=0, small_is_good=True),
+        Result("cached reads beyond the bound of 1 s", "reads", load.judge.violations, bar=0,
+               small_is_good=True),
+        Result("times that the feed forgot where its followers were", "times", load.lives, bar=0,
+               small_is_good=True),
+        Result("requests answered meanwhile", "requests", load.answered),
+        Result("requests refused while something was broken", "requests", load.refused.total()),
+    ]  # fmt: skip

@@ -1,0 +1,4 @@
+"""Scaling advice: what is used of systems and of the service, and whether they fit (papers/wattdb).
+
+It is advice and never an action: who runs the installation decides, or what they run it with does.
+"""

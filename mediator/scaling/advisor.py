@@ -1,0 +1,164 @@
+"""Keeps the history of utilisation, and answers for the service and for every system.
+
+The history is this replica's own, and begins with it. What systems do is known of all replicas
+together, through the metrics they share; of the other replicas their utilisation is known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any, Final
+
+from mediator.clock import Clock
+from mediator.placement.candidates import Candidate
+from mediator.scaling.forecast import HISTORY_S
+from mediator.scaling.model import BAND, Figures, Sample, Subject
+from mediator.scaling.recommend import recommend
+from mediator.schema.annotations import Metric
+
+__all__ = ["SAMPLED_EVERY_S", "Advisor"]
+
+SAMPLED_EVERY_S: Final = 10.0
+_KEPT: Final = int(HISTORY_S / SAMPLED_EVERY_S) + 12
+_SERVICE: Final = "service"
+_SHARED: Final = "used"
+_KINDS: Final[Mapping[str, tuple[Metric, Metric]]] = {
+    "read": (Metric.READ_THROUGHPUT, Metric.READ_LATENCY),
+    "write": (Metric.WRITE_THROUGHPUT, Metric.WRITE_LATENCY),
+}
+
+# Papers/wattdb, section 2: what only computes is there in seconds, what holds data in the time that
+# it takes to move them.
+_SERVICE_AHEAD_S: Final = 300.0
+_SYSTEM_AHEAD_S: Final = 1800.0
+_HALVED: Final = 2.0
+
+
+class Advisor:
+    """Advises on scaling; see `mediator.scaling.recommend`.
+
+    Args:
+        candidates: Tells the systems and their metrics.
+        offered: Tells the present rates, by system and ``read`` or ``write``.
+        clock: Gives the monotonic time.
+        worked_s: Tells the seconds of processor time that this process has taken.
+    """
+
+    def __init__(
+        self,
+        candidates: Callable[[], Sequence[Candidate]],
+        offered: Callable[[], Mapping[tuple[str, str], float]],
+        clock: Clock,
+        worked_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._candidates = candidates
+        self._offered = offered
+        self._now = clock.monotonic
+        self._worked_s = worked_s
+        self._last = (self._now(), worked_s())
+        self._own: float | None = None
+        self._others: tuple[float, ...] = ()
+        self._replicas = 1
+        self._history: dict[str, deque[Sample]] = {}
+
+    def shared(self) -> dict[str, Any]:
+        """Return what other replicas are to hear, as JSON."""
+        return {_SHARED: self._own}
+
+    def hear(self, others: Sequence[Mapping[str, Any]]) -> None:
+        """Take what other replicas have shared."""
+        self._replicas = 1 + len(others)
+        told = (other.get(_SHARED) for other in others)
+        self._others = tuple(float(used) for used in told if used is not None)
+
+    async def sample(self) -> None:
+        """Note the present utilisation of the service and of every system."""
+        now = self._now()
+        self._measure(now)
+        used = {name: figures.used for name, figures in self._figures().items()}
+        used[_SERVICE] = self._used()
+        self._history = {
+            name: self._history.get(name, deque(maxlen=_KEPT)) for name in used
+        }  # what is no longer there is forgotten
+        for name, share in used.items():
+            if share is not None:
+                self._history[name].append(Sample(now, share))
+
+    def advise(self) -> dict[str, Any]:
+        """Recommend for the service and for each system, with reasons."""
+        figures = self._figures()
+        return {
+            "band": asdict(BAND),
+            _SERVICE: {**self._recommended(self._service()), **self._of_service()},
+            "systems": {
+                name: {**self._recommended(_system(name)), **_told(each)}
+                for name, each in figures.items()
+            },
+        }
+
+    def _recommended(self, subject: Subject) -> dict[str, Any]:
+        advice = recommend(subject, tuple(self._history.get(subject.name, ())), self._now())
+        return {
+            "recommendation": advice.action,
+            "why": advice.why,
+            "utilisation": advice.used,
+            "peak": advice.peak,
+            "forecast": advice.forecast,
+            "forecast_s": subject.ahead_s,
+        }
+
+    def _service(self) -> Subject:
+        many = self._replicas > 1
+        growth = self._replicas / (self._replicas - 1) if many else None
+        more, less = "start another replica", "a replica can be ended"
+        return Subject(_SERVICE, _SERVICE_AHEAD_S, growth, more, less)
+
+    def _of_service(self) -> dict[str, Any]:
+        known = [*self._others, *([] if self._own is None else [self._own])]
+        return {"replicas": self._replicas, "highest": max(known, default=None)}
+
+    def _measure(self, now: float) -> None:
+        """Measure the share of a core that this process has taken since the last time."""
+        (then, before), worked = self._last, self._worked_s()
+        if now > then:
+            self._own = (worked - before) / (now - then)
+            self._last = now, worked
+
+    def _used(self) -> float | None:
+        return None if self._own is None else fmean((self._own, *self._others))
+
+    def _figures(self) -> dict[str, Figures]:
+        offered = self._offered()
+        return {each.name: _figures_of(each, offered) for each in self._candidates()}
+
+
+def _figures_of(candidate: Candidate, offered: Mapping[tuple[str, str], float]) -> Figures:
+    metrics = candidate.metrics
+    return Figures(
+        {kind: offered.get((candidate.name, kind), 0.0) for kind in _KINDS},
+        {kind: metrics[most] for kind, (most, _) in _KINDS.items() if most in metrics},
+        {kind: metrics[time_] for kind, (_, time_) in _KINDS.items() if time_ in metrics},
+    )
+
+
+def _system(name: str) -> Subject:
+    return Subject(
+        name,
+        _SYSTEM_AHEAD_S,
+        _HALVED,
+        "give it more, or move what needs it least to another system",
+        "half of it would do, or it could take over what is on another system",
+    )
+
+
+def _told(figures: Figures) -> dict[str, Any]:
+    return {
+        "rates": dict(figures.rates),
+        "capacities": dict(figures.capacities),
+        "latencies": dict(figures.latencies),
+        "in_flight": figures.in_flight,
+    }

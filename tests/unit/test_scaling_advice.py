@@ -1,0 +1,242 @@
+"""Scaling advice: the rules of papers/wattdb, section 2, and their trace of section 4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.placement.candidates import Candidate
+from mediator.scaling.advisor import Advisor
+from mediator.scaling.forecast import forecast, minutes
+from mediator.scaling.model import BAND, Figures, Sample, Subject
+from mediator.scaling.recommend import recommend
+from mediator.schema.annotations import Metric
+
+STORE = Subject("redis", 1800.0, 2.0, "more of it", "less of it")
+HOUR = 3600
+shares = st.floats(0.0, 2.0, allow_nan=False)
+
+
+def history(used: Callable[[int], float], seconds: int = HOUR, every: int = 1) -> list[Sample]:
+    return [Sample(float(at), used(at)) for at in range(0, seconds + 1, every)]
+
+
+def advised(used: Callable[[int], float], seconds: int = HOUR, subject: Subject = STORE) -> str:
+    return recommend(subject, history(used, seconds), float(seconds)).action
+
+
+# --- The sheet's rule trace (papers/wattdb, section 4).
+
+
+@pytest.mark.parametrize(
+    ("for_s", "action"),
+    [(59, "keep"), (61, "add")],
+)
+def test_high_load_counts_after_a_minute(for_s: int, action: str) -> None:
+    assert advised(lambda at: 0.85 if at > HOUR - for_s else 0.5) == action
+
+
+@pytest.mark.parametrize(("used", "action"), [(0.29, "remove"), (0.31, "keep")])
+def test_a_mean_below_the_band_is_spare(used: float, action: str) -> None:
+    assert advised(lambda _: used) == action
+
+
+def test_a_load_that_stays_high_goes_on_to_ask_for_more() -> None:
+    assert {advised(lambda _: 0.85, HOUR + later) for later in range(0, 300, 30)} == {"add"}
+
+
+# --- What the sheet warns of (section 7).
+
+
+def test_a_spike_is_no_reason() -> None:
+    assert advised(lambda at: 1.0 if at % 60 < 15 else 0.5) == "keep"
+
+
+def test_a_square_wave_of_five_minutes_does_not_thrash() -> None:
+    samples = history(lambda at: 0.75 if at // 300 % 2 else 0.1, 4 * HOUR, every=10)
+    told = [recommend(STORE, samples[:end], samples[end - 1].at).action
+            for end in range(200, len(samples), 3)]  # fmt: skip
+    assert set(told) == {"keep"}
+
+
+def test_the_last_part_is_never_taken_away() -> None:
+    assert advised(lambda _: 0.0, subject=replace(STORE, growth=None)) == "keep"
+
+
+def test_nothing_is_taken_away_that_the_last_half_hour_needed() -> None:
+    assert advised(lambda at: 0.6 if at < HOUR - 1200 else 0.1) == "keep"
+
+
+# --- Forecast.
+
+
+def test_what_rises_is_seen_before_it_is_too_much() -> None:
+    # 20 % in the beginning and 60 % after an hour: 80 % in half an hour.
+    rising = recommend(STORE, history(lambda at: 0.2 + 0.41 * at / HOUR), float(HOUR))
+    assert rising.action == "add"
+    assert rising.forecast == pytest.approx(0.2 + 0.41 * 1.5, abs=0.01)
+    assert "82%" in rising.why
+    soon = replace(STORE, ahead_s=300.0)
+    assert advised(lambda at: 0.2 + 0.41 * at / HOUR, subject=soon) == "keep"
+
+
+@given(st.floats(-0.02, 0.02), st.floats(0.0, 1.0), st.integers(0, 3600))
+def test_a_line_is_taken_further_as_it_is(slope: float, start: float, ahead_s: int) -> None:
+    means = [start + slope * (minute + 0.5) for minute in range(30)]
+    expected = max(0.0, start + slope * (30 + ahead_s / 60))
+    assert forecast(means, ahead_s) == pytest.approx(expected, abs=1e-9)
+
+
+@given(
+    st.lists(shares, min_size=8, max_size=8), st.sets(st.integers(0, 29), min_size=8, max_size=8)
+)
+def test_a_quarter_of_the_minutes_may_be_anything(wild: list[float], where: set[int]) -> None:
+    means = [0.5] * 30
+    for minute, used in zip(where, wild, strict=True):
+        means[minute] = used
+    assert forecast(means, 1800.0) == pytest.approx(0.5, abs=1e-9)
+
+
+def test_a_minute_that_nobody_saw_leaves_the_trend_open() -> None:
+    samples = [s for s in history(lambda _: 0.1) if not 3000 < s.at < 3130]
+    assert minutes(samples, float(HOUR)) is None
+    told = recommend(STORE, samples, float(HOUR))
+    assert (told.action, told.forecast) == ("keep", None)
+
+
+# --- What is not known.
+
+
+@pytest.mark.parametrize("age", [31, 600])
+def test_old_samples_say_nothing(age: int) -> None:
+    assert recommend(STORE, history(lambda _: 0.5), HOUR + float(age)).action == "unknown"
+
+
+def test_less_than_a_minute_says_nothing() -> None:
+    assert advised(lambda _: 0.95, 59) == "unknown"
+    assert advised(lambda _: 0.95, 61) == "add"
+    assert recommend(STORE, [], 0.0).action == "unknown"
+
+
+# --- Laws.
+
+
+@given(st.lists(shares, min_size=8, max_size=40), st.floats(0.0, 1.0))
+def test_more_load_never_asks_for_less(loads: list[float], more: float) -> None:
+    order = ["remove", "keep", "add"]
+    end = 10.0 * (len(loads) - 1)
+    before = [Sample(10.0 * n, used) for n, used in enumerate(loads)]
+    after = [Sample(at, used + more) for at, used in before]
+    told = [recommend(STORE, samples, end).action for samples in (before, after)]
+    if "unknown" not in told:
+        assert order.index(told[0]) <= order.index(told[1])
+
+
+@given(st.lists(shares, min_size=181, max_size=181))
+def test_what_is_taken_away_leaves_the_band_unbroken(loads: list[float]) -> None:
+    told = recommend(STORE, [Sample(10.0 * n, used) for n, used in enumerate(loads)], 1800.0)
+    if told.action == "remove":
+        assert told.peak is not None
+        assert told.peak * 2 <= BAND.high
+    assert told.why.endswith(".")
+
+
+# --- Utilisation.
+
+
+def test_reads_and_writes_share_a_server() -> None:
+    figures = Figures(
+        {"read": 500.0, "write": 100.0},
+        {"read": 1000.0, "write": 400.0},
+        {"read": 0.002, "write": 0.01},
+    )
+    assert figures.used == pytest.approx(0.75)
+    assert figures.in_flight == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("rates", "capacities", "used"),
+    [
+        ({}, {}, None),
+        ({"read": 1.0}, {"write": 10.0}, None),
+        ({"read": 0.0}, {"write": 10.0}, 0.0),
+        ({"read": 1.0}, {"read": 0.0}, None),
+    ],
+)
+def test_what_a_server_can_do_has_to_be_known(
+    rates: dict[str, float], capacities: dict[str, float], used: float | None
+) -> None:
+    assert Figures(rates, capacities, {}).used == used
+
+
+# --- The advisor.
+
+
+class Played:
+    """A clock, a processor and a system, as the test says."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.worked_s = 0.0
+        self.rate = 0.0
+        self.names = ["redis"]
+
+    def advisor(self) -> Advisor:
+        clock: Any = SimpleNamespace(monotonic=lambda: self.now)
+        return Advisor(self.candidates, self.offered, clock, lambda: self.worked_s)
+
+    def candidates(self) -> list[Candidate]:
+        metrics = {Metric.WRITE_THROUGHPUT: 1000.0, Metric.WRITE_LATENCY: 0.002}
+        return [Candidate(name, metrics=metrics) for name in self.names]
+
+    def offered(self) -> dict[tuple[str, str], float]:
+        return {("redis", "write"): self.rate}
+
+    async def run(self, advisor: Advisor, seconds: int, busy: float) -> dict[str, Any]:
+        for _ in range(0, seconds, 10):
+            self.now += 10.0
+            self.worked_s += 10.0 * busy
+            await advisor.sample()
+        return advisor.advise()
+
+
+async def test_systems_and_the_service_are_advised_on_by_what_they_do() -> None:
+    played = Played()
+    advisor, played.rate = played.advisor(), 900.0
+    told = await played.run(advisor, 120, busy=0.2)
+    redis, service = told["systems"]["redis"], told["service"]
+    assert (redis["recommendation"], redis["utilisation"]) == ("add", pytest.approx(0.9))
+    assert redis["in_flight"] == pytest.approx(1.8)
+    assert (service["recommendation"], service["utilisation"]) == ("keep", pytest.approx(0.2))
+    played.rate = 100.0
+    told = await played.run(advisor, 4000, busy=0.2)
+    assert told["systems"]["redis"]["recommendation"] == "remove"
+    assert "nothing" in told["service"]["why"], "it is the only replica"
+
+
+async def test_replicas_are_looked_at_together() -> None:
+    played = Played()
+    advisor = played.advisor()
+    advisor.hear([{"used": 0.1}, {"used": None}, {}])
+    told = (await played.run(advisor, 2000, busy=0.3))["service"]
+    assert told["utilisation"] == pytest.approx(0.2)
+    assert (told["replicas"], told["highest"]) == (4, pytest.approx(0.3))
+    assert told["recommendation"] == "remove"
+    assert advisor.shared() == {"used": pytest.approx(0.3)}
+
+
+async def test_what_is_no_longer_there_is_forgotten() -> None:
+    played = Played()
+    advisor = played.advisor()
+    await played.run(advisor, 120, busy=0.5)
+    played.names = []
+    assert (await played.run(advisor, 10, busy=0.5))["systems"] == {}
+    played.names = ["redis"]
+    told = await played.run(advisor, 10, busy=0.5)
+    assert told["systems"]["redis"]["recommendation"] == "unknown"
