@@ -369,3 +369,11 @@ def test_the_worked_example_is_answered_with_the_printed_scores() -> None:
         for cell, system in ((a, "A"), (b, "B")):
             printed = float(cell.replace("*", "").split("= ")[-1])
             assert scores[node][system] == pytest.approx(printed, abs=1e-4)
+
+
+def test_the_picture_of_placement_shows_the_numbers_of_the_worked_example() -> None:
+    scores = advise(json.loads(blocks(page("placement.md"), "json")[0]))["scores"]
+    picture = page("pictures/placement.svg")
+    for node in ("articles.hits", "articles.title"):
+        for system in "AB":
+            assert f">{scores[node][system]:g}<" in picture
