@@ -61,6 +61,9 @@ HOSTS = {
 }
 """Where pages may link to: standards, names that exist nowhere, and the reader's own machine."""
 
+SOURCES = {"github.com", "docs.dapr.io", "docs.postgrest.org", "hasura.io"}
+"""Where the comparison may link to besides: what it says of others."""
+
 AMERICAN = r"(?i)\b\w*(?:behavior|colors?\b|favor|center\b|\wliz[ei]|miz[ei]|niz[ei])\w*"
 
 
@@ -332,7 +335,7 @@ def test_links_lead_somewhere(file: Path) -> None:
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
 def test_pages_name_no_hosts_but_standards_and_examples(file: Path) -> None:
     named = re.findall(r"\b\w+://(?:[^/\s@]*@)?([\w.-]+\.[\w-]+)", file.read_text())
-    assert set(named) <= HOSTS
+    assert set(named) <= (HOSTS | SOURCES if file.name == "comparison.md" else HOSTS)
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
@@ -377,3 +380,28 @@ def test_the_picture_of_placement_shows_the_numbers_of_the_worked_example() -> N
     for node in ("articles.hits", "articles.title"):
         for system in "AB":
             assert f">{scores[node][system]:g}<" in picture
+
+
+def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> None:
+    claims, _, sources = page("comparison.md").partition("## Sources")
+    cited = {
+        mark
+        for marks in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
+        for mark in marks.split(", ")
+    }
+    assert cited == set(re.findall(r"^\| ([A-Z]\d) \| \[[^\]]+\]\(https://", sources, re.MULTILINE))
+    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "mark"}
+    assert widths == {8, 3}
+
+
+@pytest.mark.parametrize(
+    ("feature", "gap"),
+    [
+        ("text search", "- Text search:"),
+        ("data moved while in use", "- Moving data that is there"),
+        ("rights of single objects", "- Rules for single objects"),
+    ],
+)
+def test_the_comparison_admits_what_the_readme_says_is_not_there(feature: str, gap: str) -> None:
+    [ours] = [row[1] for row in rows("comparison.md", "## By feature") if row[0] == feature]
+    assert (ours == "**not yet**") is (gap in README.read_text())
