@@ -405,3 +405,15 @@ def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> N
 def test_the_comparison_admits_what_the_readme_says_is_not_there(feature: str, gap: str) -> None:
     [ours] = [row[1] for row in rows("comparison.md", "## By feature") if row[0] == feature]
     assert (ours == "**not yet**") is (gap in README.read_text())
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in PAGES if file.name.startswith("add-")], ids=lambda file: file.name
+)
+def test_worked_examples_print_the_files_that_are_tested(file: Path) -> None:
+    folders = [ROOT / "examples", ROOT / "spark_jobs" / "example", ROOT / "tests"]
+    sources = [source.read_text() for folder in folders for source in folder.rglob("*.py")]
+    printed = blocks(file.read_text(), "python")
+    assert printed
+    for block in printed:
+        assert any(block in source for source in sources), block
