@@ -64,6 +64,7 @@ HOSTS = {
 SOURCES = {"github.com", "docs.dapr.io", "docs.postgrest.org", "hasura.io"}
 """Where the comparison may link to besides: what it says of others."""
 
+CODE = (".py", ".lua")
 AMERICAN = r"(?i)\b\w*(?:behavior|colors?\b|favor|center\b|\wliz[ei]|miz[ei]|niz[ei])\w*"
 
 
@@ -411,9 +412,24 @@ def test_the_comparison_admits_what_the_readme_says_is_not_there(feature: str, g
     "file", [file for file in PAGES if file.name.startswith("add-")], ids=lambda file: file.name
 )
 def test_worked_examples_print_the_files_that_are_tested(file: Path) -> None:
-    folders = [ROOT / "examples", ROOT / "spark_jobs" / "example", ROOT / "tests"]
-    sources = [source.read_text() for folder in folders for source in folder.rglob("*.py")]
-    printed = blocks(file.read_text(), "python")
+    folders = [ROOT / name for name in ("examples", "mediator", "spark_jobs", "tests")]
+    code = [path for folder in folders for path in folder.rglob("*") if path.suffix in CODE]
+    sources = [source.read_text() for source in code]
+    printed = [
+        block for language in ("python", "lua") for block in blocks(file.read_text(), language)
+    ]
+    printed = [block for block in printed if not block.startswith("prepared = ")]  # run by its test
     assert printed
     for block in printed:
         assert any(block in source for source in sources), block
+
+
+def test_every_place_that_knows_an_operator_is_named_where_one_is_added() -> None:
+    knows = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("app", "mediator", "spark_jobs", "docs")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (*CODE, ".md") and "bit_xor" in path.read_text().lower()
+    }
+    told = {row[0].strip("`") for row in rows("add-operator.md")[1:]}
+    assert knows - {"docs/add-operator.md"} == told
