@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test test-large check docs chart chart-reference format lock sbom rivals \
-  screenshots clean
+.PHONY: install run test test-large check docs reference chart chart-reference format lock sbom \
+  rivals screenshots clean
 
 install: $(STAMP)
 
@@ -85,6 +85,10 @@ sbom: install
 	mkdir -p dist
 	$(BIN)/cyclonedx-py requirements requirements-api.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-api.cdx.json
 	$(BIN)/cyclonedx-py requirements requirements-worker.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-worker.cdx.json
+
+# The pages that are made of the code: docs/cli.md, docs/benchmarks.md.
+reference: install
+	$(BIN)/python -m docs.reference
 
 # The pictures of the admin pages in docs/pages.md; needs Chromium and Spark.
 screenshots: install

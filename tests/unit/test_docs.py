@@ -29,7 +29,9 @@ from app.settings import (
 )
 from app.telemetry.instruments import Instruments
 from app.telemetry.settings import TelemetrySettings
-from benchmarks.readme import README
+from benchmarks.readme import FIGURES, README
+from benchmarks.runner import available
+from docs.reference import generated
 from mediator.operations.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
 from mediator.placement.ballot import Kind
@@ -433,3 +435,13 @@ def test_every_place_that_knows_an_operator_is_named_where_one_is_added() -> Non
     }
     told = {row[0].strip("`") for row in rows("add-operator.md")[1:]}
     assert knows - {"docs/add-operator.md"} == told
+
+
+def test_pages_that_are_made_of_the_code_are_up_to_date() -> None:
+    for file, text in generated().items():
+        assert file.read_text() == text, f"make reference brings docs/{file.name} up to date"
+
+
+def test_every_benchmark_without_a_record_says_what_it_has_to_reach() -> None:
+    told = {row[0].strip("`") for row in rows("benchmarks.md", "## Bars of those")[1:]}
+    assert told == set(available()) - {file.stem for file in FIGURES.glob("*.json")}
