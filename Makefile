@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test test-large check chart chart-reference format lock sbom rivals screenshots \
-  clean
+.PHONY: install run test test-large check docs reference chart chart-reference format lock sbom \
+  rivals screenshots clean
 
 install: $(STAMP)
 
@@ -20,11 +20,15 @@ $(STAMP): requirements.lock pyproject.toml
 run: install
 	$(BIN)/portolan demo
 
-check: install
+check: install docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation as a site, in site/; a link that leads nowhere ends it.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Spread over the cores: a module is run whole by one of them.
 SPREAD := -n logical --maxprocesses 4 --dist loadfile
@@ -82,6 +86,10 @@ sbom: install
 	$(BIN)/cyclonedx-py requirements requirements-api.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-api.cdx.json
 	$(BIN)/cyclonedx-py requirements requirements-worker.lock --pyproject pyproject.toml --output-reproducible -o dist/portolan-worker.cdx.json
 
+# The pages that are made of the code: docs/cli.md, docs/benchmarks.md.
+reference: install
+	$(BIN)/python -m docs.reference
+
 # The pictures of the admin pages in docs/pages.md; needs Chromium and Spark.
 screenshots: install
 	$(BIN)/python -m docs.screenshots
@@ -95,4 +103,4 @@ rivals: .venv-rivals/.installed
 	@touch $@
 
 clean:
-	rm -rf .tools .venv-rivals $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache
+	rm -rf site .tools .venv-rivals $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache

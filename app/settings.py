@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability
+from mediator.stores.kinds import store_kinds
 from mediator.stores.port import SystemConfig
 from spark_jobs.session import SparkOptions
 
@@ -66,13 +67,19 @@ class HttpSettings(BaseSettings):
     )
 
 
+def _known_kind(kind: str) -> str:
+    if kind not in store_kinds():
+        raise ValueError(f"one of {', '.join(store_kinds())} is expected")
+    return kind
+
+
 class SystemSettings(BaseModel):
     """One system, as an element of `PORTOLAN_SYSTEMS`."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-    kind: Literal["redis", "postgresql", "mongodb"]
+    kind: Annotated[str, AfterValidator(_known_kind)]
     url: SecretStr
     durability: Literal["full", "second"] | None = None
     deadline_s: Annotated[float, Field(gt=0, le=60)] = 2.0

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Final
 
 from mediator.stores.port import Store, SystemConfig
 
-__all__ = ["KINDS", "make_store"]
+__all__ = ["ENTRY_POINTS", "make_store", "store_kinds"]
 
-KINDS: Final = {
+ENTRY_POINTS: Final = "portolan.stores"
+"""The group of entry points under which a package offers a store: made of a `SystemConfig`."""
+
+_OURS: Final = {
     "redis": ("mediator.stores.redis", "RedisStore"),
     "postgresql": ("mediator.stores.postgres", "PostgresStore"),
     "mongodb": ("mediator.stores.mongo", "MongoStore"),
 }
+
+
+def store_kinds() -> tuple[str, ...]:
+    """Return the names of all kinds: ours, then those that installed packages bring along."""
+    return tuple(dict.fromkeys([*_OURS, *(p.name for p in entry_points(group=ENTRY_POINTS))]))
 
 
 def make_store(config: SystemConfig) -> Store:
@@ -22,8 +31,11 @@ def make_store(config: SystemConfig) -> Store:
     Raises:
         ValueError: There is no such kind.
     """
-    if config.kind not in KINDS:
-        raise ValueError(f"{config.kind} is no kind of store; there are {', '.join(KINDS)}")
-    module, name = KINDS[config.kind]
-    store: Store = getattr(import_module(module), name)(config)
-    return store
+    if config.kind in _OURS:
+        module, name = _OURS[config.kind]
+        store: Store = getattr(import_module(module), name)(config)
+        return store
+    for point in entry_points(group=ENTRY_POINTS, name=config.kind):
+        offered: Store = point.load()(config)
+        return offered
+    raise ValueError(f"{config.kind} is no kind of store; there are {', '.join(store_kinds())}")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
-from mediator.operations.apply import Refused, apply_operator
+from examples.kept_record import KeptRecord, write_to
 from mediator.operations.operators import APPLICABLE, Operator
 from mediator.schema.tree import MISSING, MissingType
-from mediator.schema.types import FieldType, Value, Values
+from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
     Fragment,
     Read,
@@ -20,32 +17,12 @@ from mediator.stores.port import (
     Record,
     ServerFacts,
     Standing,
-    Status,
     SystemConfig,
     Write,
-    WriteKind,
     WriteResult,
 )
 
 __all__ = ["ModelStore"]
-
-
-@dataclass
-class _Row:
-    """A record or its tombstone, and the operations remembered with it."""
-
-    there: bool = False
-    birth: int = 0
-    versions: dict[str, int] = field(default_factory=dict)
-    values: Values = field(default_factory=dict)
-    remembered: dict[str, Recalled] = field(default_factory=dict)
-    fenced: set[str] = field(default_factory=set)
-    mark: str = ""
-
-
-def _picked(values: Values, fields: tuple[str, ...] | None) -> Values:
-    chosen = values if fields is None else {n: values[n] for n in fields if n in values}
-    return deepcopy(chosen)
 
 
 def _rank(value: Value | MissingType, id_: str) -> tuple[int, Any, bytes]:
@@ -59,7 +36,7 @@ class ModelStore:
 
     def __init__(self, config: SystemConfig | None = None) -> None:
         self.config = config or SystemConfig("model", "model", "memory:")
-        self._classes: dict[tuple[str, str], dict[str, _Row]] = {}
+        self._classes: dict[tuple[str, str], dict[str, KeptRecord]] = {}
 
     async def open(self) -> None: ...
 
@@ -87,12 +64,12 @@ class ModelStore:
         return [self._write(call, token) for call in calls]
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
-        row = self._rows(fragment).setdefault(id_, _Row())
+        row = self._rows(fragment).setdefault(id_, KeptRecord())
         row.fenced.add(token)
         return dict(row.versions)
 
     async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
-        row = self._rows(fragment).setdefault(id_, _Row())
+        row = self._rows(fragment).setdefault(id_, KeptRecord())
         row.mark = row.mark or mark
         return await self.standing(fragment, id_)
 
@@ -102,7 +79,7 @@ class ModelStore:
             row.mark = ""
 
     async def standing(self, fragment: Fragment, id_: str) -> Standing:
-        row = self._rows(fragment).get(id_) or _Row()
+        row = self._rows(fragment).get(id_) or KeptRecord()
         return Standing(row.birth if row.there else None, dict(row.versions), row.mark)
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
@@ -145,70 +122,12 @@ class ModelStore:
             ranked = [e for e in ranked if (e[0] < edge if descending else e[0] > edge)]
         return [self._record(i, row, fields) for _, i, row in ranked[:limit]]
 
-    def _rows(self, fragment: Fragment) -> dict[str, _Row]:
+    def _rows(self, fragment: Fragment) -> dict[str, KeptRecord]:
         return self._classes[fragment.database, fragment.class_name]
 
-    def _record(self, id_: str, row: _Row, fields: tuple[str, ...] | None) -> Record:
-        return Record(id_, row.birth, dict(row.versions), _picked(row.values, fields))
+    def _record(self, id_: str, row: KeptRecord, fields: tuple[str, ...] | None) -> Record:
+        return row.shown(id_, fields)
 
     def _write(self, call: Write, token: str) -> WriteResult:
-        row = self._rows(call.fragment).setdefault(call.id, _Row())
-        if call.remember is not None and (known := row.remembered.get(call.operation)):
-            if known.fingerprint != call.remember:
-                return WriteResult(Status.REUSED)
-            return replace(known.result, status=Status.REPLAYED)
-        if token in row.fenced:
-            return WriteResult(Status.FENCED)
-        if row.mark != call.mark:
-            return WriteResult(Status.LOCKED, mark=row.mark)
-        if (refusal := self._refusal(call, row)) is not None:
-            return refusal
-        try:
-            values = _new_values(call, row)
-        except Refused as refused:
-            return WriteResult(Status.REFUSED, failure=refused.failure)
-        result = self._apply(call, row, values)
-        row.mark = ""
-        if call.remember is not None:
-            row.remembered[call.operation] = Recalled(call.remember, result)
-        return result
-
-    def _refusal(self, call: Write, row: _Row) -> WriteResult | None:
-        if call.kind is WriteKind.CREATE and row.there:
-            return WriteResult(Status.EXISTS)
-        needs = call.kind in (WriteKind.UPDATE, WriteKind.DELETE) or call.require_present
-        spared = call.kind is WriteKind.DELETE and call.birth is not None and row.birth > call.birth
-        if needs and (not row.there or spared):
-            return WriteResult(Status.MISSING)
-        current = row.versions if row.there else {}
-        if any(current.get(group) != version for group, version in call.expect.items()):
-            return WriteResult(Status.CONFLICT, versions=dict(current))
-        return None
-
-    def _apply(self, call: Write, row: _Row, values: Values) -> WriteResult:
-        created = not row.there and call.kind is not WriteKind.DELETE
-        clock = time.time_ns() // 1_000
-        for group in call.groups:
-            row.versions[group] = max(row.versions.get(group, 0) + 1, clock)
-        row.there, row.values = call.kind is not WriteKind.DELETE, values
-        highest = max(row.versions.values())
-        if created or call.birth is not None:
-            row.birth = highest if call.birth is None else call.birth
-        birth = row.birth if row.there else highest
-        returned = {} if call.returning is None else _picked(values, call.returning or None)
-        return WriteResult(Status.APPLIED, created, birth, dict(row.versions), returned)
-
-
-def _new_values(call: Write, row: _Row) -> Values:
-    if call.kind is not WriteKind.UPDATE:
-        return deepcopy(call.values)
-    values = {**row.values, **deepcopy(call.values)}
-    for name in call.unset:
-        values.pop(name, None)
-    for operator in call.operators:
-        field_ = call.fragment.fields[operator.field]
-        old = row.values.get(operator.field, MISSING)
-        new = apply_operator(field_, old, operator, datetime.now(UTC))
-        if not isinstance(new, MissingType):
-            values[operator.field] = deepcopy(new)
-    return values
+        row = self._rows(call.fragment).setdefault(call.id, KeptRecord())
+        return write_to(row, call, token, time.time_ns() // 1_000)

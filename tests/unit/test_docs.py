@@ -29,7 +29,9 @@ from app.settings import (
 )
 from app.telemetry.instruments import Instruments
 from app.telemetry.settings import TelemetrySettings
-from benchmarks.readme import README
+from benchmarks.readme import FIGURES, README
+from benchmarks.runner import available
+from docs.reference import generated
 from mediator.operations.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
 from mediator.placement.ballot import Kind
@@ -61,6 +63,10 @@ HOSTS = {
 }
 """Where pages may link to: standards, names that exist nowhere, and the reader's own machine."""
 
+SOURCES = {"github.com", "docs.dapr.io", "docs.postgrest.org", "hasura.io"}
+"""Where the comparison may link to besides: what it says of others."""
+
+CODE = (".py", ".lua")
 AMERICAN = r"(?i)\b\w*(?:behavior|colors?\b|favor|center\b|\wliz[ei]|miz[ei]|niz[ei])\w*"
 
 
@@ -332,7 +338,7 @@ def test_links_lead_somewhere(file: Path) -> None:
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
 def test_pages_name_no_hosts_but_standards_and_examples(file: Path) -> None:
     named = re.findall(r"\b\w+://(?:[^/\s@]*@)?([\w.-]+\.[\w-]+)", file.read_text())
-    assert set(named) <= HOSTS
+    assert set(named) <= (HOSTS | SOURCES if file.name == "comparison.md" else HOSTS)
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
@@ -369,3 +375,73 @@ def test_the_worked_example_is_answered_with_the_printed_scores() -> None:
         for cell, system in ((a, "A"), (b, "B")):
             printed = float(cell.replace("*", "").split("= ")[-1])
             assert scores[node][system] == pytest.approx(printed, abs=1e-4)
+
+
+def test_the_picture_of_placement_shows_the_numbers_of_the_worked_example() -> None:
+    scores = advise(json.loads(blocks(page("placement.md"), "json")[0]))["scores"]
+    picture = page("pictures/placement.svg")
+    for node in ("articles.hits", "articles.title"):
+        for system in "AB":
+            assert f">{scores[node][system]:g}<" in picture
+
+
+def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> None:
+    claims, _, sources = page("comparison.md").partition("## Sources")
+    cited = {
+        mark
+        for marks in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
+        for mark in marks.split(", ")
+    }
+    assert cited == set(re.findall(r"^\| ([A-Z]\d) \| \[[^\]]+\]\(https://", sources, re.MULTILINE))
+    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "mark"}
+    assert widths == {8, 3}
+
+
+@pytest.mark.parametrize(
+    ("feature", "gap"),
+    [
+        ("text search", "- Text search:"),
+        ("data moved while in use", "- Moving data that is there"),
+        ("rights of single objects", "- Rules for single objects"),
+    ],
+)
+def test_the_comparison_admits_what_the_readme_says_is_not_there(feature: str, gap: str) -> None:
+    [ours] = [row[1] for row in rows("comparison.md", "## By feature") if row[0] == feature]
+    assert (ours == "**not yet**") is (gap in README.read_text())
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in PAGES if file.name.startswith("add-")], ids=lambda file: file.name
+)
+def test_worked_examples_print_the_files_that_are_tested(file: Path) -> None:
+    folders = [ROOT / name for name in ("examples", "mediator", "spark_jobs", "tests")]
+    code = [path for folder in folders for path in folder.rglob("*") if path.suffix in CODE]
+    sources = [source.read_text() for source in code]
+    printed = [
+        block for language in ("python", "lua") for block in blocks(file.read_text(), language)
+    ]
+    printed = [block for block in printed if not block.startswith("prepared = ")]  # run by its test
+    assert printed
+    for block in printed:
+        assert any(block in source for source in sources), block
+
+
+def test_every_place_that_knows_an_operator_is_named_where_one_is_added() -> None:
+    knows = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("app", "mediator", "spark_jobs", "docs")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (*CODE, ".md") and "bit_xor" in path.read_text().lower()
+    }
+    told = {row[0].strip("`") for row in rows("add-operator.md")[1:]}
+    assert knows - {"docs/add-operator.md"} == told
+
+
+def test_pages_that_are_made_of_the_code_are_up_to_date() -> None:
+    for file, text in generated().items():
+        assert file.read_text() == text, f"make reference brings docs/{file.name} up to date"
+
+
+def test_every_benchmark_without_a_record_says_what_it_has_to_reach() -> None:
+    told = {row[0].strip("`") for row in rows("benchmarks.md", "## Bars of those")[1:]}
+    assert told == set(available()) - {file.stem for file in FIGURES.glob("*.json")}

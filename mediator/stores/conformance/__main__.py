@@ -12,17 +12,12 @@ from rich.table import Table
 
 from mediator.stores.conformance.check import describe
 from mediator.stores.conformance.runner import Finding, Judgement, Report, run
+from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, SystemConfig
 
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False)
-
-_STORES = {
-    "redis": "mediator.stores.redis:RedisStore",
-    "postgresql": "mediator.stores.postgres:PostgresStore",
-    "mongodb": "mediator.stores.mongo:MongoStore",
-}
 
 _COLOURS = {
     Judgement.PASSED: "green",
@@ -34,10 +29,14 @@ _COLOURS = {
 
 def _store(kind: str, url: str) -> Store:
     """Construct a store of a known kind, or of a ``module:Class`` of somebody else."""
-    module, _, name = _STORES.get(kind, kind).partition(":")
+    config = SystemConfig("conformance", kind, url)
+    module, _, name = kind.partition(":")
     if not name:
-        raise typer.BadParameter(f"one of {', '.join(_STORES)}, or module:Class")
-    store: Store = getattr(import_module(module), name)(SystemConfig("conformance", kind, url))
+        try:
+            return make_store(config)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error}, or module:Class") from None
+    store: Store = getattr(import_module(module), name)(config)
     return store
 
 
@@ -69,7 +68,7 @@ def _table(report: Report) -> Table:
 
 @app.command()
 def main(
-    kind: Annotated[str, typer.Argument(help="redis, postgresql, mongodb or module:Class")],
+    kind: Annotated[str, typer.Argument(help="A kind of store, or module:Class.")],
     url: Annotated[str, typer.Option(help="connection URL of the server")],
     only: Annotated[str | None, typer.Option(help="shell pattern of check names")] = None,
 ) -> None:

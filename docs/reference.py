@@ -1,0 +1,92 @@
+"""The pages that are made of the code: ``make reference``; a test holds them against it.
+
+`cli.md` has the help of each command, `benchmarks.md` a table of the benchmarks and of what was
+recorded of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from typer.testing import CliRunner
+
+from app.cli import app
+from benchmarks.readme import FIGURES, reports_in
+from benchmarks.runner import available
+
+__all__ = ["generated"]
+
+DOCS: Final = Path(__file__).parent
+
+_WIDTH: Final = 100
+_BEGIN: Final = "<!-- made by `make reference`, not by hand -->\n"
+_END: Final = "<!-- end of what is made -->\n"
+
+
+def generated() -> Mapping[Path, str]:
+    """Return each page as it has to be."""
+    pages = {DOCS / "cli.md": _commands(), DOCS / "benchmarks.md": _benchmarks()}
+    return {page: _renewed(page.read_text(), made) for page, made in pages.items()}
+
+
+def _renewed(page: str, made: str) -> str:
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"the page has no place for what is made: {_BEGIN.strip()}")
+    return f"{before}{begin}\n{made}\n{end}{after}"
+
+
+def _commands() -> str:
+    return "\n".join(f"## {name}\n\n```text\n{_help(name)}```\n" for name in _names())
+
+
+def _names() -> Iterator[str]:
+    """Name each command; those of a group follow it."""
+    yield "portolan"
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        yield f"portolan {name}"
+        yield from (f"portolan {name} {under}" for under in getattr(command, "commands", ()))
+
+
+def _help(name: str) -> str:
+    words = name.split()[1:]
+    markup = app.rich_markup_mode
+    app.rich_markup_mode = None  # boxes are for terminals
+    try:
+        told = CliRunner().invoke(
+            app, [*words, "--help"], prog_name="portolan", terminal_width=_WIDTH
+        )
+    finally:
+        app.rich_markup_mode = markup
+    lines = (line.rstrip() for line in told.output.strip().splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def _benchmarks() -> str:
+    recorded = {report["name"]: report for report in reports_in(FIGURES)}
+    head = "| `portolan bench` | what it measures | bars met | recorded |\n|---|---|---|---|\n"
+    rows = (_row(name, about, recorded.get(name)) for name, about in available().items())
+    return head + "".join(rows)
+
+
+def _row(name: str, about: str, report: Mapping[str, Any] | None) -> str:
+    if report is None:
+        return f"| `{name}` | {about} | | not yet |\n"
+    judged = [result["met"] for result in report["results"] if result["bar"] is not None]
+    bars = f"{sum(judged)} of {len(judged)}"
+    return f"| `{name}` | {about} | {bars} | `docs/figures/{name}.json` |\n"
+
+
+def main() -> None:
+    """Bring the pages up to date."""
+    for page, text in generated().items():
+        page.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""The worked example of an estimator: a copy lives for a share of its record's age.
+
+What was written long ago is taken to stay for long; what was written just now is likely to be
+written again (docs/add-estimator.md). All it needs are the times of the last writes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from sketch.port import Part
+from sketch.ttl import Static
+
+__all__ = ["ByAge"]
+
+_KEYS: Final = 10_000
+
+
+class ByAge(Static):
+    """Gives answers a share of the age of the youngest record in them.
+
+    It tells other replicas nothing, and hears nothing of them: each goes by what it sees. A record
+    that it has not seen written is as old as what it knows of it.
+
+    Args:
+        share: Which share, above 0.
+        keys: Records that are remembered at most, in all classes; those seen longest ago are
+            forgotten.
+    """
+
+    def __init__(self, share: float = 0.5, keys: int = _KEYS) -> None:
+        super().__init__()
+        self._share = share
+        self._keys = keys
+        self._since_s: OrderedDict[tuple[Part, str], float] = OrderedDict()
+
+    def ttl_s(self, part: Part, keys: Sequence[str], now_s: float) -> float:
+        """Return the life: nothing for what was never seen before."""
+        youngest_s = max((self._since_s.get((part, key), now_s) for key in keys), default=now_s)
+        return self._share * (now_s - youngest_s)
+
+    def missed(
+        self,
+        part: Part,
+        keys: Sequence[str],
+        now_s: float,
+        life_s: float | None = None,  # noqa: ARG002 - the port: what was granted does not matter
+    ) -> None:
+        """Begin to count the age of what is new."""
+        for key in keys:
+            self._note((part, key), self._since_s.get((part, key), now_s))
+
+    def wrote(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+        """Begin to count anew."""
+        for key in keys:
+            self._note((part, key), now_s)
+
+    def _note(self, record: tuple[Part, str], since_s: float) -> None:
+        self._since_s[record] = since_s
+        self._since_s.move_to_end(record)
+        if len(self._since_s) > self._keys:
+            self._since_s.popitem(last=False)

@@ -1,0 +1,133 @@
+"""What a write does to a record: the port's words as a pure function.
+
+A store whose server has conditional updates of its own (a script, a statement) leaves this to the
+server. One whose server only keeps bytes reads the record, calls `write_to`, and keeps what came of
+it, and lets nobody else in between.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from mediator.operations.apply import Refused, apply_operator
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import Values
+from mediator.stores.port import Recalled, Record, Status, Write, WriteKind, WriteResult
+
+__all__ = ["KeptRecord", "write_to"]
+
+
+@dataclass
+class KeptRecord:
+    """A record or its tombstone, and what is kept with it.
+
+    Attributes:
+        there: Whether the object is there; False: a tombstone, which keeps the versions.
+        birth: Version of its creation.
+        versions: Version of each group; they only rise, over deletes too.
+        values: The fields that are not missing.
+        remembered: Operations by their ids.
+        fenced: Tokens whose writes take effect no more.
+        mark: The mark of a transaction; empty: none.
+    """
+
+    there: bool = False
+    birth: int = 0
+    versions: dict[str, int] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
+    remembered: dict[str, Recalled] = field(default_factory=dict)
+    fenced: set[str] = field(default_factory=set)
+    mark: str = ""
+
+    def shown(self, id_: str, fields: tuple[str, ...] | None) -> Record:
+        """Return what a reader sees of it."""
+        return Record(id_, self.birth, dict(self.versions), _picked(self.values, fields))
+
+
+def write_to(record: KeptRecord, call: Write, token: str, clock_us: int) -> WriteResult:
+    """Do to a record what a write says; unless the answer is APPLIED nothing has changed.
+
+    Args:
+        record: The record; changed in place.
+        call: The write.
+        token: As of `Store.write`.
+        clock_us: The store's clock, microseconds since 1970.
+    """
+    known = record.remembered.get(call.operation) if call.remember is not None else None
+    if known is not None:
+        if known.fingerprint != call.remember:
+            return WriteResult(Status.REUSED)
+        return replace(known.result, status=Status.REPLAYED)
+    refusal = _refusal(record, call, token)
+    if refusal is not None:
+        return refusal
+    try:
+        values = _new_values(record, call, clock_us)
+    except Refused as refused:
+        return WriteResult(Status.REFUSED, failure=refused.failure)
+    result = _applied(record, call, values, clock_us)
+    if call.remember is not None:
+        record.remembered[call.operation] = Recalled(call.remember, result)
+    return result
+
+
+def _refusal(record: KeptRecord, call: Write, token: str) -> WriteResult | None:
+    if token in record.fenced:
+        return WriteResult(Status.FENCED)
+    if record.mark != call.mark:
+        return WriteResult(Status.LOCKED, mark=record.mark)
+    if call.kind is WriteKind.CREATE and record.there:
+        return WriteResult(Status.EXISTS)
+    if _needed(call) and (not record.there or _born_later(record, call)):
+        return WriteResult(Status.MISSING)
+    current = record.versions if record.there else {}
+    if any(current.get(group) != version for group, version in call.expect.items()):
+        return WriteResult(Status.CONFLICT, versions=dict(current))
+    return None
+
+
+def _needed(call: Write) -> bool:
+    return call.kind in (WriteKind.UPDATE, WriteKind.DELETE) or call.require_present
+
+
+def _born_later(record: KeptRecord, call: Write) -> bool:
+    """Whether the deletion is of an earlier life of the object, whose anchor lives elsewhere."""
+    return call.kind is WriteKind.DELETE and call.birth is not None and record.birth > call.birth
+
+
+def _new_values(record: KeptRecord, call: Write, clock_us: int) -> Values:
+    if call.kind is not WriteKind.UPDATE:
+        return deepcopy(call.values)
+    now = datetime.fromtimestamp(clock_us // 1_000_000, UTC).replace(
+        microsecond=clock_us % 1_000_000
+    )
+    values = {**record.values, **deepcopy(call.values)}
+    for name in call.unset:
+        values.pop(name, None)
+    for operator in call.operators:
+        field_ = call.fragment.fields[operator.field]
+        old = record.values.get(operator.field, MISSING)
+        new = apply_operator(field_, old, operator, now)
+        if not isinstance(new, MissingType):
+            values[operator.field] = deepcopy(new)
+    return values
+
+
+def _applied(record: KeptRecord, call: Write, values: Values, clock_us: int) -> WriteResult:
+    created = not record.there and call.kind is not WriteKind.DELETE
+    for group in call.groups:
+        record.versions[group] = max(record.versions.get(group, 0) + 1, clock_us)
+    record.there, record.values, record.mark = call.kind is not WriteKind.DELETE, values, ""
+    highest = max(record.versions.values())
+    if created or call.birth is not None:
+        record.birth = highest if call.birth is None else call.birth
+    birth = record.birth if record.there else highest
+    returned = {} if call.returning is None else _picked(values, call.returning or None)
+    return WriteResult(Status.APPLIED, created, birth, dict(record.versions), returned)
+
+
+def _picked(values: Values, fields: tuple[str, ...] | None) -> Values:
+    chosen = values if fields is None else {n: values[n] for n in fields if n in values}
+    return deepcopy(chosen)

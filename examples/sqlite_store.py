@@ -1,0 +1,243 @@
+"""The worked example of a store: SQLite, in a file or in memory (docs/add-store.md).
+
+SQLite keeps a record as JSON. What a write does to it is worked out here (`kept_record`) in one
+transaction that lets no other writer in, so each write is atomic, also between processes. Of the
+optional protocols it has none: it has no outbox, so the change feed does not hear of its writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from examples.kept_record import KeptRecord, write_to
+from mediator.operations.operators import APPLICABLE, Operator
+from mediator.schema.tagged import dump, load
+from mediator.schema.types import FieldType
+from mediator.stores.port import (
+    Fragment,
+    Read,
+    Recalled,
+    Record,
+    ServerFacts,
+    Status,
+    StoreBusy,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    SystemConfig,
+    Write,
+    WriteResult,
+)
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS records (
+    class TEXT, id TEXT, there INTEGER, kept BLOB, PRIMARY KEY (class, id)
+) WITHOUT ROWID
+"""
+_PAGE: Final = """
+SELECT id, kept FROM records WHERE class = ? AND id > ? AND there ORDER BY id LIMIT ?
+"""
+_KEEP: Final = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)"
+
+
+class SqliteStore:
+    """SQLite behind the port.
+
+    Args:
+        config: `url` is ``sqlite:///path/to/file``, or ``sqlite://`` for one in memory.
+    """
+
+    def __init__(self, config: SystemConfig) -> None:
+        self.config = config
+        # One thread has the connection: calls take their turns there, and one that nobody waits
+        # for any more is finished all the same.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{config.name}")
+        self._opened: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        """Open the file, or make it."""
+        await self._run(self._connect)
+
+    async def close(self) -> None:
+        """Close the file."""
+        if self._opened is not None:
+            await self._run(self._opened.close)
+        self._thread.shutdown()
+
+    async def ping(self) -> None:
+        """Ask for nothing."""
+        await self._run(lambda: self._connection.execute("SELECT 1"))
+
+    async def facts(self) -> ServerFacts:
+        """Say what is known: a file is synchronised with the disk at each commit."""
+        durability = 0.0 if self._path else None
+        return ServerFacts("SQLite", sqlite3.sqlite_version, durability, replicas=0)
+
+    def supports(self, operator: Operator, type_: FieldType) -> bool:
+        """Say yes: operators are applied by the reference itself."""
+        return type_ in APPLICABLE[operator]
+
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
+        """Do nothing: records are kept whole, whatever fields there are."""
+
+    async def drop(self, fragment: Fragment) -> None:
+        """Remove all records of the class."""
+        await self._run(
+            lambda: self._connection.execute(
+                "DELETE FROM records WHERE class = ?", (_class(fragment),)
+            )
+        )
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
+        """Read records."""
+
+        def shown(call: Read) -> Record | None:
+            record = self._kept(call.fragment, call.id)
+            return record.shown(call.id, call.fields) if record.there else None
+
+        return await self._run(lambda: [shown(call) for call in calls])
+
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
+        """Apply each write in a transaction of its own."""
+
+        def write(call: Write) -> WriteResult:
+            with self._changing(call.fragment, call.id) as record:
+                return write_to(record, call, token, time.time_ns() // 1_000)
+
+        return await self._run(lambda: [write(call) for call in calls])
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
+        """Note the token with the record."""
+
+        def fence() -> dict[str, int]:
+            with self._changing(fragment, id_) as record:
+                record.fenced.add(token)
+                return record.versions
+
+        return await self._run(fence)
+
+    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+        """Return what is remembered with the record."""
+        record = await self._run(lambda: self._kept(fragment, id_))
+        return record.remembered.get(operation)
+
+    async def scan(
+        self,
+        fragment: Fragment,
+        after: str | None,
+        limit: int,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read a page; SQLite compares text by its UTF-8 bytes, as the port asks."""
+        page = (_class(fragment), after or "", limit)
+        rows = await self._run(lambda: self._connection.execute(_PAGE, page).fetchall())
+        return [_loaded(kept).shown(id_, fields) for id_, kept in rows]
+
+    async def count(self, fragment: Fragment) -> int:
+        """Count the records that are there."""
+        query = "SELECT count(*) FROM records WHERE class = ? AND there"
+        [number] = await self._run(
+            lambda: self._connection.execute(query, (_class(fragment),)).fetchone()
+        )
+        return int(number)
+
+    @property
+    def _path(self) -> str:
+        return self.config.url.removeprefix("sqlite://")
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None:
+            raise StoreUnavailable(f"{self.config.name}: not open")
+        return self._opened
+
+    def _connect(self) -> None:
+        self._opened = sqlite3.connect(
+            self._path or ":memory:", timeout=self.config.deadline_s, isolation_level=None
+        )
+        self._opened.execute("PRAGMA synchronous = FULL")
+        self._opened.execute(_SCHEMA)
+
+    def _kept(self, fragment: Fragment, id_: str) -> KeptRecord:
+        query = "SELECT kept FROM records WHERE class = ? AND id = ?"
+        row = self._connection.execute(query, (_class(fragment), id_)).fetchone()
+        return _loaded(row[0]) if row else KeptRecord()
+
+    @contextmanager
+    def _changing(self, fragment: Fragment, id_: str) -> Iterator[KeptRecord]:
+        """Give a record to be changed, and keep it; IMMEDIATE shuts out all other writers."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            record = self._kept(fragment, id_)
+            yield record
+            row = (_class(fragment), id_, record.there, _dumped(record))
+            self._connection.execute(_KEEP, row)
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except (sqlite3.Error, RuntimeError) as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> StoreError:
+        """Say it in the port's words; texts of SQLite may quote what was sent."""
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        told = f"{self.config.name}: {name}"
+        match name:
+            case "SQLITE_BUSY":
+                return StoreBusy(told)
+            case "SQLITE_FULL" | "SQLITE_READONLY" | "SQLITE_TOOBIG":
+                return StoreRefused(told)
+        return StoreUnavailable(told)
+
+
+def _class(fragment: Fragment) -> str:
+    return f"{fragment.database}/{fragment.class_name}"
+
+
+def _dumped(record: KeptRecord) -> bytes:
+    remembered = {
+        operation: (recalled.fingerprint, _told(recalled.result))
+        for operation, recalled in record.remembered.items()
+    }
+    values, fenced = dump(record.values), sorted(record.fenced)
+    versions = record.versions
+    return orjson.dumps(
+        (record.there, record.birth, versions, values, remembered, fenced, record.mark)
+    )
+
+
+def _loaded(kept: bytes) -> KeptRecord:
+    there, birth, versions, values, remembered, fenced, mark = orjson.loads(kept)
+    known = {
+        operation: Recalled(fingerprint, _retold(result))
+        for operation, (fingerprint, result) in remembered.items()
+    }
+    data: Any = load(values)
+    return KeptRecord(there, birth, versions, data, known, set(fenced), mark)
+
+
+def _told(result: WriteResult) -> Any:
+    return result.created, result.birth, result.versions, dump(dict(result.values))
+
+
+def _retold(told: Any) -> WriteResult:
+    created, birth, versions, values = told
+    returned: Any = load(values)
+    return WriteResult(Status.APPLIED, created, birth, versions, returned)

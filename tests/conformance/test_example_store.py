@@ -1,0 +1,136 @@
+"""The worked example of a store passes the suite, and says of itself what is so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.settings import SystemSettings
+from examples.sqlite_store import SqliteStore
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.stores import kinds
+from mediator.stores.conformance import CHECKS, Judgement, run, run_check
+from mediator.stores.conformance.samples import counter
+from mediator.stores.conformance.scratch import fragment_of
+from mediator.stores.kinds import make_store, store_kinds
+from mediator.stores.port import (
+    Read,
+    Status,
+    StoreUnavailable,
+    SystemConfig,
+    Write,
+    WriteKind,
+)
+from mediator.stores.probe import probe
+
+LITE = {"name": "lite", "kind": "sqlite", "url": "sqlite://"}
+FRAGMENT = fragment_of("sqlite", "articles", [counter()])
+
+
+@pytest.fixture(params=["memory", "file"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    path = "" if request.param == "memory" else f"/{tmp_path}/records.db"
+    store = SqliteStore(SystemConfig("sqlite", "sqlite", f"sqlite://{path}"))
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_the_example_conforms(store: SqliteStore) -> None:
+    report = await run(store)
+    assert report.conforms, [(f.check.name, f.detail) for f in report.having(Judgement.FAILED)]
+    # What it does not offer belongs to the optional protocols, and is no part of the contract.
+    themes = {f.check.name.partition(".")[0] for f in report.having(Judgement.NOT_OFFERED)}
+    assert {"values", "writes", "versions", "deletes", "idempotency", "fencing"}.isdisjoint(themes)
+
+
+async def test_it_is_proven_to_be_what_the_page_says(store: SqliteStore) -> None:
+    found = {c.value: v.state for c, v in (await probe(store)).verdicts.items()}
+    assert found["conditional_updates"] == found["atomic_updates"] == "proven"
+    assert found["sorting"] == "refuted"
+
+
+async def test_two_processes_lose_no_update(tmp_path: Path) -> None:
+    config = SystemConfig("sqlite", "sqlite", f"sqlite:///{tmp_path}/shared.db", deadline_s=30)
+    writers = [SqliteStore(config), SqliteStore(config)]
+    for writer in writers:
+        await writer.open()
+    create = Write(FRAGMENT, "x", WriteKind.REPLACE, "0", ("main",), {"n": 0})
+    await writers[0].write([create])
+
+    async def add(writer: SqliteStore, name: str) -> None:
+        call = OperatorCall("n", Operator.INC, 1)
+        for turn in range(20):
+            write = Write(
+                FRAGMENT, "x", WriteKind.UPDATE, f"{name}{turn}", ("main",), operators=(call,)
+            )
+            [result] = await writer.write([write])
+            assert result.status is Status.APPLIED
+
+    await asyncio.gather(add(writers[0], "a"), add(writers[1], "b"))
+    [record] = await writers[1].read([Read(FRAGMENT, "x")])
+    assert record is not None
+    assert record.values == {"n": 40}
+    for writer in writers:
+        await writer.close()
+
+
+async def test_what_was_written_outlives_the_process(tmp_path: Path) -> None:
+    config = SystemConfig("sqlite", "sqlite", f"sqlite:///{tmp_path}/kept.db")
+    first, second = SqliteStore(config), SqliteStore(config)
+    await first.open()
+    await first.write([Write(FRAGMENT, "x", WriteKind.CREATE, "0", ("main",), {"n": 1})])
+    await first.close()
+    await second.open()
+    [record] = await second.read([Read(FRAGMENT, "x")])
+    assert record is not None
+    assert record.values == {"n": 1}
+    await second.close()
+
+
+async def test_failures_are_told_in_the_words_of_the_port(tmp_path: Path) -> None:
+    nowhere = SqliteStore(SystemConfig("sqlite", "sqlite", f"sqlite:///{tmp_path}/none/secret.db"))
+    with pytest.raises(StoreUnavailable, match="SQLITE_CANTOPEN") as caught:
+        await nowhere.open()
+    assert "secret" not in str(caught.value)
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await nowhere.ping()
+    await nowhere.close()
+    with pytest.raises(StoreUnavailable, match="RuntimeError"):
+        await nowhere.ping()
+
+
+class Overwriting(SqliteStore):
+    """Writes whatever has happened in between: what the suite has to find."""
+
+    async def write(self, calls: Any, token: str = "") -> Any:
+        for call in calls:
+            call.expect = {}
+        return await super().write(calls, token)
+
+
+async def test_the_suite_finds_out_a_store_that_overwrites() -> None:
+    store = Overwriting(SystemConfig("sqlite", "sqlite", "sqlite://"))
+    await store.open()
+    [check] = [c for c in CHECKS if c.name == "concurrency.one_winner_for_each_version"]
+    assert (await run_check(store, check)).judgement is Judgement.FAILED
+    await store.close()
+
+
+def test_a_package_brings_a_store_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="one of redis, postgresql, mongodb is expected"):
+        SystemSettings.model_validate(LITE)
+    point = EntryPoint("sqlite", "examples.sqlite_store:SqliteStore", kinds.ENTRY_POINTS)
+
+    def installed(group: str, name: str = point.name) -> EntryPoints:
+        return EntryPoints([point]).select(group=group, name=name)
+
+    monkeypatch.setattr(kinds, "entry_points", installed)
+    assert store_kinds() == ("redis", "postgresql", "mongodb", "sqlite")
+    settings = SystemSettings.model_validate(LITE)
+    assert isinstance(make_store(settings.registration().config), SqliteStore)
