@@ -6,6 +6,8 @@
 - ``positions``: the bits (`positions`) of a `key` in a filter of `m` bits, with its `k` and `seed`;
 - ``documents``: one filter in both forms, `binary` (in base64) and `json`, with keys that it
   `holds` and `lacks`;
+- ``queries``: parameters of a query (`asked`) as clients are given them, and the one spelling
+  (`spelled`) of its address and key;
 - ``broken``: what must be refused, in `binary` (in base64), and `why`.
 """
 
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sketch.bloom import BloomFilter
+from sketch.client.resources import QueryResult
 from sketch.hashing import hash_words, positions
 from sketch.shape import FilterShape
 from sketch.wire import ClientFilter, GroupMap, encode, encode_json
@@ -65,6 +68,25 @@ _MAP: Final[GroupMap] = {
     "articles": {"text": ("title", "text"), "hits": ("hits",)},
     "людзі": {"імя": ("імя", "né", "名前")},
 }
+_QUERIES: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"title": "a"},
+    {"title": "a b&c=d+e/f?g#h%2C", "author": "Ærøskøbing, Δημήτρης 德米特里 👩🏽‍🚀"},
+    {"title": "!'()*~-_.", "a": "\u0000\u001f\u007f"},
+    {"order": "-hits,title", "limit": 10, "after": "x=="},
+    {"fields": ["title", "hits", "title"]},
+    {"fields": "title,hits"},
+    {"tags.in": ["a,b", "50%", "%2C", ""], "hits.between": [1, -2.5]},
+    {"hits.ge": 0, "open": True, "gone": False, "left": None},
+    {"b": "1", "a.b": "2", "a": "3", "B": "4"},
+    {
+        "filter": {
+            "or": [{"eq": ["title", "ä"]}, {"lt": ["hits", 3]}],
+            "and": [],
+            "Z": {"b": 1, "a": 2},
+        }
+    },
+)
 _INCARNATION: Final = "00112233445566778899aabbccddeeff"
 _TIME_US: Final = 1_767_225_600_123_456
 
@@ -84,6 +106,10 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
         ],
         "positions": list(_positions()),
         "documents": [_document(told, holds) for told, holds in _filters()],
+        "queries": [
+            {"asked": asked, "spelled": QueryResult.of("articles", asked).spelling}
+            for asked in _QUERIES
+        ],
         "broken": list(_broken()),
     }
 

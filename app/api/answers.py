@@ -17,6 +17,8 @@ from app.http.etags import format_tag
 from app.http.message import Header, Headers, Response
 from app.http.negotiation import JSON
 from app.http.prefer import Preferences
+from app.http.problems import PROBLEM_JSON, problem_of
+from mediator.errors import NotFound
 from mediator.operations.model import Create, Delete, Freshness, Get, Outcome, Put
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "REVALIDATE",
     "add_freshness",
     "add_wishes",
+    "answer_absence",
     "answer_read",
     "answer_write",
     "location_of",
@@ -87,6 +90,21 @@ def answer_read(
     headers.append(JSON_TYPE)
     add_wishes(headers, call.preferences, outcome.partial)
     return Response(200, headers, orjson.dumps(represent(planned, outcome)))
+
+
+def answer_absence(call: Call, error: NotFound, keeping: Sequence[Header]) -> Response:
+    """Answer a GET or HEAD of what is not there: it may be kept like what is (RFC 9110, 15.5.5).
+
+    It has no tag: a condition on one would not be looked at anyway (RFC 9110, 13.2.1).
+
+    Args:
+        call: The request.
+        error: What the systems said, of which the sketch was asked before.
+        keeping: Who may keep the answer.
+    """
+    problem = problem_of(error)
+    headers = [(b"content-type", PROBLEM_JSON.encode()), *keeping]
+    return Response(problem.type.status, headers, problem.body(call.request.id))
 
 
 def answer_write(call: Call, planned: Planned, outcome: Outcome) -> Response:

@@ -26,6 +26,7 @@ from app.http.caching import confined
 from app.http.cors import CrossOrigin
 from app.http.message import (
     ClientGone,
+    Header,
     Headers,
     Receive,
     Request,
@@ -50,7 +51,7 @@ from mediator.planes import DataPlane
 __all__ = ["DataApi"]
 
 _log = logging.getLogger("portolan.api")
-_VARY: Final = (b"vary", b"Accept, Prefer")
+_VARYING: Final = b"Accept, Prefer"
 _NO_GUESSING: Final = (b"x-content-type-options", b"nosniff")
 _BODILESS: Final = frozenset({204, 304})
 _CLIENT_GONE: Final = 499
@@ -205,7 +206,7 @@ async def _send(request: Request, response: Response, send: Send, valid: Validit
     headers = response.headers
     request.phases.end("respond")
     headers += (
-        _VARY,
+        _varying(headers),
         _NO_GUESSING,
         (b"server-timing", request.phases.text),
         (b"x-request-id", request.id.encode()),
@@ -219,6 +220,18 @@ async def _send(request: Request, response: Response, send: Send, valid: Validit
     elif response.chunks is not None and not await _stream(request, response.chunks, send, valid):
         return
     await send({"type": "http.response.body", "body": body})
+
+
+def _varying(headers: Headers) -> Header:
+    """Take out what an answer says it depends on, and say all of it in one line.
+
+    Of several lines nginx, before 1.23, heeds the last one only: who asked from another origin
+    would get what was kept for the first.
+    """
+    others = [field for field in headers if field[0] == b"vary"]
+    for field in others:
+        headers.remove(field)
+    return b"vary", b", ".join([_VARYING, *(value for _, value in others)])
 
 
 async def _stream(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.api.answers import answer_read, answer_write
+from app.api.answers import answer_absence, answer_read, answer_write
 from app.api.calls import Call
 from app.api.conditions import condition_of
 from app.api.options import DataOptions
@@ -26,6 +26,7 @@ from app.http.jsonbody import parse_json
 from app.http.message import Response, forbid_body, read_body
 from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, UPDATE
 from app.http.preconditions import NO_PRECONDITIONS
+from mediator.errors import NotFound
 from mediator.materialise.freshness import STRONG, Wish
 from mediator.operations.model import ANYTHING, Get
 from mediator.planes import DataPlane
@@ -74,7 +75,13 @@ class Objects:
     ) -> Response:
         resource = call.resource
         operation = Get(resource.database, resource.name, call.id, selection.fields)
-        outcome = await self._plane.read(operation, wish)
+        try:
+            outcome = await self._plane.read(operation, wish)
+        except NotFound as error:
+            if self._reads is None or asked is None:
+                raise
+            call.request.phases.end("store")
+            return answer_absence(call, error, self._reads.keeping(asked))
         call.request.phases.end("store", " ".join(outcome.systems))
         planned = Planned(operation, resource, selection)
         if self._reads is None or asked is None:

@@ -157,10 +157,15 @@ class CachedReads:
     def current_tag(self, asked: Asked, selection: Selection, wanted: Preconditions) -> str | None:
         """Return the tag to answer 304 with, if the sketch knows that the client has the object.
 
+        Of a deletion the sketch knows the version, too. Nobody was ever told a tag of that, but
+        ``*`` would match it.
+
         Raises:
             PreconditionFailed: If-Match does not match.
         """
-        if wanted.if_none_match is None or (versions := asked.versions) is None:
+        if wanted.if_none_match is None or wanted.if_none_match.any:
+            return None
+        if (versions := asked.versions) is None:
             return None
         tag = format_tag(selection.schema_version, selection.groups, versions)
         return tag if wanted.not_modified(tag) else None

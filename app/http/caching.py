@@ -60,6 +60,7 @@ class Promise:
             (b"cache-groups", groups),
             (b"xkey", tags),
             (b"surrogate-key", tags),
+            (b"cache-tag", tags.replace(b" ", b",")),
             *headers,
         ]
 

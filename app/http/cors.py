@@ -10,7 +10,7 @@ from app.http.message import Headers
 __all__ = ["EVERY_DATABASE", "CrossOrigin"]
 
 EVERY_DATABASE: Final = "*"
-_EXPOSED = (
+_EXPOSED: Final = (
     b"ETag, Age, Cache-Status, Location, Retry-After, Server-Timing, X-Request-Id, "
     b"Accept-Patch, Preference-Applied, Idempotency-Replayed, Portolan-Position, Portolan-Partial, "
     b"Portolan-Staleness, Portolan-Expires, Portolan-Sketch-Time"
@@ -20,7 +20,9 @@ _ALLOWED = (
     b"Authorization, "
     b"X-Request-Id"
 )
+_EXPOSING: Final = (b"access-control-expose-headers", _EXPOSED)
 _MAX_AGE = b"600"
+_BY_ORIGIN: Final = (b"vary", b"Origin")
 
 
 class CrossOrigin:
@@ -40,11 +42,12 @@ class CrossOrigin:
         if not allowed:
             return []
         if "*" in allowed:
-            return [(b"access-control-allow-origin", b"*"), *self._exposed(origin)]
+            # Alike for all, with an Origin or without: a shared cache keeps one copy for everyone.
+            return [(b"access-control-allow-origin", b"*"), _EXPOSING]
         if origin not in allowed:
-            return [(b"vary", b"Origin")]
+            return [_BY_ORIGIN]
         shared = (b"access-control-allow-origin", origin.encode("latin-1"))
-        return [shared, (b"vary", b"Origin"), *self._exposed(origin)]
+        return [shared, _BY_ORIGIN, _EXPOSING]
 
     def preflight(self, methods: str) -> Headers:
         """Return what a preflight answer adds for an origin that is allowed."""
@@ -53,7 +56,3 @@ class CrossOrigin:
             (b"access-control-allow-headers", _ALLOWED),
             (b"access-control-max-age", _MAX_AGE),
         ]
-
-    @staticmethod
-    def _exposed(origin: str | None) -> Headers:
-        return [] if origin is None else [(b"access-control-expose-headers", _EXPOSED)]

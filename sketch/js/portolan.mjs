@@ -1,4 +1,5 @@
-// Coherent caching for browsers and Node 20: see docs/caching-clients.md. Apache-2.0.
+// Coherent caching for browsers and Node 20: docs/caching-clients.md. Apache-2.0.
+// What is exported is described, with its types, in portolan.d.mts.
 const { imul, max } = Math, C = [0x239b961b, 0xab0e9789, 0x38b34ae5, 0xa1e38b93];
 const D = [0x561ccd1b, 0x0bcaa747, 0x96cd1c35, 0x32ac3b17];
 const turn = (x, n) => (x << n) | (x >>> (32 - n));
@@ -30,14 +31,12 @@ function hash(bytes, seed) {
   return h;
 }
 
-/** The bits of a key. @returns {number[]} */
 export function positions(key, { m, k, seed }) {
   const [a, b] = hash(new TextEncoder().encode(key), seed);
   const at = (i) => ((a >>> 0) + i * ((b >>> 1) | 0x40000001)) % 2 ** 32;
   return Array.from({ length: k }, (_, i) => Number((BigInt(at(i)) * BigInt(m)) >> 32n));
 }
 
-/** Reads the binary form of a filter; throws if it is broken. @param {ArrayBuffer} raw */
 export function readFilter(raw) {
   const v = new DataView(raw), all = new Uint8Array(raw), end = raw.byteLength - 4;
   let crc = -1;
@@ -59,7 +58,6 @@ export function readFilter(raw) {
   return f;
 }
 
-/** What went wrong: `status` (0: no answer, or a broken one), `kind` (docs/problems.md), `problem`. */
 export class PortolanError extends Error {
   constructor(status, problem, cause) {
     super(problem.detail ?? `status ${status}`, { cause });
@@ -83,7 +81,20 @@ const segment = (s) => {
   return route ? `%${s.charCodeAt().toString(16)}${s.slice(1)}` : encodeURIComponent(s);
 };
 const canonical = (fields) => fields && [...new Set(fields)].sort();
-const query = (names) => (names ? `?fields=${names.map(encodeURIComponent)}` : "");
+const address = (name, id, names) =>
+  `${segment(name)}/${segment(id)}${names ? `?fields=${names.map(encodeURIComponent)}` : ""}`;
+
+const sorted = (_, v) => (v?.constructor === Object ? Object.fromEntries(Object.entries(v).sort()) : v);
+const text = (v) => {
+  if (Array.isArray(v)) return v.map((each) => text(each).replace(/[%,]/g, encodeURIComponent)).join();
+  return typeof v === "string" ? v : JSON.stringify(v, sorted);
+};
+const escaped = (v) => encodeURIComponent(text(v)).replaceAll("%2C", ",");
+
+export const spell = ({ fields, ...asked }) => {
+  if (fields) asked.fields = fields.map ? canonical(fields) : fields;
+  return Object.entries(asked).map((pair) => pair.map(escaped).join("=")).sort().join("&");
+};
 
 /** The groups that show these fields, or all; none if some field is not known. */
 const shown = (groups = {}, names) => {
@@ -99,17 +110,6 @@ const elapsed = () => {
   return now + (lead = max(lead, Date.now() / 1e3 - now));
 };
 
-/**
- * Reads and writes one database; answers once the first filter was asked for.
- * @typedef {{value: any, etag: ?string, source: "own"|"shared"|"origin"}} Read
- * @typedef {{value: any, etag: ?string, position: ?string, location: ?string}} Written
- * @typedef {{ifMatch?: string, idempotencyKey?: string}} Conditions
- * @param {string} url of the service or of the cache before it
- * @param {string} database
- * @param {{deltaS?: number, mode?: "eager"|"lazy", headers?: Object<string, string>,
- *   cacheBytes?: number, fetch?: typeof fetch, clock?: () => number,
- *   sleep?: (seconds: number) => Promise<any>}} [options]
- */
 export async function connect(url, database, options = {}) {
   const {
     deltaS = 1, mode = "eager", headers: always, cacheBytes = 2 ** 24, clock = elapsed, fetch = globalThis.fetch,
@@ -197,14 +197,15 @@ export async function connect(url, database, options = {}) {
 
   const written = (key) => own.get(key)?.at ?? -Infinity;
 
-  function read(name, id, names, path, refresh) {
+  /** `keysOf` names the keys by the groups of the class; `above` what own writes name beside them. */
+  function read(name, path, refresh, keysOf, above) {
     const asked = now(), copy = copies.get(path);
     const f = filter && asked - filter.born <= Math.min(deltaS, filter.validForS) && filter;
     if (!f && !renewing && asked >= retry) renewing = renew().finally(() => (renewing = null));
-    const keys = f && !refresh ? shown(f.groups[name], names).map((group) => `${name}/${id}#${group}`) : [];
+    const groups = f && !refresh && f.groups[name], keys = groups ? keysOf(groups) : [];
     let floor = asked;
     if (keys.length) {
-      floor = max(...["*", `${name}/${id}#`, ...keys].map(written));
+      floor = max(...["*", above, ...keys].map(written));
       const beyond = copy && (copy.epoch !== epoch || (copy.since > f.born && !isAlive(copy, f)));
       if (beyond || keys.some(f.has)) floor = max(floor, f.born);
     }
@@ -276,6 +277,7 @@ export async function connect(url, database, options = {}) {
     const groups = touched && last ? shown(last.groups[name], touched) : [];
     let keys = touches ?? ids.flatMap((id) => (groups.length ? groups : [""]).map((group) => `${name}/${id}#${group}`));
     if (own.size > 1e4) keys = ["*"]; // Too many to be told apart.
+    keys = new Set(keys.flatMap((key) => [key, key.split("/")[0]])); // Any write may change what queries find.
     const mark = (by) => {
       for (const key of keys) own.set(key, { open: (own.get(key)?.open ?? 0) + by, at: now() });
     };
@@ -292,53 +294,52 @@ export async function connect(url, database, options = {}) {
   }
 
   const client = {
-    /** How often reads and filters went which way. */
     stats,
 
-    /**
-     * @param {string} name the class @param {string} id
-     * @param {{fields?: string[], refresh?: boolean, atLeast?: string, missingOk?: boolean}} [how]
-     * @returns {Promise<Read>}
-     */
     async get(name, id, how = {}) {
-      const names = canonical(how.fields), path = `${segment(name)}/${segment(id)}${query(names)}`;
-      const a = await (how.atLeast ? atLeast(path, how.atLeast) : read(name, id, names, path, how.refresh));
+      const names = canonical(how.fields), path = address(name, id, names), all = `${name}/${id}#`;
+      const keys = (groups) => shown(groups, names).map((group) => all + group);
+      const a = await (how.atLeast ? atLeast(path, how.atLeast) : read(name, path, how.refresh, keys, all));
       const found = a.status === 200;
       if (!found && !how.missingOk) throw refused(a);
       return { value: found ? JSON.parse(a.body) : null, etag: found ? a.etag : null, source: a.source };
     },
 
-    /** @param {Conditions & {fields?: string[], createOnly?: boolean}} [how] @returns {Promise<Written>} */
+    async query(name, parameters = {}, { oneByOne, refresh } = {}) {
+      const { fields } = parameters, asked = spell(oneByOne ? { ...parameters, fields: "id" } : parameters);
+      const path = segment(name) + (asked && `?${asked}`);
+      const a = await read(name, path, refresh, () => [`${name}//${asked}`], name);
+      if (a.status !== 200) throw refused(a);
+      const result = { ...JSON.parse(a.body), source: a.source }, how = { fields, refresh, missingOk: true };
+      if (!oneByOne) return result;
+      const found = await Promise.all(result.items.map(({ id }) => client.get(name, id, how)));
+      return { ...result, items: found.flatMap(({ value }) => value ?? []) };
+    },
+
     async put(name, id, value, how = {}) {
-      const names = canonical(how.fields), path = `${segment(name)}/${segment(id)}${query(names)}`;
+      const names = canonical(how.fields), path = address(name, id, names);
       return write("PUT", name, [id], path, value, names, how, { "If-None-Match": how.createOnly && "*" });
     },
 
-    /** @param {Conditions & {form?: "merge"|"json"|"update"}} [how] @returns {Promise<Written>} */
     async patch(name, id, changes, { form = "merge", ...how } = {}) {
       const names = form === "json" ? null : Object.keys(changes);
       const kind = { merge: "merge-patch", json: "json-patch", update: "vnd.portolan.update" }[form];
       const type = { "Content-Type": `application/${kind}+json` };
-      return write("PATCH", name, [id], `${segment(name)}/${segment(id)}`, changes, names, how, type);
+      return write("PATCH", name, [id], address(name, id), changes, names, how, type);
     },
 
-    /** @param {Conditions} [how] @returns {Promise<Written>} */
     async delete(name, id, how = {}) {
-      return write("DELETE", name, [id], `${segment(name)}/${segment(id)}`, undefined, null, how);
+      return write("DELETE", name, [id], address(name, id), undefined, null, how);
     },
 
-    /** Creates an object, or a list of them. @param {Conditions} [how] @returns {Promise<Written>} */
     async post(name, value, how = {}) {
       return write("POST", name, [value].flat().map((each) => each.id), segment(name), value, null, how);
     },
 
-    /** Gets a filter that is made after this call. */
     refreshFilter: () => load(now()),
 
-    /** Takes an object for written. */
-    doubt: (name, id) => own.set(`${name}/${id}#`, { open: 0, at: now() }),
+    doubt: (name, id) => [name, `${name}/${id}#`].map((key) => own.set(key, { open: 0, at: now() })),
 
-    /** Gives up everything under way. */
     close: () => ending.abort(),
   };
   let pause = await renew();

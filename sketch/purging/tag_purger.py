@@ -127,8 +127,7 @@ def cloudflare(
 ) -> TagApi:
     """Purge a Cloudflare zone; a request names 30 tags at most.
 
-    Cloudflare takes tags from a field ``Cache-Tag``, separated by commas: have it set to that of
-    ``Surrogate-Key``.
+    Cloudflare takes tags from the field ``Cache-Tag`` of answers.
 
     Args:
         name: What it is called in logs and metrics.

@@ -69,6 +69,7 @@ async def paper_on(
     url: str,
     settings: CacheSettings,
     beside: Paper | None = None,
+    keys: int = 1_000_000,
 ) -> AsyncIterator[Paper]:
     """Open a database of its own, or another replica of one that is open already."""
     limits = SketchLimits(
@@ -76,6 +77,7 @@ async def paper_on(
         margin_s=settings.cache_margin_s,
         lease_s=settings.write_lease_s,
         queries=settings.cache_queries,
+        keys=keys,
     )
     namespace = beside.namespace if beside else unique("sketch")
     sketch = RedisSketch(url, limits, FilterShape(), namespace, timeout_s=10.0)

@@ -52,6 +52,7 @@ async def test_a_cacheable_answer_says_who_may_keep_it_and_for_how_long(
     tags = headers["xkey"].split(" ")
     assert [len(tag) for tag in tags] == [32, 32]
     assert headers["surrogate-key"] == headers["xkey"]
+    assert headers["cache-tag"] == ",".join(tags)
     assert headers["cache-groups"] == ", ".join(f'"{tag}"' for tag in tags)
     assert headers["cache-status"] == "Portolan; fwd=miss; ttl=60"
     assert "prefer" in headers["vary"].lower()

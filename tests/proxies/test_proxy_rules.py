@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.http.cors import CrossOrigin
 from benchmarks.varnish import Varnish, varnish
 from tests.proxies.nginx import Nginx, nginx
 from tests.proxies.small_origin import Origin
@@ -324,3 +325,17 @@ async def test_what_lies_outside_the_data_api_is_not_kept(origin: Origin, read: 
     for _ in range(2):
         await read("/openapi.json")
     assert origin.reached("/openapi.json") == before + 2
+
+
+async def test_copies_for_one_origin_are_not_served_to_another(
+    origin: Origin, home: str, read: Read
+) -> None:
+    """Fetch, section 3.2: it varies by Origin, and in the one line that every nginx heeds."""
+    for name in ("https://a.example", "https://b.example"):
+        shared = CrossOrigin({"news": ("https://a.example", "https://b.example")})
+        told = dict(shared.headers("news", name))
+        origin.extra = {key.decode(): value.decode() for key, value in told.items()}
+        origin.extra["vary"] = "Accept, Prefer, Origin"
+        for _ in range(2):
+            assert (await read(home, Origin=name)).headers["access-control-allow-origin"] == name
+    assert origin.reached(home) == 2

@@ -12,8 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.http.paths import parse_pairs
 from sketch.bloom import FilterShape
+from sketch.client.resources import QueryResult
 from sketch.hashing import hash_words, positions
+from sketch.queries import spelled
 from sketch.vectors import VECTORS, key_of, written
 from sketch.wire import (
     ClientFilter,
@@ -82,6 +85,9 @@ def test_the_golden_vectors_hold() -> None:
         assert binary == decode_json(orjson.dumps(told["json"]))
         assert all(binary.contains(key) for key in told["holds"])
         assert not any(binary.contains(key) for key in told["lacks"])
+    for told in GOLDEN["queries"]:
+        result = QueryResult.of("articles", told["asked"])
+        assert result.spelling == told["spelled"] == spelled(parse_pairs(told["spelled"].encode()))
     for told in GOLDEN["broken"]:
         with pytest.raises(WireError):
             decode(base64.b64decode(told["binary"]))

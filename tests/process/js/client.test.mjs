@@ -375,3 +375,93 @@ test("any id is found at its address", async () => {
   assert.ok(origin.reads()[0].url.endsWith("/%71uery"));
   await assert.rejects(client.get("articles", ".."), RangeError);
 });
+
+const asked = { order: "-hits", title: "old" };
+const KEY = "articles//order=-hits&title=old";
+const ids = ({ items }) => items.map(({ id }) => id);
+
+test("the result of a query is reused until its end, and revalidated if the filter has its key", async () => {
+  const { origin, client } = await begin();
+  const first = await client.query("articles", asked);
+  assert.deepEqual([first.items, first.next, first.source], [[{ id: "a1", title: "old" }], null, "origin"]);
+  assert.ok(origin.reads()[0].url.endsWith("/v1/news/articles?order=-hits&title=old"));
+  assert.deepEqual(origin.reads()[0].headers, {});
+  origin.objects.set("articles/a2", { title: "old", version: 1 });
+  const again = await client.query("articles", asked);
+  assert.deepEqual([ids(again), again.source], [["a1"], "own"], "the bound allows it");
+  origin.stale.add(KEY);
+  await client.refreshFilter();
+  const fresh = await client.query("articles", asked);
+  assert.deepEqual([ids(fresh), fresh.source], [["a1", "a2"], "origin"]);
+  assert.ok(forced(origin));
+  assert.equal((await client.query("articles", asked)).source, "own");
+  origin.advance(61);
+  await client.refreshFilter();
+  assert.equal((await client.query("articles", asked)).source, "origin");
+});
+
+test("without a filter that is young enough a query asks the origin", async () => {
+  const { origin, client } = await begin();
+  await client.query("articles", asked);
+  assert.ok(!forced(origin));
+  await client.query("nothing");
+  assert.ok(forced(origin), "the map does not know the class");
+  origin.filterStatus = 503;
+  origin.advance(11);
+  await client.query("articles", asked);
+  assert.ok(forced(origin));
+});
+
+test("queries see the client's own writes, also of ids that the service makes, and of no other class", async () => {
+  const { origin, client } = await begin();
+  origin.groups.notes = { main: ["title"] };
+  await client.refreshFilter();
+  const source = async (name) => (await client.query(name, asked)).source;
+  await source("notes");
+  for (const write of [
+    () => client.put("articles", "a2", { title: "old" }),
+    () => client.patch("articles", "a2", { title: "old" }),
+    () => client.post("articles", { title: "old" }),
+    () => client.post("transactions", { reads: [], operations: [] }, { touches: ["articles/a1#"] }),
+    async () => client.doubt("articles", "a1"),
+    () => client.delete("articles", "a2"),
+  ]) {
+    await source("articles");
+    assert.equal(await source("articles"), "own");
+    await write();
+    assert.equal(await source("articles"), "origin");
+    assert.ok(forced(origin));
+    assert.equal(await source("notes"), "own");
+  }
+});
+
+test("a query that was sent before a write of one's own ended does not stand for one after it", async () => {
+  const { origin, client } = await begin();
+  const gate = origin.hold("title=old", "read");
+  const before = client.query("articles", asked);
+  await gate.reached;
+  await client.put("articles", "a2", { title: "old" });
+  const after = client.query("articles", asked);
+  assert.deepEqual(ids(await after), ["a1", "a2"]);
+  gate.open();
+  assert.deepEqual(ids(await before), ["a1"]);
+  assert.deepEqual(ids(await client.query("articles", asked)), ["a1", "a2"]);
+});
+
+test("one by one, a query lists ids and its objects are read as any", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  origin.objects.set("articles/a2", { title: "new", version: 1 });
+  const result = await client.query("articles", { fields: ["title"] }, { oneByOne: true });
+  assert.ok(origin.reads()[1].url.endsWith("/articles?fields=id"));
+  assert.deepEqual(result.items, [{ title: "old" }, { title: "new" }]);
+  assert.equal((await client.get("articles", "a2", { fields: ["title"] })).source, "own");
+  await client.query("articles", {}, { oneByOne: true });
+  assert.equal(origin.reads().length, 5, "the list and a1 were known, of a2 the title only");
+});
+
+test("a query of a class that is not there is an error", async () => {
+  const { origin, client } = await begin();
+  origin.fail = { status: 404, body: '{"type": "/problems/not-found"}' };
+  await assert.rejects(client.query("articles"), { status: 404, kind: "not-found" });
+});

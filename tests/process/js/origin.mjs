@@ -13,6 +13,7 @@ export class Origin {
   groups = { articles: { main: ["title"], hits: ["hits"] } };
   incarnation = 1;
   flags = 0;
+  fail = null;
   filterStatus = 200;
   extra = {};
   damage = (bytes) => bytes;
@@ -109,18 +110,28 @@ export class Origin {
   }
 
   #read(url, headers) {
-    const path = decodeURIComponent(url.split("/v1/news/")[1].split("?")[0]);
-    const object = this.objects.get(path);
+    const [address, asked = ""] = url.split("/v1/news/")[1].split("?");
+    const path = decodeURIComponent(address);
+    const object = path.includes("/") ? this.objects.get(path) : this.#list(path, new URLSearchParams(asked));
     const told = { ...this.extra };
     if (this.ttl) {
       told["portolan-expires"] = START_US + Math.round((this.time + this.ttl) * 1e6);
       told["cache-control"] ??= `public, max-age=0, s-maxage=${this.ttl}, must-revalidate`;
     } else told["cache-control"] = "no-store";
+    if (this.fail) return new Response(this.fail.body, { status: this.fail.status, headers: told });
     if (!object)
       return new Response('{"type": "/problems/not-found", "detail": "none"}', { status: 404, headers: told });
     told.etag = `"j1.main:${object.version}"`;
     if (headers["If-None-Match"] === told.etag) return new Response(null, { status: 304, headers: told });
-    return new Response(JSON.stringify({ title: object.title }), { headers: told });
+    return new Response(JSON.stringify(object.items ? object : { title: object.title }), { headers: told });
+  }
+
+  /** What a query finds: a title asked for, objects or ids. */
+  #list(name, asked) {
+    const items = [...this.objects]
+      .filter(([path, { title }]) => path.startsWith(`${name}/`) && [null, title].includes(asked.get("title")))
+      .map(([path, { title }]) => ({ id: path.split("/")[1], ...(asked.get("fields") !== "id" && { title }) }));
+    return { items, next: null, version: JSON.stringify(items).replaceAll('"', "'") };
   }
 
   #write(url, method, headers, body) {
