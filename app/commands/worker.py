@@ -7,7 +7,9 @@ import logging
 import os
 import signal
 import socket
+import sys
 from contextlib import suppress
+from typing import NoReturn
 from uuid import uuid4
 
 import typer
@@ -18,7 +20,7 @@ from app.container import writing
 from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings, MissingSetting
 from mediator.errors import MediatorError
 from mediator.service import Mediator
-from spark_jobs.session import SparkUnavailable, open_session
+from spark_jobs.session import SessionDied, SparkUnavailable, open_session
 
 __all__ = ["worker"]
 
@@ -35,9 +37,21 @@ def worker() -> None:
     logging.getLogger("portolan").setLevel(HttpSettings().log_level.upper())
     try:
         uvloop.run(_work(MediatorSettings()))
+    except SessionDied:
+        _begin_anew()
     except (MissingSetting, MediatorError, SparkUnavailable, OSError) as error:
         _errors.print(f"The worker cannot run: {error}")
         raise typer.Exit(1) from None
+
+
+def _begin_anew() -> NoReturn:
+    """Become a new worker: a process that has had a session of Spark cannot open another one.
+
+    What ends it is that Spark does not start. A run that kills sessions is not tried for ever:
+    each of them counts as a death of its worker.
+    """
+    _errors.print("Spark has died: the worker begins anew.")
+    os.execv(sys.executable, sys.orig_argv)
 
 
 async def _work(settings: MediatorSettings) -> None:
@@ -76,6 +90,9 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
     hands = Worker(mediator.queue, mediator.workers, spark, read_input, sink, worker_options)
     try:
         await hands.work(ending)
+    except SessionDied:
+        if not ending.is_set():
+            raise
     finally:
         with suppress(Exception):  # of a session that has died already, whatever Py4J says
             await asyncio.to_thread(spark.stop)
