@@ -6,7 +6,7 @@ import csv
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -59,10 +59,7 @@ def open_(scratch: Path) -> Trial:
     return Trial("linkage.open", spec)
 
 
-TRIALS: Final = {"private": private, "open": open_}
-
-
-@pytest.fixture(params=TRIALS.values(), ids=TRIALS)
+@pytest.fixture(params=[private, open_], ids=["private", "open"])
 def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Trial:
     make: Callable[[Path], Trial] = request.param
     return make(tmp_path)
@@ -73,6 +70,7 @@ def test_their_specifications(trial: Trial) -> None:
     check_hostile_specs(trial)
 
 
+@pytest.mark.timeout(900)  # thirty stages are carried out, on a machine that may be busy
 def test_they_are_interrupted_and_resumed(
     trial: Trial, spark: SparkSession, tmp_path: Path
 ) -> None:
