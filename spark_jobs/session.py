@@ -13,7 +13,14 @@ from mediator.stores.embedded.java import NoJava, find_java
 if TYPE_CHECKING:  # looking for Java needs no Spark
     from pyspark.sql import SparkSession
 
-__all__ = ["OLDEST_JAVA", "SparkOptions", "SparkUnavailable", "look_for_spark", "open_session"]
+__all__ = [
+    "OLDEST_JAVA",
+    "SessionDied",
+    "SparkOptions",
+    "SparkUnavailable",
+    "look_for_spark",
+    "open_session",
+]
 
 OLDEST_JAVA: Final = 17
 _CONNECT: Final = "sc://"
@@ -42,6 +49,13 @@ class SparkUnavailable(Exception):
         super().__init__(f"Spark cannot run: {reason}; {remedy}.")
         self.reason = reason
         self.remedy = remedy
+
+
+class SessionDied(SparkUnavailable):
+    """The session was there and is gone: its JVM ended, or the Connect server did."""
+
+    def __init__(self) -> None:
+        super().__init__("its session has died", "start the worker again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from app.commands import remote_job
+from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
 from app.settings import JobSettings
 from spark_jobs.kinds import find_kind, kind_names
 from spark_jobs.runner.job import Job, read_job
@@ -24,11 +25,17 @@ from spark_jobs.session import SparkUnavailable, open_session
 __all__ = ["job"]
 
 job = typer.Typer(no_args_is_help=True, help="Analytic jobs: docs/jobs.md.")
-_console = Console(highlight=False)
+for _name, _command in (
+    ("submit", remote_job.submit),
+    ("show", remote_job.show_),
+    ("list", remote_job.list_),
+    ("cancel", remote_job.cancel),
+    ("resume", remote_job.resume),
+):
+    job.command(_name)(_command)
 _errors = Console(stderr=True, highlight=False)
 
 _LONGEST_JOB = 2**20
-_EXIT = {"done": 0, "stopped": 3, "failed": 1, "cancelled": 130}
 
 
 @job.command("kinds")
@@ -81,15 +88,10 @@ def _read(path: Path) -> Job:
 
 
 def _check(out: Path | None, *, dry_run: bool) -> None:
-    from spark_jobs.runner.local import FORMS  # noqa: PLC0415 - the extra may not be installed
-
-    if out is None:
-        if not dry_run:
-            raise typer.BadParameter("--out says where the result goes; or ask for a --dry-run.")
-    elif out.suffix.lower() not in FORMS:
-        raise typer.BadParameter(f"--out must end with one of {', '.join(FORMS)}.")
-    elif not out.parent.is_dir():
-        raise typer.BadParameter(f"There is no directory {out.parent}.")
+    if out is not None:
+        check_target(out)
+    elif not dry_run:
+        raise typer.BadParameter("--out says where the result goes; or ask for a --dry-run.")
 
 
 def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
@@ -100,43 +102,22 @@ def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int
     from spark_jobs.sources.reading import read_input  # noqa: PLC0415 - as above
 
     control, directory = Control(), RunDirectory(path)
-    with _progress() as bars:
-        starting = bars.add_task("Starting Spark", total=None)
+    with bars() as progress:
+        starting = progress.add_task("Starting Spark", total=None)
         spark = open_session(JobSettings().spark_options())
-        bars.remove_task(starting)
+        progress.remove_task(starting)
         attempt = Run(todo, directory, spark, read_input, control, dry_run=dry_run)
-        ending = local.conduct(attempt, control, lambda: _show(bars, control.snapshot()))
-        _show(bars, control.snapshot())
-    if ending.forecast is not None and dry_run:
-        typer.echo(orjson.dumps(asdict(ending.forecast), option=orjson.OPT_INDENT_2).decode())
-    for reason in ending.reasons:
-        _errors.print(
-            f"The run {'was stopped' if ending.state == 'stopped' else 'failed'}: {reason}"
+        ending = local.conduct(
+            attempt, control, lambda: show(progress, control.snapshot()["stages"])
         )
+        show(progress, control.snapshot()["stages"])
+    if ending.forecast is not None and dry_run:
+        print_document(asdict(ending.forecast))
+    tell_reasons(ending.state, ending.reasons)
     if ending.result is not None and out is not None:
         local.write_result(directory, ending, out)
         _errors.print(f"{ending.rows:,} rows: {out}")
-    return _EXIT[ending.state]
-
-
-def _show(bars: Progress, snapshot: dict[str, Any]) -> None:
-    """Bring the bars up to date: one for each stage that has begun."""
-    known = {task.description: task.id for task in bars.tasks}
-    for stage in snapshot["stages"]:
-        if stage["state"] == "waiting":
-            continue
-        name = stage["name"]
-        total = stage["total"] or None
-        if name not in known:
-            known[name] = bars.add_task(name, total=total)
-        bars.update(known[name], completed=stage["done"], total=total)
-        if stage["state"] == "done":
-            bars.stop_task(known[name])
-
-
-def _progress() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=_errors)
+    return EXIT[ending.state]
 
 
 @contextmanager

@@ -7,26 +7,47 @@ import logging
 import os
 import signal
 import socket
+import sys
 from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, NoReturn
 from uuid import uuid4
 
 import typer
 import uvloop
+from pydantic import SecretStr
 from rich.console import Console
 
 from app.container import writing
 from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings, MissingSetting
 from mediator.errors import MediatorError
 from mediator.service import Mediator
-from spark_jobs.session import SparkUnavailable, open_session
+from mediator.stores.embedded.joining import join
+from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
+from spark_jobs.session import SessionDied, SparkUnavailable, open_session
 
 __all__ = ["worker"]
 
 _console = Console(highlight=False)
 _errors = Console(stderr=True, highlight=False)
 
+_CANNOT_RUN = (
+    MissingSetting,
+    MediatorError,
+    EmbeddedStartError,
+    ServerUnavailable,
+    SparkUnavailable,
+    OSError,
+)
 
-def worker() -> None:
+
+def worker(
+    *,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Join the embedded stores of a running service.")
+    ] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Where these keep their data.")] = None,
+) -> None:
     """Carry out runs until SIGTERM or SIGINT.
 
     The run under way is given some time then, and is given back to the queue; another worker goes
@@ -34,10 +55,34 @@ def worker() -> None:
     """
     logging.getLogger("portolan").setLevel(HttpSettings().log_level.upper())
     try:
-        uvloop.run(_work(MediatorSettings()))
-    except (MissingSetting, MediatorError, SparkUnavailable, OSError) as error:
+        uvloop.run(_work(_settings(embedded=embedded, data_dir=data_dir)))
+    except SessionDied:
+        _begin_anew()
+    except _CANNOT_RUN as error:
         _errors.print(f"The worker cannot run: {error}")
         raise typer.Exit(1) from None
+
+
+def _settings(*, embedded: bool, data_dir: Path | None) -> MediatorSettings:
+    """Return the settings; with those of embedded stores that run, which are not ours to start."""
+    settings = MediatorSettings()
+    if data_dir is not None:
+        settings = settings.model_copy(update={"data_dir": data_dir})
+    if not (embedded or settings.embedded):
+        return settings
+    redis, postgresql = (SecretStr(endpoint.url) for endpoint in join(settings.data_dir))
+    found = {"catalogue_url": postgresql, "coordination_url": redis}
+    return settings.model_copy(update=found)
+
+
+def _begin_anew() -> NoReturn:
+    """Become a new worker: a process that has had a session of Spark cannot open another one.
+
+    What ends it is that Spark does not start. A run that kills sessions is not tried for ever:
+    each of them counts as a death of its worker.
+    """
+    _errors.print("Spark has died: the worker begins anew.")
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - what was started before, once more
 
 
 async def _work(settings: MediatorSettings) -> None:
@@ -76,6 +121,9 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
     hands = Worker(mediator.queue, mediator.workers, spark, read_input, sink, worker_options)
     try:
         await hands.work(ending)
+    except SessionDied:
+        if not ending.is_set():
+            raise
     finally:
         with suppress(Exception):  # of a session that has died already, whatever Py4J says
             await asyncio.to_thread(spark.stop)

@@ -16,7 +16,9 @@ from mediator.catalogue.tables import runs
 __all__ = ["Heard", "RunQueue", "TakenRun"]
 
 MOST_DEATHS: Final = 3
-_DIED: Final = "The worker died {} times while it carried out this run; it may lack memory."
+_DIED: Final = (
+    "The worker or its Spark died {} times while it carried out this run; it may lack memory."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,12 @@ class RunQueue:
         queued = change(state="queued", leased_until=None)
         async with self._catalogue.begin() as connection:
             await connection.execute(queued.where(_held(run)))
+
+    async def abandon(self, run: TakenRun) -> None:
+        """Leave a run as a worker does that dies: it counts as a death, and `take` judges it."""
+        left = change(leased_until=func.now())
+        async with self._catalogue.begin() as connection:
+            await connection.execute(left.where(_held(run)))
 
     async def old(self, older_than_s: float, limit: int) -> list[str]:
         """Return runs that ended so long ago."""

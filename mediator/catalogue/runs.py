@@ -13,7 +13,7 @@ What can happen:
 3. A worker ends a run and dies before it hears so: the run has ended.
 4. A run is cancelled while a worker has it: the heartbeat tells; if the worker dies first, the one
    that takes the run over is told when it does. If nobody has it, it ends at once.
-5. A run kills every worker that takes it: after three of them it has failed.
+5. A run kills every worker that takes it, or the Spark of every one: after three it has failed.
 """
 
 from __future__ import annotations

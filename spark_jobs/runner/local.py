@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.execution import Ending, Run
-from spark_jobs.runner.results import Form, ResultFiles
+from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.runner.target import FORMS, fill
 
-__all__ = ["FORMS", "conduct", "write_result"]
-
-FORMS: Final[dict[str, Form]] = {
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-}
-"""The form of a result by the suffix of its file."""
+__all__ = ["conduct", "write_result"]
 
 _LOOK_S: Final = 0.2
 _INTERRUPT_S: Final = 0.5
@@ -60,18 +48,4 @@ def write_result(directory: RunDirectory, ending: Ending, target: Path) -> None:
     assert ending.result is not None
     files = ResultFiles(directory.frame(ending.result))
     form = FORMS[target.suffix.lower()]
-    with _in_place(target) as written, written.open("wb") as file:
-        for piece in files.stream(form):
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def _in_place(target: Path) -> Iterator[Path]:
-    written = target.with_name(f".{target.name}.{uuid4().hex}")
-    try:
-        yield written
-        written.replace(target)
-    finally:
-        written.unlink(missing_ok=True)
+    fill(target, files.stream(form))

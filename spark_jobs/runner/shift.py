@@ -22,7 +22,7 @@ from spark_jobs.runner.failures import reason_of
 from spark_jobs.runner.job import read_job
 from spark_jobs.runner.port import SpecInvalid
 from spark_jobs.runner.run_directory import RunDirectory
-from spark_jobs.session import SparkUnavailable
+from spark_jobs.session import SessionDied
 
 __all__ = ["Bench", "Shift"]
 
@@ -79,7 +79,7 @@ class Shift:
         """Carry the run out, and tell its ending.
 
         Raises:
-            SparkUnavailable: The session has died; the run was given back.
+            SessionDied: The session has died, and the run is left as if the worker had.
         """
         if self._taken.cancelling:
             self._control.cancel()
@@ -94,8 +94,9 @@ class Shift:
         if ending.state == "failed" and not await loop.run_in_executor(
             self._bench.thread, self._lives
         ):
-            await self._bench.queue.release(self._taken)
-            raise SparkUnavailable("its session has died", "start the worker again")
+            # Not given back: a run that kills each session would be tried for ever.
+            await self._bench.queue.abandon(self._taken)
+            raise SessionDied
         if self._released(ending):
             await self._bench.queue.release(self._taken)
         elif self._heard != "lost":

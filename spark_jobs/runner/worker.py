@@ -94,7 +94,7 @@ class Worker:
         """Work until `ending` is set.
 
         Raises:
-            SparkUnavailable: The session has died; the run under way was given back.
+            SessionDied: The session has died; the run under way is left to whoever comes next.
         """
         company = asyncio.create_task(self._keep_company())
         try:

@@ -124,3 +124,19 @@ async def test_a_run_outlives_its_worker_and_the_service(plant: Plant) -> None:
         written = await plant.request("GET", f"cities/c{n}")
         assert written == {"id": f"c{n}", "value": f"c{n}", "rows": 10, "share": 0.25}
     assert await second.stop() == 0
+
+
+@pytest.mark.timeout(900)  # as above
+async def test_a_run_outlives_the_spark_under_its_worker(plant: Plant) -> None:
+    """The same process begins anew, and carries the run out; nothing was seen of it before."""
+    worker = await plant.hire()
+    pid = worker.pid
+    run = (await plant.request("POST", "jobs", JOB))["id"]
+    await plant.reaches(run, "forecasting")
+    worker.kill_spark()
+    done = await plant.reaches(run, "done", "failed")
+    assert done["state"] == "done", orjson.dumps(done).decode()
+    assert (done["attempt"], worker.pid) == (2, pid)
+    rows = (await plant.request("GET", f"jobs/{run}/results"))["items"]
+    assert [row["rows"] for row in rows] == [PEOPLE // 4] * 4
+    assert await worker.stop() == 0

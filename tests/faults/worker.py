@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
+import psutil
+
 __all__ = ["WorkerProcess"]
 
 
@@ -40,6 +42,11 @@ class WorkerProcess:
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         assert b"waiting for runs" in line, line
+
+    def kill_spark(self) -> None:
+        """Kill the JVM under it, as a kernel does that runs out of memory."""
+        (jvm,) = [c for c in psutil.Process(self.pid).children() if c.name() == "java"]
+        jvm.kill()
 
     async def kill(self) -> None:
         """Kill it as a crash would."""

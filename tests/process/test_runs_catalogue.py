@@ -96,9 +96,23 @@ async def test_a_run_that_kills_its_workers_fails(desk: Desk) -> None:
     assert await desk.queue.take(LEASE_S) is None
     failed = await desk.find(run.id)
     assert failed.state == "failed"
-    assert "died 3 times" in failed.ending["reasons"][0]
+    assert "Spark died 3 times" in failed.ending["reasons"][0]
     await desk.runs.resume("club", run.id)
     assert (await desk.take()).id == run.id
+
+
+async def test_a_run_that_kills_the_spark_of_its_workers_fails(desk: Desk) -> None:
+    """They live and leave it, each at once: nobody waits for a lease."""
+    run = await desk.submit()
+    for attempt in range(1, 4):
+        taken = await desk.take()
+        assert (taken.id, taken.attempt) == (run.id, attempt)
+        await desk.queue.abandon(taken)
+    assert await desk.queue.take(LEASE_S) is None
+    failed = await desk.find(run.id)
+    assert failed.state == "failed"
+    assert "Spark died 3 times" in failed.ending["reasons"][0]
+    assert "rows" not in failed.ending
 
 
 async def test_a_run_that_is_given_back_is_no_death(desk: Desk) -> None:

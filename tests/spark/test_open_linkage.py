@@ -89,6 +89,7 @@ def test_a_proposal_has_reasons_and_can_be_given_back(proposed: FolderDesk) -> N
     assert "entity" not in spec.columns
 
 
+@pytest.mark.connect
 def test_pairs_are_those_of_the_blocks_each_once(whole: FolderDesk) -> None:
     rows = {(row["l"], row["r"]) for row in whole.rows("compare")}
     assert len(rows) == whole.output("compare").count()
@@ -110,6 +111,7 @@ def test_pairs_are_those_of_the_blocks_each_once(whole: FolderDesk) -> None:
     }
 
 
+@pytest.mark.connect
 def test_an_evaluation_is_what_counting_gives(whole: FolderDesk) -> None:
     cluster = {row["record"]: row["cluster"] for row in whole.rows("clusters")}
     entity = {person["id"]: person["entity"] for person in PEOPLE}

@@ -59,6 +59,7 @@ def listens(port: int) -> bool:
     return True
 
 
+@pytest.mark.timeout(900)  # a server and a session start, on a machine that may be busy
 def test_jobs_do_the_same_over_connect(server: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "connect", "-p", "no:cacheprovider", "."],

@@ -137,6 +137,7 @@ def desk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return TrialDesk(spark, inputs, tmp_path)
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize(
     "filters", [[], ["length"], ["length", "prefix", "position"], ["position"]]
 )
@@ -151,6 +152,7 @@ def test_it_finds_what_brute_force_finds(desk: TrialDesk, filters: list[str]) ->
     assert desk.reports["audit"]["left"]["records"] == len(LEFT)
 
 
+@pytest.mark.connect
 def test_it_keeps_the_best_and_links_one_to_one(desk: TrialDesk) -> None:
     expected = best_of(brute(Fraction(2, 3), left=LEFT, right=RIGHT), 2)
     assert run(desk, spec(threshold="2/3", top_k=2)) == expected

@@ -78,6 +78,15 @@ class OwnedServer(ABC):
             raise
         return self._adopted(command) or self._launched(command)
 
+    def found(self) -> Endpoint | None:
+        """The server if it runs already and answers, whatever it was started with; else None.
+
+        Raises:
+            ServerUnavailable: A program is missing on this machine.
+        """
+        expected = self._command()  # which also says where its files had to go
+        return self._ask(self._process.command() or expected) if self.is_running else None
+
     def _adopted(self, command: Command) -> Endpoint | None:
         """The server that outlived our predecessor, if it is what we would start now."""
         if self.is_running and self._process.runs(command):

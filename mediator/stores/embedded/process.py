@@ -72,9 +72,14 @@ class ServerProcess:
 
     def runs(self, command: Command) -> bool:
         """Whether the server was started with exactly this command."""
+        started = self.command()
+        return started is not None and started.arguments == command.arguments
+
+    def command(self) -> Command | None:
+        """What the server was started with, without account and environment; None if unknown."""
         with suppress(OSError, ValueError):
-            return bool(json.loads(self._command_file.read_text()) == list(command.arguments))
-        return False
+            return Command(tuple(json.loads(self._command_file.read_text())))
+        return None
 
     def spawn(self, command: Command) -> None:
         """Start the server in a session of its own, so that Ctrl-C reaches us and not it."""

@@ -1,0 +1,176 @@
+"""``portolan job submit | show | list | cancel | resume``: analytic work at a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from pydantic import SecretStr
+from rich.console import Console
+
+from app.access.settings import AccessSettings
+from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
+from app.remote_runs import ENDED, RemoteRuns, ServiceRefused
+from app.settings import HttpSettings
+
+__all__ = ["cancel", "list_", "resume", "show_", "submit"]
+
+_LONGEST_JOB = 2**20
+_LONGEST_KEY = 2**14
+_errors = Console(stderr=True, highlight=False)
+
+Id = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
+Database = Annotated[str, typer.Option(help="The database that the run belongs to.")]
+Url = Annotated[
+    str | None, typer.Option(help="Address of the data API; by the settings if not given.")
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="Holds the key; PORTOLAN_KEY if not given."),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Stay until it has ended, and show progress.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Wait, and write the result here: .csv, .json, .parquet, .arrow."),
+]
+
+
+def submit(
+    spec: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The job as JSON.")],
+    *,
+    database: Database,
+    url: Url = None,
+    key_file: KeyFile = None,
+    wait: Wait = False,
+    out: Out = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="End with the forecast.")] = False,
+) -> None:
+    """Submit a job to a service and print the run.
+
+    With --wait it ends with 0 if the run is done, 3 if its limits stopped it, 130 if it was
+    cancelled, else 1. Ctrl-C ends the waiting; the run goes on.
+    """
+    document = _read(spec)
+    with _told(), _runs(url, database, key_file) as runs:
+        if out is not None:
+            check_target(out)
+        run = runs.submit(document, dry_run=dry_run)
+        _go_on(runs, run, out, wait=wait)
+
+
+def resume(
+    run: Id,
+    *,
+    database: Database,
+    url: Url = None,
+    key_file: KeyFile = None,
+    wait: Wait = False,
+    out: Out = None,
+) -> None:
+    """Go on with a run that failed or was cancelled, behind the stages that it finished."""
+    with _told(), _runs(url, database, key_file) as runs:
+        if out is not None:
+            check_target(out)
+        _go_on(runs, runs.resume(run), out, wait=wait)
+
+
+def show_(
+    run: Id,
+    *,
+    database: Database,
+    url: Url = None,
+    key_file: KeyFile = None,
+    wait: Wait = False,
+    out: Out = None,
+) -> None:
+    """Print a run; with --out its result is fetched."""
+    with _told(), _runs(url, database, key_file) as runs:
+        if out is not None:
+            check_target(out)
+        _go_on(runs, runs.find(run), out, wait=wait)
+
+
+def cancel(run: Id, *, database: Database, url: Url = None, key_file: KeyFile = None) -> None:
+    """Ask for the end of a run, and print it."""
+    with _told(), _runs(url, database, key_file) as runs:
+        print_document(runs.cancel(run))
+
+
+def list_(
+    *,
+    database: Database,
+    url: Url = None,
+    key_file: KeyFile = None,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 20,
+) -> None:
+    """List the runs of a database, newest first."""
+    with _told(), _runs(url, database, key_file) as runs:
+        for run in runs.newest(limit):
+            typer.echo(f"{run['id']}  {run['state']:11}  {run['kind']:16}  {run['created']}")
+
+
+def _go_on(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait: bool) -> None:
+    """Print a run; if somebody waits for it, when it has ended, with its result."""
+    if not wait and out is None:
+        print_document(run)
+        return
+    _errors.print(f"Run {run['id']}", markup=False)
+    ended = run if run["state"] in ENDED else _follow(runs, run["id"])
+    tell_reasons(ended["state"], ended.get("reasons", ()))
+    if out is not None and ended.get("rows") is not None:
+        runs.save(ended["id"], out)
+        _errors.print(f"{ended['rows']:,} rows: {out}", markup=False)
+    else:
+        print_document(ended)
+    raise typer.Exit(EXIT[ended["state"]])
+
+
+def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
+    try:
+        with bars() as progress:
+            return runs.follow(run, lambda found: show(progress, found.get("stages", ())))
+    except KeyboardInterrupt:
+        _errors.print(
+            f"Nobody waits any more; the run goes on. To end it: portolan job cancel {run}"
+        )
+        raise typer.Exit(130) from None
+
+
+def _runs(url: str | None, database: str, key_file: Path | None) -> RemoteRuns:
+    http = HttpSettings()
+    key = AccessSettings().key if key_file is None else _key_in(key_file)
+    return RemoteRuns(url or f"http://{http.host}:{http.port}", database, key)
+
+
+def _key_in(path: Path) -> SecretStr:
+    text = path.read_text("ascii", "replace")[:_LONGEST_KEY].strip()
+    if not text or not text.isprintable() or " " in text:
+        raise ServiceRefused(f"{path} holds no key: one line is expected.")
+    return SecretStr(text)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > _LONGEST_JOB:
+        raise typer.BadParameter(f"A job has {_LONGEST_JOB:,} bytes at most.")
+    try:
+        document = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise typer.BadParameter(f"{path} is not JSON: {where}.") from None
+    if not isinstance(document, dict):
+        raise typer.BadParameter(f"{path} is no JSON object.")
+    return document
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """End with a sentence instead of a traceback."""
+    try:
+        yield
+    except (ServiceRefused, OSError) as error:
+        _errors.print(f"That was not done: {error}", markup=False)
+        raise typer.Exit(1) from None

@@ -1,0 +1,77 @@
+"""Both kinds of linkage keep to what every kind must keep to."""
+
+from __future__ import annotations
+
+import csv
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks.citizens import people
+from spark_jobs.runner.conformance import (
+    Trial,
+    check_hostile_specs,
+    check_interrupted,
+    check_spec,
+)
+
+
+def table(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Write rows as CSV; return the source that names them."""
+    rows = list(rows)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return {"file": str(path)}
+
+
+def private(scratch: Path) -> Trial:
+    def encoded(party: str, flips: int) -> Iterable[dict[str, str]]:
+        for n in range(1, 9):
+            bits = (0x0F1E2D3C4B5A6978 * n) % 2**64 ^ flips
+            yield {"id": f"{party}{n}", "clk": b64encode(bits.to_bytes(8)).decode()}
+
+    parties = {
+        "left": table(scratch / "left.csv", encoded("l", 0)),
+        "right": table(scratch / "right.csv", encoded("r", 0b101)),
+    }
+    given = {"threshold": "2/3", "filters": ["length", "prefix"], "top_k": 2, "one_to_one": True}
+    return Trial("linkage.private", {**parties, **given}, ordered=True)
+
+
+def open_(scratch: Path) -> Trial:
+    rules = [["phone"], ["surname", {"column": "given_name", "take": "prefix", "length": 2}]]
+    jaro_winkler = {"levels": ["exact", {"jaro_winkler": 0.85}], "term_frequency": True}
+    spec = {
+        "inputs": {"people": table(scratch / "people.csv", people(30, 2, seed=5))},
+        "blocking": rules,
+        "comparisons": [
+            {"columns": ["given_name"], **jaro_winkler},
+            {"columns": ["phone"], "levels": ["exact", {"levenshtein": 2}]},
+        ],
+        "clustering": "components",
+    }
+    return Trial("linkage.open", spec)
+
+
+@pytest.fixture(params=[private, open_], ids=["private", "open"])
+def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Trial:
+    make: Callable[[Path], Trial] = request.param
+    return make(tmp_path)
+
+
+def test_their_specifications(trial: Trial) -> None:
+    check_spec(trial)
+    check_hostile_specs(trial)
+
+
+@pytest.mark.timeout(900)  # thirty stages are carried out, on a machine that may be busy
+def test_they_are_interrupted_and_resumed(
+    trial: Trial, spark: SparkSession, tmp_path: Path
+) -> None:
+    check_interrupted(trial, spark, tmp_path / "runs")
