@@ -120,13 +120,20 @@ async def _soak(
         for turn in range(1, turns + 1):
             until = asyncio.get_running_loop().time() + turn_s
             broken = await faults.next()
+            # What is down, or was a moment ago, says nothing of what is taken up in the long run.
+            await asyncio.sleep(_left(until) / 2)
+            await load.surge()
             watcher.taken.clear()
-            await asyncio.sleep(until - asyncio.get_running_loop().time())
+            await asyncio.sleep(_left(until))
             table.append(Footprint.middle(watcher.taken or [await watcher.look()]))
             options.say(_row(turn, broken, load, table[-1]))
     finally:
         await end([watching])
     return table
+
+
+def _left(until: float) -> float:
+    return max(0.0, until - asyncio.get_running_loop().time())
 
 
 def _row(turn: int, broken: str, load: Load, seen: Footprint) -> str:

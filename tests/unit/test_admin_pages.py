@@ -8,7 +8,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -27,6 +27,7 @@ from mediator.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
 from mediator.placement.explain import explain
+from mediator.scaling.advisor import Advisor
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.parse import parse_schema
 
@@ -53,6 +54,10 @@ class Plane:
         return []
 
     proposals = violations
+
+    async def scaling(self) -> dict[str, Any]:
+        clock: Any = SimpleNamespace(monotonic=lambda: 0.0)
+        return Advisor(list, dict, clock).advise()
 
 
 def module_of(folder: Path) -> ModuleType:
