@@ -102,7 +102,8 @@ async def _set_up(service: Service) -> dict[str, str]:
 
 def _counting(kind: Kind) -> dict[str, Any]:
     # The stand-in for MongoDB has no exact integers.
-    counter = {"type": "float" if kind == "mongodb" else "integer", "default": 0}
+    number = "float" if kind == "mongodb" else "integer"
+    counter = {"type": number, "default": 0, "index": True}
     cache = {"visibility": "public", "max_ttl_s": 5} if kind == "redis" else {"visibility": "none"}
     return {"cache": cache, "annotations": [{"require": _WORDS[kind]}], "fields": {"n": counter}}
 

@@ -92,7 +92,8 @@ class Load:
         self._seen: set[str] = set()
         self._position = "beginning"
         self._ending = asyncio.Event()
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        # Idle connections of ours would count among the descriptors of a replica.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         self._http = httpx.AsyncClient(trust_env=False, timeout=20.0, limits=limits)
         self._reader = CoherentClient(replicas[0], DATABASE, delta_s=DELTA_S)
         self.answered = 0
