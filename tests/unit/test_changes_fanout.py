@@ -29,11 +29,11 @@ class DeafFeed:
     ) -> list[Event]:
         self.looks += 1
         self.asked.set()
-        await asyncio.sleep(0)
         try:
             await self.turn.wait()
         except asyncio.CancelledError:
             await self.turn.wait()
+        await asyncio.sleep(0)
         return [Event(0, "1-0", "c", b"{}")]
 
 
