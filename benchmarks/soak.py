@@ -102,7 +102,8 @@ async def _set_up(service: Service) -> dict[str, str]:
 
 def _counting(kind: Kind) -> dict[str, Any]:
     # The stand-in for MongoDB has no exact integers.
-    counter = {"type": "float" if kind == "mongodb" else "integer", "default": 0}
+    number = "float" if kind == "mongodb" else "integer"
+    counter = {"type": number, "default": 0, "index": True}
     cache = {"visibility": "public", "max_ttl_s": 5} if kind == "redis" else {"visibility": "none"}
     return {"cache": cache, "annotations": [{"require": _WORDS[kind]}], "fields": {"n": counter}}
 
@@ -120,13 +121,20 @@ async def _soak(
         for turn in range(1, turns + 1):
             until = asyncio.get_running_loop().time() + turn_s
             broken = await faults.next()
+            # What is down, or was a moment ago, says nothing of what is taken up in the long run.
+            await asyncio.sleep(_left(until) / 2)
+            await load.surge()
             watcher.taken.clear()
-            await asyncio.sleep(until - asyncio.get_running_loop().time())
+            await asyncio.sleep(_left(until))
             table.append(Footprint.middle(watcher.taken or [await watcher.look()]))
             options.say(_row(turn, broken, load, table[-1]))
     finally:
         await end([watching])
     return table
+
+
+def _left(until: float) -> float:
+    return max(0.0, until - asyncio.get_running_loop().time())
 
 
 def _row(turn: int, broken: str, load: Load, seen: Footprint) -> str:

@@ -99,6 +99,7 @@ async def _take_all(browser: Browser, admin: str, service: Service, run: str) ->
     await wide("what-if", "/what-if?database=news&metrics redis write_throughput=-5", _nothing)
     await wide("coherence", "/coherence", _probe)
     await wide("jobs", f"/jobs/news/{run}", ended)
+    await wide("submit", "/jobs", _nothing)
     query = 'filter={"ge":["hits",1]}&order=-hits&limit=5'
     await wide("data", f"/data?database=news&class=articles&{query}", _nothing)
     await _take(browser, "phone", f"{admin}/map", _nothing, PHONE, dark=True)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from spark_jobs.runner.port import Kind, SpecInvalid
 
-__all__ = ["ENTRY_POINTS", "find_kind", "kind_names"]
+__all__ = ["ENTRY_POINTS", "example_of", "find_kind", "kind_names"]
 
 ENTRY_POINTS: Final = "portolan.kinds"
 """The group of entry points under which a package offers a kind: a class without arguments."""
@@ -25,6 +25,15 @@ _OURS: Final[Mapping[str, str]] = {
 def kind_names() -> tuple[str, ...]:
     """Return the names of all kinds, sorted."""
     return tuple(sorted({*_OURS, *(point.name for point in entry_points(group=ENTRY_POINTS))}))
+
+
+def example_of(name: str) -> dict[str, Any]:
+    """Return a job of a kind to begin with: its ``example``, if it has one, as specification.
+
+    Raises:
+        SpecInvalid: There is no such kind.
+    """
+    return {"kind": name, "spec": dict(getattr(find_kind(name), "example", {}))}
 
 
 @lru_cache(maxsize=64)

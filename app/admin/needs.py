@@ -68,6 +68,7 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
     "/coherence/probe/stop": {"POST": _OPERATE},
     "/data": {"GET": _LOOK},
     "/jobs": {"GET": _LOOK},
+    "/jobs/{database}": {"POST": _LOOK},
     "/jobs/{database}/{run}": {"GET": _LOOK},
     "/jobs/{database}/{run}/cancel": {"POST": _LOOK},
     "/jobs/{database}/{run}/resume": {"POST": _LOOK},

@@ -63,22 +63,27 @@ class Buffer:
 
 
 class Fanout:
-    """Follows one database while somebody is attached."""
+    """Follows one database while somebody is attached.
+
+    A driver may lose a cancellation in its own timeouts. So a look at the feed is told besides that
+    it is over: else each one that was missed would go on for ever, with a connection of its own.
+    """
 
     def __init__(self, feed: Feed, database: str) -> None:
         self._feed = feed
         self._database = database
         self._buffers: set[Buffer] = set()
         self._task: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
         self._following = asyncio.Event()
-        self._incarnation = ""
 
     async def attach(self) -> Buffer:
         """Return a buffer that gets every event from now on, or is broken."""
         buffer = Buffer()
         self._buffers.add(buffer)
         if self._task is None:
-            self._task = asyncio.create_task(self._run())
+            self._over = asyncio.Event()
+            self._task = asyncio.create_task(self._run(self._over))
         await self._following.wait()
         return buffer
 
@@ -91,6 +96,7 @@ class Fanout:
     def close(self) -> None:
         """End the look at the feed; whoever waits is woken."""
         if self._task is not None:
+            self._over.set()
             self._task.cancel()
             self._task = None
         self._following.set()
@@ -98,27 +104,33 @@ class Fanout:
         for buffer in self._buffers:
             buffer.break_off()
 
-    async def _run(self) -> None:
-        while True:
+    async def _run(self, over: asyncio.Event) -> None:
+        while not over.is_set():
             try:
-                await self._follow()
+                await self._follow(over)
             except MediatorError as error:
                 log.warning("following the feed of %s: %s", self._database, error)
             except Exception:
                 log.exception("following the feed of %s failed", self._database)
+            if over.is_set():
+                return  # the buffers are the next one's
             for buffer in self._buffers:
                 buffer.break_off()
             self._following.set()  # whoever attaches now finds out for himself
             await asyncio.sleep(_PAUSE_S)
 
-    async def _follow(self) -> None:
+    async def _follow(self, over: asyncio.Event) -> None:
         at = [await self._feed.last(self._database, p) for p in range(PARTITIONS)]
-        self._incarnation = await self._feed.incarnation(self._database)
+        incarnation = await self._feed.incarnation(self._database)
+        if over.is_set():
+            return
         for buffer in self._buffers:
             buffer.break_off()  # what was appended before now is for them to read
         self._following.set()
-        while await self._feed.incarnation(self._database) == self._incarnation:
+        while await self._feed.incarnation(self._database) == incarnation:
             events = await self._feed.follow(self._database, at, _BATCH, _BLOCK_S)
+            if over.is_set():
+                return
             for event in events:
                 at[event.partition] = max(at[event.partition], event.id, key=order_of)
             if events:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from spark_jobs.runner.members import Members
 from spark_jobs.runner.port import (
@@ -51,6 +51,7 @@ class Count:
 
     name = "example.count"
     summary = "Counts how many rows have each value of a field."
+    example: ClassVar = {"records": {"class": "people"}, "field": "city"}
 
     def parse(self, document: Mapping[str, Any]) -> CountSpec:
         """Read a specification: ``records``, a source, and ``field``."""

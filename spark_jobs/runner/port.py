@@ -180,6 +180,8 @@ class Kind(Protocol[SpecT]):
     Attributes:
         name: How requests call it, such as ``linkage.private``.
         summary: What it does, in a sentence.
+
+    It may have an attribute ``example``: a specification for people to begin with.
     """
 
     name: str

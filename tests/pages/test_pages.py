@@ -53,7 +53,7 @@ async def test_every_page_is_whole(page: Page, path: str) -> None:
     assert_strict(answer.headers["content-security-policy"], await answer.text())
     await expect(page.locator("h1")).to_have_count(1)
     await expect(page.locator("nav [aria-current=page]")).to_have_count(1)
-    assert await page.eval_on_selector_all("main input, main select", UNNAMED) == []
+    assert await page.eval_on_selector_all("main input, main select, main textarea", UNNAMED) == []
     await expect(page.locator("thead th:not([scope])")).to_have_count(0)
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
@@ -73,8 +73,12 @@ def assert_strict(policy: str, text: str) -> None:
 
 async def test_the_overview_tells_what_serves_what(page: Page, stage: Stage) -> None:
     await page.goto("/")
-    row = page.get_by_role("row", name="redis")
+    systems = page.get_by_role("region", name="Systems")
+    row = systems.get_by_role("row", name="redis")
     await expect(row).to_contain_text(f"{stage.database}.articles")
+    advice = page.get_by_role("region", name="Scaling advice")
+    await expect(advice.get_by_role("row")).to_have_count(5)
+    await expect(advice.get_by_role("row", name="the service")).to_contain_text("is known.")
     await expect(page.get_by_role("list").filter(has_text="was placed on")).to_be_visible()
 
 
@@ -199,6 +203,49 @@ async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None
     assert await cells.nth(0).inner_text() == HOSTILE
     assert (await cells.nth(2).inner_text()).endswith("… (1,000 characters)")
     assert await page.title() == "Jobs · Portolan"
+
+
+async def test_a_job_is_foretold_and_then_started(page: Page, stage: Stage) -> None:
+    await stage.greet()
+    await page.goto("/jobs")
+    typed = page.get_by_role("textbox", name="Job (JSON)")
+    await page.get_by_role("combobox", name="Kind").select_option("linkage.open")
+    await page.get_by_role("button", name="Show an example").click()
+    await expect(page.get_by_role("textbox", name="Job (JSON)")).to_have_value(
+        re.compile('"zero_config"')
+    )
+    job = '{"kind": "example.count", "spec": {"records": {"class": "articles"}, "field": "title"}}'
+    await typed.fill(job)
+    await page.get_by_role("button", name="Foretell what it costs").click()
+    await expect(page.locator("#state-heading")).to_have_text("State: queued")
+    foretold = await stage.take()
+    assert foretold.dry_run
+    await stage.end(foretold, "done", forecast={"pairs": 0, "rows": 32})
+    await expect(page.locator("#run")).to_contain_text("32")
+    await page.get_by_role("button", name="Start this job").click()
+    await expect(page.locator("#state-heading")).to_have_text("State: queued")
+    started = await stage.take()
+    assert not started.dry_run
+    assert started.document == foretold.document
+    await stage.end(started, "done")
+    await expect(page.locator("#run")).to_contain_text("2 rows")
+
+
+async def test_a_wrong_job_is_refused_and_stays_typed(page: Page) -> None:
+    await page.goto("/jobs")
+    typed = '{"kind": "example.count", "spec": {"</textarea><b>": 1}}'
+    await page.get_by_role("textbox", name="Job (JSON)").fill(typed)
+    await page.get_by_role("button", name="Start it").click()
+    await expect(page.get_by_role("alert")).to_contain_text("/spec")
+    await expect(page.get_by_role("textbox", name="Job (JSON)")).to_have_value(typed)
+    assert await page.locator("#submit b").count() == 0
+
+
+async def test_nobody_else_submits_jobs(stage: Stage) -> None:
+    form = {"do": "start", "job": '{"kind": "example.count", "spec": {}}'}
+    foreign = {"sec-fetch-site": "cross-site"}
+    address = str(stage.admin.base_url.join(f"/jobs/{stage.database}"))
+    assert (await stage.admin.post(address, data=form, headers=foreign)).status_code == 403
 
 
 async def test_a_run_is_cancelled_and_resumed(page: Page, stage: Stage) -> None:

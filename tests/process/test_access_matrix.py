@@ -90,6 +90,7 @@ PAGES: Final = {
     "POST /coherence/probe/stop": ("admin", OPERATORS, NOTHING),
     "GET /data": ("read", OPERATORS, NOTHING),
     "GET /jobs": ("read", OPERATORS, NOTHING),
+    "POST /jobs/{database}": ("read", OPERATORS, NOTHING),
     "GET /jobs/{database}/{run}": ("read", OPERATORS, NOTHING),
     "POST /jobs/{database}/{run}/cancel": ("read", OPERATORS, NOTHING),
     "POST /jobs/{database}/{run}/resume": ("read", OPERATORS, NOTHING),

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import orjson
 import pytest
 
+from app.api.asgi import DataApi
+from app.api.options import DataOptions
 from app.coherence.caches import Caches, make_caches
 from app.settings import CacheSettings
 from mediator.archive.backup import Progress
@@ -202,6 +205,49 @@ async def test_a_database_that_is_there_becomes_what_was_saved(
     after = await held(own, database, "things")
     assert values_of(after) == values_of(before)
     assert all(v > (later[g] or 0) for g, v in after["t0003"]["versions"].items())
+
+
+@pytest.mark.parametrize("emptied", [True, False])
+async def test_a_tag_from_before_matches_nothing_afterwards(
+    installation: Start, tmp_path: Path, emptied: bool
+) -> None:
+    """Clients keep tags longer than anything is remembered of objects that were lost."""
+    own = await installation()
+    database = await filled(own, 3)
+    async with client_of(own, database) as http:
+        await back_up(own, tmp_path / "b", database)
+        tags = {id_: await tags_of(http, id_) for id_ in ("t0000", "t0001", "t0002")}
+        await http.put("t0001", json={"title": "changed after the backup"})
+        changed = await tags_of(http, "t0001")
+        await http.put("lost", json={"title": "made after the backup", "hits": 1})
+        tags["lost"] = await tags_of(http, "lost")
+        assert (await http.delete("t0002")).status_code == 204
+        if emptied:
+            await own.mediator.control.delete_schema(database)
+        await restore(own, tmp_path / "b", force=not emptied)
+        assert (await http.get("lost")).status_code == 404
+        await http.put("lost", json={"title": "something else", "hits": 1})
+        for path, tag in [pair for told in (*tags.values(), changed) for pair in told.items()]:
+            seen = await http.get(path, headers={"if-none-match": tag})
+            assert seen.status_code == 200, f"{path}: {tag}"
+            conditional = {"if-match": tag, **MERGE}
+            written = await http.patch(path, json={"hits": 9}, headers=conditional)
+            assert written.status_code == 412, f"{path}: {tag}"
+
+
+MERGE = {"content-type": "application/merge-patch+json"}
+
+
+def client_of(of: Service, database: str) -> httpx.AsyncClient:
+    api = DataApi(of.mediator.data, DataOptions(cursor_key=b"k" * 32), lambda _: None)
+    base = f"http://portolan/v1/{database}/things/"
+    return httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=base)
+
+
+async def tags_of(http: httpx.AsyncClient, id_: str) -> dict[str, str]:
+    """Return the tags of an object, and of one group of it."""
+    paths = (id_, f"{id_}?fields=hits")
+    return {path: (await http.get(path)).headers["etag"] for path in paths}
 
 
 async def test_classes_that_ask_for_if_match_and_values_of_all_kinds(

@@ -13,7 +13,7 @@ from mediator.stores.port import (
     SystemConfig,
 )
 from mediator.stores.postgres import PostgresStore
-from mediator.stores.postgres.failures import as_store_error
+from mediator.stores.postgres.failures import FAILURES, as_store_error
 
 SECRET = "s3cr3t"
 
@@ -30,6 +30,7 @@ SECRET = "s3cr3t"
         (asyncpg.TooManyConnectionsError("x"), StoreUnavailable),
         (asyncpg.ConnectionDoesNotExistError("x"), StoreUnavailable),
         (asyncpg.InterfaceError("connection is closed"), StoreUnavailable),
+        (asyncpg.InternalClientError(f"cannot switch to state 11 {SECRET}"), StoreUnavailable),
         (asyncpg.InvalidPasswordError("x"), StoreRefused),
         (asyncpg.DiskFullError("x"), StoreRefused),
         (asyncpg.UndefinedTableError("x"), StoreRefused),
@@ -38,6 +39,7 @@ SECRET = "s3cr3t"
     ],
 )
 def test_each_failure_has_its_kind(error: Exception, expected: type[StoreError]) -> None:
+    assert isinstance(error, FAILURES), "the store would let it through"
     told = as_store_error("pg", error)
     assert type(told) is expected
     assert SECRET not in str(told)

@@ -28,7 +28,11 @@ class Refused(Exception):
 
 
 async def ask(
-    request: Request, method: str, path: str, parameters: Mapping[str, str] | None = None
+    request: Request,
+    method: str,
+    path: str,
+    parameters: Mapping[str, str] | None = None,
+    body: bytes | None = None,
 ) -> dict[str, Any]:
     """Ask the data API; return its document.
 
@@ -37,6 +41,7 @@ async def ask(
         method: The method.
         path: A path below ``/v1/``, each segment percent-encoded.
         parameters: The query.
+        body: JSON as it was typed; what it says is for the data API to judge.
 
     Raises:
         Refused: It answered with a problem.
@@ -46,9 +51,13 @@ async def ask(
     if data is None:
         raise Unavailable("This process serves no data.", system="data", retry_after_s=60)
     headers = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
+    if body is not None:
+        headers["content-type"] = "application/json"
     transport = httpx.ASGITransport(data)
     async with httpx.AsyncClient(transport=transport, base_url="http://portolan/v1/") as client:
-        answer = await client.request(method, path, params=parameters, headers=headers)
+        answer = await client.request(
+            method, path, params=parameters, headers=headers, content=body
+        )
     document: dict[str, Any] = orjson.loads(answer.content)
     if answer.is_error:
         raise Refused(document)

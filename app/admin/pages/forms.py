@@ -14,8 +14,15 @@ __all__ = ["read_form"]
 _LARGEST: Final = 4_096
 
 
-async def read_form(request: Request, allowed: frozenset[str]) -> dict[str, str]:
+async def read_form(
+    request: Request, allowed: frozenset[str], largest: int = _LARGEST
+) -> dict[str, str]:
     """Read a form.
+
+    Args:
+        request: The request.
+        allowed: The fields that it may have.
+        largest: Its size at most, in bytes.
 
     Raises:
         HttpError: It is too large, or has a field that is unknown or doubled.
@@ -23,6 +30,6 @@ async def read_form(request: Request, allowed: frozenset[str]) -> dict[str, str]
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _LARGEST:
-            raise HttpError(BODY_TOO_LARGE, f"The form is larger than {_LARGEST} bytes.")
+        if len(body) > largest:
+            raise HttpError(BODY_TOO_LARGE, f"The form is larger than {largest} bytes.")
     return parse_query(bytes(body), allowed)

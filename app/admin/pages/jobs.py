@@ -1,36 +1,81 @@
-"""Jobs: the runs of a database, and each of them closely; cancelled and resumed from here."""
+"""Jobs: the runs of a database, and each closely; submitted, cancelled and resumed from here."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
+import orjson
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.admin.pages.asking import Refused, ask, chosen_database
+from app.admin.pages.forms import read_form
 from app.admin.pages.page import HEADERS, Page, page_router, render
 from mediator.catalogue.runs import ENDED
+from spark_jobs.kinds import example_of, find_kind, kind_names
 
 __all__ = ["PAGE"]
 
 router = page_router()
 _SEE_OTHER: Final = 303
 _ROWS: Final = 20
+_LARGEST_JOB: Final = 65_536
+_FIELDS: Final = frozenset({"kind", "job", "do"})
 
 Database = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 DatabaseName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 Run = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+Kind = Annotated[str | None, Query(max_length=200)]
 After = Annotated[str | None, Query(max_length=1000)]
 
 
 @router.get("/jobs")
-async def list_runs(request: Request, database: Database = None, after: After = None) -> Response:
-    """List the runs of a database."""
+async def list_runs(
+    request: Request, database: Database = None, kind: Kind = None, after: After = None
+) -> Response:
+    """List the runs of a database, and show an example of a kind, to be edited and submitted."""
+    names = kind_names()
+    chosen = kind if kind in names else names[0]
+    return await _runs(request, database, chosen, _typed(example_of(chosen)), after=after)
+
+
+@router.post("/jobs/{database}")
+async def submit(request: Request, database: DatabaseName) -> Response:
+    """Submit a job as it was typed: for its forecast alone, or to be carried out."""
+    form = await read_form(request, _FIELDS, _LARGEST_JOB)
+    job, forecast = form.get("job", ""), form.get("do") != "start"
+    wanted = {"dry_run": str(forecast).lower()}
+    try:
+        run = await ask(request, "POST", f"{database}/jobs", wanted, job.encode())
+    except Refused as refused:
+        return await _runs(request, database, form.get("kind", ""), job, refused.problem)
+    return _back(database, run["id"])
+
+
+async def _runs(
+    request: Request,
+    database: str | None,
+    kind: str,
+    job: str,
+    problem: dict[str, Any] | None = None,
+    after: str | None = None,
+) -> Response:
     databases, name = await chosen_database(request, database)
     listed: dict[str, Any] = {"items": [], "next": None}
     if name:
         listed = await ask(request, "GET", f"{name}/jobs", _page(after))
-    return render(request, "jobs.html", databases=databases, database=name, listed=listed)
+    return render(
+        request,
+        "jobs.html",
+        databases=databases,
+        database=name,
+        listed=listed,
+        kinds={each: find_kind(each).summary for each in kind_names()},
+        kind=kind,
+        job=job,
+        problem=problem,
+    )
 
 
 @router.get("/jobs/{database}/{run}")
@@ -51,6 +96,7 @@ async def show_run(
         database=database,
         run=shown,
         ended=shown["state"] in ENDED,
+        again=_typed(shown["job"]),
         result=result,
         gone=gone,
     )
@@ -68,6 +114,10 @@ async def resume(request: Request, database: DatabaseName, run: Run) -> Response
     """Go on with a run that failed or was cancelled."""
     await ask(request, "POST", f"{database}/jobs/{run}/resume")
     return _back(database, run)
+
+
+def _typed(job: Mapping[str, Any]) -> str:
+    return orjson.dumps(job, option=orjson.OPT_INDENT_2).decode()
 
 
 def _page(after: str | None) -> dict[str, str]:

@@ -8,7 +8,14 @@ from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUn
 
 __all__ = ["FAILURES", "NUMERIC_OVERFLOW", "TRANSIENT", "as_store_error"]
 
-FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError, TypeError)
+FAILURES = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    ValueError,
+    TypeError,
+)
 """What asyncpg raises; ValueError and TypeError for URLs and values it cannot send."""
 
 TRANSIENT = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
@@ -32,6 +39,9 @@ def as_store_error(system: str, error: Exception) -> StoreError:
         return _from_state(system, error)
     if isinstance(error, OSError):
         return StoreUnavailable(f"{system}: {error.strerror or 'the connection failed'}")
+    # A server that dies in the middle of an error leaves a connection that looks open, and is not.
+    if isinstance(error, asyncpg.InternalClientError):
+        return StoreUnavailable(f"{system}: the connection is out of step")
     if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError):
         return StoreUnavailable(f"{system}: the connection is closed")
     # The texts of these quote what they could not take: a value, or the URL with its password.

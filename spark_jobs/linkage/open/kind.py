@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_jobs.linkage.open.parse import read_spec
 from spark_jobs.linkage.open.spec import OpenSpec, Result
@@ -20,6 +20,7 @@ class OpenLinkage:
 
     name = "linkage.open"
     summary = "Finds records that denote the same, in one table or in several, with reasons."
+    example: ClassVar = {"inputs": {"people": {"class": "people"}}, "zero_config": True}
 
     def parse(self, document: Mapping[str, Any]) -> OpenSpec:
         """Read a specification (docs/linkage-open.md)."""

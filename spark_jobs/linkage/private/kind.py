@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from spark_jobs.linkage.private.spec import PrivateSpec, read_spec
 from spark_jobs.runner.port import Block, Desk, Forecast, Input, Stage
@@ -37,6 +37,11 @@ class PrivateLinkage:
 
     name = "linkage.private"
     summary = "Finds the encoded records of different owners that are of the same person."
+    example: ClassVar = {
+        "left": {"class": "ours"},
+        "right": {"class": "theirs"},
+        "threshold": 0.8,
+    }
 
     def parse(self, document: Mapping[str, Any]) -> PrivateSpec:
         """Read a specification; raises `SpecInvalid`."""

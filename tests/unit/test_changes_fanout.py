@@ -1,0 +1,50 @@
+"""The one look at a feed: it ends with the last who follows, whatever the driver does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from mediator.changes.fanout import Fanout
+from mediator.changes.feed import Event
+
+
+class DeafFeed:
+    """A feed whose driver loses a cancellation, as redis-py does now and then."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.turn = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def last(self, _database: str, _partition: int) -> str:
+        return "0-0"
+
+    async def incarnation(self, _database: str) -> str:
+        return "one"
+
+    async def follow(
+        self, _database: str, _after: Sequence[str], _limit: int, _wait_s: float
+    ) -> list[Event]:
+        self.looks += 1
+        self.asked.set()
+        try:
+            await self.turn.wait()
+        except asyncio.CancelledError:
+            await self.turn.wait()
+        await asyncio.sleep(0)
+        return [Event(0, "1-0", "c", b"{}")]
+
+
+async def test_a_look_ends_even_if_its_cancellation_was_lost() -> None:
+    feed: Any = DeafFeed()
+    fanout = Fanout(feed, "news")
+    before = asyncio.all_tasks()
+    buffer = await fanout.attach()
+    await feed.asked.wait()
+    (look,) = asyncio.all_tasks() - before
+    fanout.detach(buffer)
+    feed.turn.set()
+    await asyncio.wait_for(look, 10.0)
+    assert feed.looks == 1
