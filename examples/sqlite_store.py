@@ -177,7 +177,7 @@ class SqliteStore:
         """Read entries; none can still appear before one that is there."""
         page = (int(after or 0), limit)
         rows = await self._run(lambda: self._connection.execute(_TOLD, page).fetchall())
-        return [logged(*row, fragment_of) for row in rows]
+        return [logged(number, at_us, told, fragment_of) for number, at_us, told in rows]
 
     async def oldest(self, log: str) -> str | None:  # noqa: ARG002 - the port: there is one
         """Return the position of the first entry that is still there."""
