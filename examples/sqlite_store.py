@@ -2,7 +2,7 @@
 
 SQLite keeps a record as JSON. What a write does to it is worked out here (`kept_record`) in one
 transaction that lets no other writer in, so each write is atomic, also between processes. Of the
-optional protocols it has none: it has no outbox, so the change feed does not hear of its writes.
+optional protocols it has one, the outbox (`sqlite_outbox`), so that the change feed is complete.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, Final, TypeVar
 
 import orjson
 
 from examples.kept_record import KeptRecord, write_to
+from examples.sqlite_outbox import OUTBOX, logged, position_of, rows_of
 from mediator.operations.operators import APPLICABLE, Operator
 from mediator.schema.tagged import dump, load
 from mediator.schema.types import FieldType
 from mediator.stores.port import (
     Fragment,
+    FragmentOf,
+    Logged,
     Read,
     Recalled,
     Record,
@@ -49,6 +53,8 @@ CREATE TABLE IF NOT EXISTS records (
 _PAGE: Final = """
 SELECT id, kept FROM records WHERE class = ? AND id > ? AND there ORDER BY id LIMIT ?
 """
+_TELL: Final = "INSERT INTO outbox (time_us, told) VALUES (?, ?)"
+_TOLD: Final = "SELECT number, time_us, told FROM outbox WHERE number > ? ORDER BY number LIMIT ?"
 _KEEP: Final = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)"
 
 
@@ -114,7 +120,11 @@ class SqliteStore:
 
         def write(call: Write) -> WriteResult:
             with self._changing(call.fragment, call.id) as record:
-                return write_to(record, call, token, time.time_ns() // 1_000)
+                before, clock_us = copy(record), time.time_ns() // 1_000
+                result = write_to(record, call, token, clock_us)
+                if result.status is Status.APPLIED:
+                    self._connection.executemany(_TELL, rows_of(call, before, record, clock_us))
+                return result
 
         return await self._run(lambda: [write(call) for call in calls])
 
@@ -153,6 +163,36 @@ class SqliteStore:
         )
         return int(number)
 
+    def logs(self) -> Sequence[str]:
+        """Name the only log."""
+        return ("outbox",)
+
+    async def changes(
+        self,
+        log: str,  # noqa: ARG002 - the port: there is one
+        after: str | None,
+        limit: int,
+        fragment_of: FragmentOf,
+    ) -> list[Logged]:
+        """Read entries; none can still appear before one that is there."""
+        page = (int(after or 0), limit)
+        rows = await self._run(lambda: self._connection.execute(_TOLD, page).fetchall())
+        return [logged(number, at_us, told, fragment_of) for number, at_us, told in rows]
+
+    async def oldest(self, log: str) -> str | None:  # noqa: ARG002 - the port: there is one
+        """Return the position of the first entry that is still there."""
+        query = "SELECT min(number) FROM outbox"
+        [number] = await self._run(lambda: self._connection.execute(query).fetchone())
+        return None if number is None else position_of(number)
+
+    async def trim(self, log: str, upto: str, keep_s: float) -> int:  # noqa: ARG002 - there is one
+        """Remove entries; their numbers are not given again."""
+        oldest_us = time.time_ns() // 1_000 - round(keep_s * 1_000_000)
+        query = "DELETE FROM outbox WHERE number <= ? AND time_us < ?"
+        return await self._run(
+            lambda: self._connection.execute(query, (int(upto), oldest_us)).rowcount
+        )
+
     @property
     def _path(self) -> str:
         return self.config.url.removeprefix("sqlite://")
@@ -169,6 +209,7 @@ class SqliteStore:
         )
         self._opened.execute("PRAGMA synchronous = FULL")
         self._opened.execute(_SCHEMA)
+        self._opened.execute(OUTBOX)
 
     def _kept(self, fragment: Fragment, id_: str) -> KeptRecord:
         query = "SELECT kept FROM records WHERE class = ? AND id = ?"

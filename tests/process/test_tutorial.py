@@ -1,4 +1,4 @@
-"""The tutorial: its commands are run, and answered as it says, on a machine with its figures."""
+"""Tutorial and start: their commands are run, and answered as printed, on a machine like theirs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from app.admin.main import create_admin_app
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.main import DataApp
+from examples.newspaper import DECLARED, SCHEMA
 from tests.process.service import Service
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
 DATA, ADMIN = "127.0.0.1:8080", "127.0.0.1:8081"
 MEASURED = {
     "redis": {"write_throughput": 6271.7, "read_latency": 0.000072},
@@ -29,9 +30,9 @@ MEASURED = {
 """The figures of the machine that the page was written on, so that its scores come out again."""
 
 
-def steps() -> Iterator[tuple[str, Any]]:
+def steps(page: str) -> Iterator[tuple[str, Any]]:
     """Each command, and the answer that the page prints below it (None: none)."""
-    found = re.findall(r"```sh\n(.*?)```\n(?:\n```json\n(.*?)```)?", PAGE, re.DOTALL)
+    found = re.findall(r"```sh\n(.*?)```\n(?:\n```json\n(.*?)```)?", page, re.DOTALL)
     return ((command, json.loads(answer) if answer else None) for command, answer in found)
 
 
@@ -82,7 +83,7 @@ async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
         f"http://{DATA}": httpx.ASGITransport(data),
         f"http://{ADMIN}": httpx.ASGITransport(admin),
     }
-    declared = {n: (await control.system(n))["declared"] for n in ("postgres", "redis")}
+    declared = {n: (await control.system(n))["declared"] for n in MEASURED}
     for name, metrics in MEASURED.items():
         await control.amend(name, metrics=metrics)
     async with httpx.AsyncClient(mounts=mounts) as both:
@@ -92,11 +93,22 @@ async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
     await mediator.favour()
 
 
-async def test_every_command_of_the_tutorial_is_answered_as_printed(
-    client: httpx.AsyncClient,
-) -> None:
-    told = list(steps())
-    assert len(told) == PAGE.count("```sh\n") > 0
+@pytest.fixture
+async def newspaper(mediator: Service, client: httpx.AsyncClient) -> None:
+    """What `make run` has done before it invites to look."""
+    control = mediator.mediator.control
+    for name, kind in (("postgres", "postgresql"), ("mongo", "mongodb")):
+        await control.amend(name, declared=DECLARED[kind])
+    answer = await client.put(f"http://{ADMIN}/admin/v1/schemas/news", json=SCHEMA)
+    assert answer.is_success, answer.text
+
+
+@pytest.mark.usefixtures("newspaper")
+@pytest.mark.parametrize("name", ["start.md", "tutorial.md"])
+async def test_every_command_is_answered_as_printed(client: httpx.AsyncClient, name: str) -> None:
+    page = (DOCS / name).read_text()
+    told = list(steps(page))
+    assert len(told) == page.count("```sh\n") > 0
     for command, printed in told:
         answer = await client.send(request_of(command))
         assert answer.is_success, (command, answer.text)

@@ -410,20 +410,25 @@ def test_the_comparison_admits_what_the_readme_says_is_not_there(feature: str, g
     assert (ours == "**not yet**") is (gap in README.read_text())
 
 
+def plain(code: str) -> str:
+    """Code as it reads, however far it is indented and its parts are apart."""
+    return "\n".join(line.strip() for line in code.splitlines() if line.strip())
+
+
 @pytest.mark.parametrize(
     "file", [file for file in PAGES if file.name.startswith("add-")], ids=lambda file: file.name
 )
 def test_worked_examples_print_the_files_that_are_tested(file: Path) -> None:
     folders = [ROOT / name for name in ("examples", "mediator", "spark_jobs", "tests")]
     code = [path for folder in folders for path in folder.rglob("*") if path.suffix in CODE]
-    sources = [source.read_text() for source in code]
+    sources = [plain(source.read_text()) for source in code]
     printed = [
         block for language in ("python", "lua") for block in blocks(file.read_text(), language)
     ]
     printed = [block for block in printed if not block.startswith("prepared = ")]  # run by its test
     assert printed
     for block in printed:
-        assert any(block in source for source in sources), block
+        assert any(plain(block) in source for source in sources), block
 
 
 def test_every_place_that_knows_an_operator_is_named_where_one_is_added() -> None:

@@ -1,0 +1,87 @@
+"""The outbox of the example: what a write did to each group, as rows beside the records.
+
+A row is written in the transaction of its write, and writers shut one another out, so numbers of
+rows rise in the order in which writes took effect: the log needs no other order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from examples.kept_record import KeptRecord
+from mediator.changes.model import Change, change_id
+from mediator.schema.tagged import dump, load
+from mediator.schema.types import Values
+from mediator.stores.images import image_of
+from mediator.stores.port import Fragment, FragmentOf, Logged, Write, WriteKind
+
+__all__ = ["OUTBOX", "Row", "logged", "position_of", "rows_of"]
+
+OUTBOX: Final = """
+CREATE TABLE IF NOT EXISTS outbox (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, time_us INTEGER, told BLOB
+)
+"""
+_DIGITS: Final = 20
+
+
+class Row(NamedTuple):
+    """An entry: when, and what, as JSON."""
+
+    time_us: int
+    told: bytes
+
+
+def position_of(number: int) -> str:
+    """Return a position that compares as its number does."""
+    return f"{number:0{_DIGITS}}"
+
+
+def rows_of(call: Write, before: KeptRecord, after: KeptRecord, time_us: int) -> Iterator[Row]:
+    """Tell a write that took effect: one entry for each group that got a version."""
+    fragment = call.fragment
+    for group in call.groups:
+        touched = _touched(call, group)
+        told = (
+            (fragment.database, fragment.class_name, call.id, group, call.operation),
+            (call.kind.name.lower(), after.versions[group]),
+            _image(before, touched),
+            _image(after, touched),
+        )
+        yield Row(time_us, orjson.dumps(told))
+
+
+def logged(number: int, time_us: int, told: bytes, fragment_of: FragmentOf) -> Logged:
+    """Read an entry, by the schema of today; a class that is gone is not told."""
+    (database, class_name, id_, group, operation), (kind, version), *images = orjson.loads(told)
+    fragment = fragment_of(database, class_name)
+    if fragment is None:
+        return Logged(position_of(number), None)
+    before, after = (_shown(fragment, image) for image in images)
+    change = Change(
+        change_id(operation, group), database, class_name, id_, group, version, kind, before, after,
+        time_us,
+    )  # fmt: skip
+    return Logged(position_of(number), change)
+
+
+def _touched(call: Write, group: str) -> list[str]:
+    names = call.fragment.groups[group]
+    if call.kind is not WriteKind.UPDATE:
+        return list(names)
+    written = {*call.values, *call.unset, *(operator.field for operator in call.operators)}
+    return [name for name in names if name in written]
+
+
+def _image(record: KeptRecord, touched: list[str]) -> Any:
+    if not record.there:
+        return None
+    values: Values = {name: record.values[name] for name in touched if name in record.values}
+    return {name: dump(value) for name, value in values.items()}
+
+
+def _shown(fragment: Fragment, image: Any) -> dict[str, Any] | None:
+    return None if image is None else image_of(fragment, image.items(), lambda _, kept: load(kept))
