@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from secrets import token_hex
 from typing import Final, TypeAlias
 
+from app.coherence.layouts import Layouts
 from app.coherence.results import Found, RegisteredQueries, ResultsChanged, TellResults
 from mediator.clock import Clock
 from mediator.errors import Unavailable
@@ -48,6 +49,7 @@ class SketchGuard:
         sketch: The server's sketch.
         estimator: Learns how often keys are written.
         results: The registered queries.
+        layouts: Has the sketch know what keys stand for.
         tell: Told of results that may have changed.
         purge_first: Has caches forget keys before their write is acknowledged, as far as that is
             possible in time; None: no write waits for that.
@@ -62,6 +64,7 @@ class SketchGuard:
         sketch: ServerSketch,
         estimator: TtlEstimator,
         results: RegisteredQueries,
+        layouts: Layouts,
         tell: TellResults,
         purge_first: PurgeFirst | None,
         clock: Clock,
@@ -72,6 +75,7 @@ class SketchGuard:
         self._sketch = sketch
         self._estimator = estimator
         self._results = results
+        self._layouts = layouts
         self._tell = tell
         self._clock = clock
 
@@ -83,6 +87,7 @@ class SketchGuard:
         return token
 
     async def _begin(self, part: Part, keys: Sequence[str], token: str) -> None:
+        await self._layouts.adopt(part)
         begun = await self._sketch.begin(part, keys, token)
         if begun.mark != self._results.mark(part):
             await self._results.follow(part)
@@ -120,16 +125,17 @@ class SketchGuard:
         """Take all results of a class for changed; raises `Unavailable`: there may be others."""
         await _done([self._change_all(Part(database, class_name))])
 
+    async def relaid(self, database: str, class_name: str) -> None:
+        """Have the sketch know a class as it is now; raises `Unavailable`: the next call will."""
+        await _done([self._layouts.adopt(Part(database, class_name))])
+
     async def renew(self, database: str, class_name: str) -> None:
         """Begin a class's part anew; raises `Unavailable`: what was handed out still counts."""
         await _done([self._sketch.renew(Part(database, class_name))])
 
     async def _change_all(self, part: Part) -> None:
         # Whoever registers from here on reads what was written before.
-        await self._results.follow(part)
-        found = self._results.changed(part, None)
-        await self._sketch.changed(part, tuple(found.numbers))
-        self._note(part, found)
+        self._note(part, await self._results.take_back(part))
 
     async def _end(
         self, part: Part, token: str, versions: Mapping[str, int], effects: Effects | None
@@ -142,6 +148,7 @@ class SketchGuard:
             queries = tuple(found.numbers)
             changes = Changes(queries, found.mark, alone, insists=tried >= _PATIENCE)
             ended = await self._sketch.end(part, token, versions, changes)
+            self._results.forget(part, found)
             self._note(part, found)
             if ended is Ended.DONE:
                 return
@@ -152,7 +159,6 @@ class SketchGuard:
         raise SketchUnavailable("Queries are registered faster than they are learned.")
 
     def _note(self, part: Part, found: Found) -> None:
-        self._results.forget(part, found)
         if found.numbers:
             changed = len(found.numbers)
             self._tell(ResultsChanged(part, changed, self._results.count(part)))

@@ -264,9 +264,9 @@ async def test_a_result_is_registered_before_it_is_read(
     write = once(lambda: note(other, word))
     report = paper.caches.sketch.report_query
 
-    async def overtaken(part: Part, key: str, ttl_s: float) -> Grant:
+    async def overtaken(part: Part, key: str, ttl_s: float, schema: str) -> Grant:
         await write()
-        return await report(part, key, ttl_s)
+        return await report(part, key, ttl_s, schema)
 
     monkeypatch.setattr(paper.caches.sketch, "report_query", overtaken)
     answer = await kept(paper, "notes", text=word)
