@@ -104,8 +104,8 @@ async def paper(
 async def walls(paper: Paper) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a database of one class, whose fields are in one group."""
     database = unique("db")
-    await lay(paper, database, FIELDS)
     await paper.caches.sketch.create(Part(database, "walls"))
+    await lay(paper, database, FIELDS)
     base = f"http://test/v1/{database}/"
     transport = httpx.ASGITransport(paper.api)
     async with httpx.AsyncClient(transport=transport, base_url=base) as http:
