@@ -20,6 +20,7 @@ from time import perf_counter, thread_time
 from typing import Final
 
 from app.coherence.guard import SketchGuard
+from app.coherence.layouts import Layouts
 from app.coherence.results import RegisteredQueries, log_nothing
 from benchmarks.measured import Failed, Measured, Options, Result
 from mediator.clock import SystemClock
@@ -142,8 +143,9 @@ async def _writes(sketch: RedisSketch, seed: int, count: int, rounds: int) -> _C
     await sketch.create(_PART)
     draw = Random(seed)
     keys = [key for key, _ in _queries(draw, count)]
-    await asyncio.gather(*(sketch.report_query(_PART, key, 600.0) for key in keys))
     guard = _guard(sketch)
+    await guard.relaid(*_PART)
+    await asyncio.gather(*(sketch.report_query(_PART, key, 600.0, "1") for key in keys))
     await guard.end(_PART.database, await guard.begin(_PART.database, _keys(0)), {}, _nothing)
     seconds = []
     for number in range(1, rounds + 1):
@@ -160,7 +162,8 @@ def _guard(sketch: RedisSketch) -> SketchGuard:
     database = DatabaseRoute(_SCHEMA, {_PART.class_name: route})
     model = RoutingModel(1, {_PART.database: database})
     results = RegisteredQueries(sketch, lambda: model)
-    return SketchGuard(sketch, Static(), results, log_nothing, None, SystemClock())
+    layouts = Layouts(sketch, lambda: model, results)
+    return SketchGuard(sketch, Static(), results, layouts, log_nothing, None, SystemClock())
 
 
 def _nothing(_: bool) -> Mapping[str, list[Effect]]:

@@ -33,6 +33,8 @@ class MemoryPart:
         purges: What is to be purged.
         versions: Versions of keys that caches may hold.
         queries: Queries that are registered.
+        layout: What its keys stand for; empty: it was not told.
+        schema: What registrations have to name.
         saturated_until: Until then every key counts as being in the filter.
         uncacheable_until: Until then nothing may be cached.
     """
@@ -52,8 +54,14 @@ class MemoryPart:
         self.filter = MemoryFilter(shape)
         self.purges = OwedPurges(limits)
         self.versions = Versions()
+        self.layout = self.schema = ""
         self.saturated_until = 0 if fresh else now + lifetime_us(limits)
         self.uncacheable_until = 0 if fresh else now + self._lease_us
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether copies may be alive."""
+        return len(self._handed) > 0
 
     def begin(self, now: int, keys: Sequence[str], token: str) -> list[str]:
         """Mark keys as being written; return those that caches may hold."""

@@ -107,12 +107,14 @@ class Grant:
             not, and wherever a write is pending.
         fill: Lets `fill` tell the versions that are unknown, once they have been read; empty if
             none of the keys takes one.
+        adopted: Whether the schema that a registration named is the one that was adopted.
     """
 
     now_us: int
     ttl_us: int = 0
     versions: tuple[int | None, ...] = ()
     fill: str = ""
+    adopted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,23 @@ class ServerSketch(Protocol):
         Its incarnation changes, and everything of it is revalidated until no copy can be alive.
         """
 
+    async def layout(self, part: Part) -> str:
+        """Return what the keys of a part stand for, as it was adopted; empty: nothing was."""
+
+    async def adopt(
+        self, part: Part, before: str, after: str, *, anew: bool = False, schema: str = ""
+    ) -> bool:
+        """Put a layout in the place of another, in one step; False: it was another one.
+
+        Args:
+            part: The part.
+            before: The layout that was known. Where none was, copies may rest on any: the part
+                begins anew if some may be alive.
+            after: The new layout.
+            anew: The part begins anew as by `renew`, for what lies in caches is not covered.
+            schema: What registrations of queries have to name; empty: no query is registered.
+        """
+
     async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
         """Mark keys as being written, in one atomic step; a token given twice counts once."""
 
@@ -227,8 +246,11 @@ class ServerSketch(Protocol):
         All or nothing: if a write to any of the keys is pending, nothing is noted.
         """
 
-    async def report_query(self, part: Part, key: str, ttl_s: float) -> Grant:
-        """Register a query whose result is about to be read, and may be cached, in one step."""
+    async def report_query(self, part: Part, key: str, ttl_s: float, schema: str = "") -> Grant:
+        """Register a query whose result is about to be read, and may be cached, in one step.
+
+        Under another schema than the one that was adopted nothing is registered, and nothing kept.
+        """
 
     async def registered(self, part: Part, since: int) -> Registered:
         """Tell the queries registered after a mark; all if it is 0, or of another life."""

@@ -43,10 +43,10 @@ class RedisQueries:
         """See the port."""
         await asyncio.gather(*self._changed(part, queries))
 
-    async def report(self, part: Part, key: str, ttl_us: int) -> Grant:
+    async def report(self, part: Part, key: str, ttl_us: int, schema: str) -> Grant:
         """Register a query whose result is about to be read."""
-        answer = await self._steps.take(part, "query", (ttl_us, checked(key)))
-        return Grant(answer.now_us, answer.value)
+        answer = await self._steps.take(part, "query", (schema, ttl_us, checked(key)))
+        return Grant(answer.now_us, max(answer.value, 0), adopted=answer.value >= 0)
 
     async def registered(self, part: Part, since: int) -> Registered:
         """See the port."""

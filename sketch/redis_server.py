@@ -132,6 +132,18 @@ class RedisSketch:
         """See the port."""
         await self._steps.take(part, "renew", ())
 
+    async def layout(self, part: Part) -> str:
+        """See the port."""
+        answer = await self._steps.take(part, "layout", ())
+        return bytes(answer.value).decode()
+
+    async def adopt(
+        self, part: Part, before: str, after: str, *, anew: bool = False, schema: str = ""
+    ) -> bool:
+        """See the port."""
+        words = (before, after, int(anew), schema)
+        return bool((await self._steps.take(part, "adopt", words)).value)
+
     async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
         """See the port."""
         words: list[Any] = [checked(token)]
@@ -152,9 +164,9 @@ class RedisSketch:
             return Ended.DONE
         return await self._queries.close(part, words[0], words[1:], changes)
 
-    async def report_query(self, part: Part, key: str, ttl_s: float) -> Grant:
+    async def report_query(self, part: Part, key: str, ttl_s: float, schema: str = "") -> Grant:
         """See the port."""
-        return await self._queries.report(part, key, granted_us(self.limits, ttl_s))
+        return await self._queries.report(part, key, granted_us(self.limits, ttl_s), schema)
 
     async def registered(self, part: Part, since: int) -> Registered:
         """See the port."""

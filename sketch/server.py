@@ -69,8 +69,25 @@ class MemorySketch:
     async def renew(self, part: Part) -> None:
         """See the port."""
         renewed = MemoryPart(self.limits, self.shape, self._clock(), fresh=False)
-        renewed.purges = self._part(part).purges
+        known = self._part(part)
+        renewed.purges, renewed.layout, renewed.schema = known.purges, known.layout, known.schema
         self._parts[part] = renewed
+
+    async def layout(self, part: Part) -> str:
+        """See the port."""
+        return self._part(part).layout
+
+    async def adopt(
+        self, part: Part, before: str, after: str, *, anew: bool = False, schema: str = ""
+    ) -> bool:
+        """See the port."""
+        it = self._part(part)
+        if it.layout != before:
+            return False
+        if anew or (not before and it.hands_out):
+            await self.renew(part)
+        self._part(part).layout, self._part(part).schema = after, schema
+        return True
 
     async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
         """See the port."""
@@ -91,9 +108,11 @@ class MemorySketch:
             it.changed(now, checked(query))
         return it.close(now, token, known, changes)
 
-    async def report_query(self, part: Part, key: str, ttl_s: float) -> Grant:
+    async def report_query(self, part: Part, key: str, ttl_s: float, schema: str = "") -> Grant:
         """See the port."""
         now, it = self._expired(part, 1)
+        if schema != it.schema:
+            return Grant(now, adopted=False)
         return Grant(now, it.report_query(now, checked(key), granted_us(self.limits, ttl_s)))
 
     async def registered(self, part: Part, since: int) -> Registered:

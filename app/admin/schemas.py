@@ -15,7 +15,7 @@ from app.api.resources import NAME as CLASS_NAME
 from app.coherence.beginnings import Beginnings
 from app.http.problems import INVALID, HttpError
 from mediator.errors import Place
-from mediator.planes import SchemaChange
+from mediator.planes import ControlPlane, SchemaChange
 from mediator.schema.limits import CLASSES_PER_DATABASE
 from mediator.schema.merge import merge_patch
 
@@ -39,18 +39,38 @@ def _announcing(request: Request) -> Callable[[str, Any], Awaitable[None]]:
     return announce
 
 
-def _taking_back(request: Request) -> Callable[[str, Any], Awaitable[None]]:
-    """Return what takes back cached results of queries, once a document is in force."""
-    beginnings: Beginnings | None = request.app.state.beginnings
-
-    async def take_back(database: str, document: Any) -> None:
-        if beginnings is not None:
-            await beginnings.changed(database, document["classes"])
-
-    return take_back
+def _taking_back(request: Request, control: Control) -> TakingBack:
+    """Return what sees to copies of classes, once a document is in force."""
+    return TakingBack(request.app.state.beginnings, control)
 
 
-TakeBack = Annotated[Callable[[str, Any], Awaitable[None]], Depends(_taking_back)]
+class TakingBack:
+    """Tells the sketch which classes have changed, and which are no more.
+
+    Args:
+        beginnings: Tells it; None: there is no sketch.
+        control: Knows the classes.
+    """
+
+    def __init__(self, beginnings: Beginnings | None, control: ControlPlane) -> None:
+        self._beginnings = beginnings
+        self._control = control
+
+    async def present(self, database: str) -> frozenset[str]:
+        """Name the classes of a database as it is; none if there is no such database."""
+        if self._beginnings is None:
+            return frozenset()
+        names = (it["classes"] for it in await self._control.databases() if it["name"] == database)
+        return frozenset(next(names, ()))
+
+    async def __call__(self, database: str, before: frozenset[str], document: Any) -> None:
+        """Tell of the classes of a document that is in force, and of those that it lacks."""
+        if self._beginnings is not None:
+            await self._beginnings.ended(database, before - set(document["classes"]))
+            await self._beginnings.changed(database, document["classes"])
+
+
+TakeBack = Annotated[TakingBack, Depends(_taking_back)]
 Announce = Annotated[Callable[[str, Any], Awaitable[None]], Depends(_announcing)]
 
 
@@ -85,11 +105,12 @@ async def set_schema(
     A change that would move existing data is refused (409) with the plan of what would move.
     """
     version = _version(if_match)
+    before = await take_back.present(database)
     if not dry_run:
         await announce(database, body)
     change = await control.set_schema(database, body, dry_run=dry_run, version=version)
     if not dry_run:
-        await take_back(database, change.document)
+        await take_back(database, before, change.document)
     return _answer(change, response)
 
 
@@ -111,13 +132,14 @@ async def patch_schema(
     present = await control.schema(database)
     seen = _version(if_match)
     document = merge_patch(present.document, body)
+    before = frozenset(present.document["classes"])
     if not dry_run:
         await announce(database, document)
     change = await control.set_schema(
         database, document, dry_run=dry_run, version=present.version if seen is None else seen
     )
     if not dry_run:
-        await take_back(database, change.document)
+        await take_back(database, before, change.document)
     return _answer(change, response)
 
 
@@ -129,7 +151,7 @@ async def drop_database(
     present = await control.schema(database)
     answer = await control.delete_schema(database, dry_run=dry_run)
     if not dry_run:
-        await take_back(database, present.document)
+        await take_back(database, frozenset(present.document["classes"]), {"classes": ()})
     return answer
 
 

@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 
+from app.coherence.guard import SketchGuard
 from mediator.errors import MediatorError
 from sketch.port import Part, ServerSketch, SketchUnavailable
 
@@ -25,16 +26,16 @@ class Beginnings:
     Args:
         sketch: The server's sketch.
         first_word: Returns the word that was proposed first under a name, and keeps it.
-        take_back: Takes back all cached results of queries of a class.
+        guard: Told of classes that are something else now.
     """
 
     def __init__(
         self,
         sketch: ServerSketch,
         first_word: Callable[[str, str], Awaitable[str]],
-        take_back: Callable[[str, str], Awaitable[None]],
+        guard: SketchGuard,
     ) -> None:
-        self._take_back = take_back
+        self._guard = guard
         self._sketch = sketch
         self._first_word = first_word
         self._known: set[Part] = set()
@@ -53,12 +54,24 @@ class Beginnings:
                 self._known.add(part)
 
     async def changed(self, database: str, names: Iterable[str]) -> None:
-        """Tell of classes that have another schema now: queries may find something else."""
+        """Tell of classes that have another schema now: queries may find something else.
+
+        Where it fails the next read or write of the class does it.
+        """
         for name in names:
             try:
-                await self._take_back(database, name)
+                await self._guard.relaid(database, name)
+                await self._guard.unsure(database, name)
             except MediatorError as error:
                 _log.warning("results of %s/%s were not taken back: %s", database, name, error)
+
+    async def ended(self, database: str, names: Iterable[str]) -> None:
+        """Tell of classes that are no more: another one may get the name before all copies end."""
+        for name in names:
+            try:
+                await self._guard.renew(database, name)
+            except MediatorError as error:
+                _log.warning("copies of %s/%s were not doubted: %s", database, name, error)
 
     async def _begin(self, part: Part) -> None:
         ours = secrets.token_hex(16)

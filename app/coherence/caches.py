@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from app.coherence.beginnings import Beginnings
 from app.coherence.guard import SYSTEM, SketchGuard
+from app.coherence.layouts import Layouts
 from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
 from app.coherence.overview import MOST_PARTS, described
 from app.coherence.purges import Connect, log_purging, make_purgers
@@ -107,11 +108,14 @@ class Caches:
         self.estimator = estimator
         told = exchange or NoExchange()
         self.lifetimes = Lifetimes(estimator, sketch, told, self._routing, clock)
-        self.reads = CachedReads(sketch, estimator, answer_s, clock, tell.granted)
-        first = self._purge_first if self._purging and settings.purge_first else None
         results = RegisteredQueries(sketch, self._routing)
+        layouts = Layouts(sketch, self._routing, results)
+        self.reads = CachedReads(sketch, layouts, estimator, answer_s, clock, tell.granted)
+        first = self._purge_first if self._purging and settings.purge_first else None
         wake = self._purging.wake if self._purging else None
-        self.guard = SketchGuard(sketch, estimator, results, tell.results, first, clock, wake)
+        self.guard = SketchGuard(
+            sketch, estimator, results, layouts, tell.results, first, clock, wake
+        )
         self._watch = Watch([])
         self._hearing: asyncio.Task[None] | None = None
 
@@ -122,7 +126,7 @@ class Caches:
 
     def beginnings(self, first_word: Callable[[str, str], Awaitable[str]]) -> Beginnings:
         """Return what tells the sketch of new classes; see there."""
-        return Beginnings(self.sketch, first_word, self.guard.unsure)
+        return Beginnings(self.sketch, first_word, self.guard)
 
     def start(self, settlement: Settles, model: Callable[[], RoutingModel]) -> None:
         """Begin what goes on in the background."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from secrets import token_hex
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
+from app.coherence.layouts import Layouts
 from app.coherence.results import Found, RegisteredQueries, ResultsChanged, TellResults
 from mediator.clock import Clock
 from mediator.errors import Unavailable
@@ -15,6 +16,8 @@ from sketch.port import Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
 __all__ = ["SYSTEM", "PurgeFirst", "SketchGuard", "by_part", "parts_of"]
+
+_T = TypeVar("_T")
 
 SYSTEM: Final = "the cache sketch"
 _SEPARATOR: Final = ":"
@@ -48,6 +51,7 @@ class SketchGuard:
         sketch: The server's sketch.
         estimator: Learns how often keys are written.
         results: The registered queries.
+        layouts: Has the sketch know what keys stand for.
         tell: Told of results that may have changed.
         purge_first: Has caches forget keys before their write is acknowledged, as far as that is
             possible in time; None: no write waits for that.
@@ -62,6 +66,7 @@ class SketchGuard:
         sketch: ServerSketch,
         estimator: TtlEstimator,
         results: RegisteredQueries,
+        layouts: Layouts,
         tell: TellResults,
         purge_first: PurgeFirst | None,
         clock: Clock,
@@ -72,6 +77,7 @@ class SketchGuard:
         self._sketch = sketch
         self._estimator = estimator
         self._results = results
+        self._layouts = layouts
         self._tell = tell
         self._clock = clock
 
@@ -83,6 +89,7 @@ class SketchGuard:
         return token
 
     async def _begin(self, part: Part, keys: Sequence[str], token: str) -> None:
+        await self._layouts.adopt(part)
         begun = await self._sketch.begin(part, keys, token)
         if begun.mark != self._results.mark(part):
             await self._results.follow(part)
@@ -103,48 +110,64 @@ class SketchGuard:
         now_s = self._clock.now()
         for part, keys in written.items():
             self._estimator.wrote(part, keys, now_s)
-        await _done(
+        parts = parts_of(database, token)
+        changed = await _done(
             [
                 self._end(
                     part, token, {key: versions[key] for key in written.get(part, ())}, effects
                 )
-                for part in parts_of(database, token)
+                for part in parts
             ]
         )
         if self._ended is not None:
             self._ended()
-        if self._purge_first is not None:
-            await asyncio.gather(*(self._purge_first(*each) for each in written.items()))
+        results = zip(parts, changed, strict=True)
+        await self._purged({part: [*written.get(part, ()), *found] for part, found in results})
 
     async def unsure(self, database: str, class_name: str) -> None:
         """Take all results of a class for changed; raises `Unavailable`: there may be others."""
-        await _done([self._change_all(Part(database, class_name))])
+        part = Part(database, class_name)
+        [found] = await _done([self._change_all(part)])
+        await self._purged({part: found})
+
+    async def _purged(self, keys: Mapping[Part, Sequence[str]]) -> None:
+        """Have caches forget keys, before their write is acknowledged."""
+        if self._purge_first is not None:
+            await asyncio.gather(*(self._purge_first(*each) for each in keys.items() if each[1]))
+
+    async def relaid(self, database: str, class_name: str) -> None:
+        """Have the sketch know a class as it is now; raises `Unavailable`: the next call will."""
+        await _done([self._layouts.adopt(Part(database, class_name))])
 
     async def renew(self, database: str, class_name: str) -> None:
         """Begin a class's part anew; raises `Unavailable`: what was handed out still counts."""
         await _done([self._sketch.renew(Part(database, class_name))])
 
-    async def _change_all(self, part: Part) -> None:
+    async def _change_all(self, part: Part) -> Sequence[str]:
         # Whoever registers from here on reads what was written before.
-        await self._results.follow(part)
-        found = self._results.changed(part, None)
-        await self._sketch.changed(part, tuple(found.numbers))
+        found = await self._results.take_back(part)
         self._note(part, found)
+        return tuple(found.numbers)
 
     async def _end(
         self, part: Part, token: str, versions: Mapping[str, int], effects: Effects | None
-    ) -> None:
-        """End a write, once all results that it may have changed are known for certain."""
-        alone = effects is not None and self._results.heeds(part, None)
+    ) -> Sequence[str]:
+        """End a write, once all results that it may have changed are known; returns their keys.
+
+        Each look may find others; what an earlier one has found is stale as well.
+        """
+        alone, changed = effects is not None and self._results.heeds(part, None), dict[str, None]()
         for tried in range(_TRIES):
             told = None if effects is None else effects(alone).get(part.class_name, ())
             found = self._results.changed(part, told)
             queries = tuple(found.numbers)
             changes = Changes(queries, found.mark, alone, insists=tried >= _PATIENCE)
             ended = await self._sketch.end(part, token, versions, changes)
+            changed.update(dict.fromkeys(queries))
+            self._results.forget(part, found)
             self._note(part, found)
             if ended is Ended.DONE:
-                return
+                return tuple(changed)
             if ended is Ended.BEHIND:
                 await self._results.follow(part)
             else:
@@ -152,17 +175,15 @@ class SketchGuard:
         raise SketchUnavailable("Queries are registered faster than they are learned.")
 
     def _note(self, part: Part, found: Found) -> None:
-        self._results.forget(part, found)
         if found.numbers:
             changed = len(found.numbers)
             self._tell(ResultsChanged(part, changed, self._results.count(part)))
 
 
-async def _done(calls: Sequence[Awaitable[object]]) -> None:
+async def _done(calls: Sequence[Awaitable[_T]]) -> list[_T]:
     try:
         if len(calls) == 1:
-            await calls[0]
-        else:
-            await asyncio.gather(*calls)
+            return [await calls[0]]
+        return await asyncio.gather(*calls)
     except SketchUnavailable as error:
         raise Unavailable("The cache sketch does not answer.", system=SYSTEM) from error

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.api.resources import ClassResource, Selection
+from app.coherence.layouts import Layouts, schema_of
 from app.http.caching import NO_STORE, Promise
 from app.http.etags import format_tag
 from app.http.message import Headers
@@ -27,6 +28,7 @@ from sketch.ttl.events import LifeGranted
 __all__ = ["Asked", "CachedReads"]
 
 _CACHEABLE: Final = (ANY, STRONG)
+_NONE: Final = Grant(0)
 _log = logging.getLogger("portolan.coherence")
 
 
@@ -64,6 +66,7 @@ class CachedReads:
 
     Args:
         sketch: The server's sketch.
+        layouts: Has the sketch know what keys stand for.
         estimator: Says for how long answers should live.
         answer_s: Within how many seconds an answer must leave after the sketch was asked: its part
             of the margin M.
@@ -74,6 +77,7 @@ class CachedReads:
     def __init__(
         self,
         sketch: ServerSketch,
+        layouts: Layouts,
         estimator: TtlEstimator,
         answer_s: float,
         clock: Clock,
@@ -81,6 +85,7 @@ class CachedReads:
     ) -> None:
         self._tell = tell
         self._sketch = sketch
+        self._layouts = layouts
         self._estimator = estimator
         self._answer_s = answer_s
         self._clock = clock
@@ -124,10 +129,14 @@ class CachedReads:
         ttl_s = min(cache.max_ttl_s, self._estimator.ttl_s(part, names, now_s))
         asked_s = self._clock.monotonic()
         try:
-            grant = await report(part, ttl_s)
+            # Keys under another layout than the one in force say nothing to writers.
+            present = await self._layouts.adopt(part) is resource.route
+            grant = await report(part, ttl_s) if present else _NONE
         except SketchUnavailable as error:
             _log.warning("nothing may be cached: %s", error)
-            grant = Grant(0)
+            grant = _NONE
+        if not grant.adopted:
+            self._layouts.forget(part)
         life_s = grant.ttl_us / 1_000_000
         self._estimator.missed(part, names, now_s, life_s)
         self._tell(LifeGranted(part, life_s))
@@ -149,9 +158,11 @@ class CachedReads:
         spelling = spelled(parse_pairs(query))
         if spelling.encode() != query or len(query) > LONGEST:
             return None
-        key = key_of_query(resource.name, spelling)
+        key, schema = key_of_query(resource.name, spelling), schema_of(resource.route)
         return await self._asked(
-            resource, {"": key}, lambda part, ttl_s: self._sketch.report_query(part, key, ttl_s)
+            resource,
+            {"": key},
+            lambda part, ttl_s: self._sketch.report_query(part, key, ttl_s, schema),
         )
 
     def current_tag(self, asked: Asked, selection: Selection, wanted: Preconditions) -> str | None:

@@ -123,6 +123,14 @@ class RegisteredQueries:
                 del known.numbers[name]
                 known.index.discard(name)
 
+    async def take_back(self, part: Part) -> Found:
+        """Take all results of a class for changed; raises `SketchUnavailable`."""
+        await self.follow(part)
+        found = self.changed(part, None)
+        await self._sketch.changed(part, tuple(found.numbers))
+        self.forget(part, found)
+        return found
+
     async def follow(self, part: Part) -> None:
         """Learn what was registered; raises `SketchUnavailable`."""
         known = self._of(part)

@@ -40,3 +40,18 @@ steps.renew = function()
   begin_anew(true)
   return 1
 end
+
+-- Answers what the keys of the part stand for.
+steps.layout = function()
+  return call('HGET', META, 'layout') or ''
+end
+
+-- Arguments: layout before; after; '1': begin anew; schema that registrations have to name. Where
+-- no layout is known, copies may rest on any. Answers 0 if the layout before is another one.
+steps.adopt = function(first)
+  local before = ARGV[first]
+  if before ~= steps.layout() then return 0 end
+  if ARGV[first + 2] == '1' or (before == '' and call('EXISTS', HANDED) == 1) then begin_anew(true) end
+  call('HSET', META, 'layout', ARGV[first + 1], 'schema', ARGV[first + 3])
+  return 1
+end

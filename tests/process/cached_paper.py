@@ -96,10 +96,12 @@ async def paper_on(
             "secrets": {"fields": {"text": {"type": "string"}}},
             "mortals": {"ttl_s": 60, "cache": {"visibility": "public"}, "fields": fields},
         }
-        database = beside.database if beside else await running.put_schema(classes)
+        database = beside.database if beside else unique("db")
         if url != NOWHERE and beside is None:
-            for name in classes:
+            for name in classes:  # before anybody asks for orphans of classes that are there
                 await sketch.create(Part(database, name))
+        if beside is None:
+            await running.mediator.control.set_schema(database, {"classes": classes})
         mediator, options = running.mediator, DataOptions(b"k" * 32)
         api = DataApi(
             mediator.data, options, running.observed.append, None, caches, mediator.transactions.run

@@ -264,9 +264,9 @@ async def test_a_result_is_registered_before_it_is_read(
     write = once(lambda: note(other, word))
     report = paper.caches.sketch.report_query
 
-    async def overtaken(part: Part, key: str, ttl_s: float) -> Grant:
+    async def overtaken(part: Part, key: str, ttl_s: float, schema: str) -> Grant:
         await write()
-        return await report(part, key, ttl_s)
+        return await report(part, key, ttl_s, schema)
 
     monkeypatch.setattr(paper.caches.sketch, "report_query", overtaken)
     answer = await kept(paper, "notes", text=word)
@@ -378,3 +378,24 @@ async def test_a_client_sees_what_another_replica_acknowledged_within_its_bound(
         await other.http.delete(f"notes/{id_}")
         await own.refresh_filter()
         assert (await own.query("notes", {"text": word})).items == []
+
+
+async def test_a_class_that_purges_first_purges_results_of_queries_too(
+    paper: Paper, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the write is acknowledged; one that nobody ended takes all results back."""
+    purged: list[str] = []
+
+    async def purge(part: Part, keys: Sequence[str]) -> None:
+        assert await outdated(paper, "notes", text=word), "it is in the filter before"
+        purged.extend(keys)
+
+    key = key_of_query("notes", spelled([("text", word)]))
+    monkeypatch.setattr(paper.caches.guard, "_purge_first", purge)
+    await kept(paper, "notes", text=word)
+    id_ = await note(paper, word)
+    assert purged == [f"notes/{id_}#main", key]
+    purged.clear()
+    await kept(paper, "notes", text=word)
+    await paper.caches.guard.unsure(paper.database, "notes")
+    assert key in purged

@@ -1,0 +1,55 @@
+"""Which changes of a class's layout begin its part of the sketch anew (docs/coherence.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.coherence.layouts import adoption
+
+Groups = dict[str, str]
+layouts = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("uvw"))
+
+
+def layout(groups: Groups, visibility: str = "public", schema: str = "1") -> dict[str, Any]:
+    parts = sorted({"main", *groups.values()})
+    return {"groups": groups, "parts": parts, "visibility": visibility, "schema": schema}
+
+
+def keys(groups: Groups, shown: str | None) -> set[str]:
+    """The groups that a resource is reported and tested by: a field, or the whole object."""
+    return {"main", *groups.values()} if shown is None else {groups[shown]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "anew"),
+    [
+        (layout({"a": "main"}), layout({"a": "main"}, schema="2"), False),
+        (layout({"a": "main"}), layout({"a": "main", "b": "main"}), False),
+        (layout({"a": "main", "b": "u"}), layout({"a": "main"}), False),
+        (layout({"a": "main"}), layout({"a": "u"}), True),
+        (layout({"a": "main", "b": "u"}), layout({"a": "u", "b": "u"}), True),
+        (layout({"a": "main"}), layout({"a": "main", "b": "u"}), True),
+        (layout({"a": "main"}), layout({"a": "main"}, "private"), True),
+    ],
+)
+def test_copies_are_doubted_only_where_they_could_be_missed(
+    before: dict[str, Any], after: dict[str, Any], anew: bool
+) -> None:
+    assert adoption(before, after).anew == anew
+
+
+@given(st.lists(layouts, min_size=2, max_size=6))
+def test_a_write_marks_a_key_of_every_copy_that_shows_what_it_changed(all_: list[Groups]) -> None:
+    """Whatever came between: copies live on while layouts come and go."""
+    known, alive = layout(all_[0]), [all_[0]]
+    for groups in all_[1:]:
+        known, anew = adoption(known, layout(groups))
+        alive = [groups] if anew else [*alive, groups]
+        for name, written in groups.items():
+            for under in alive:
+                assert written in keys(under, None)
+                assert name not in under or written in keys(under, name)
