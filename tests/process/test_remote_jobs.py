@@ -6,19 +6,18 @@ The worker's part is played by the test, so that no Spark is needed.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from app.commands.job import job
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.run_queue import RunQueue, TakenRun
 from mediator.catalogue.workers import CatalogueWorkers
@@ -37,6 +36,14 @@ STAGES = [
 ]
 
 
+class Result(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
 @dataclass
 class Counter:
     """Where people stand who use the command line, and what is behind it."""
@@ -50,14 +57,26 @@ class Counter:
         return self.scratch / "job.json"
 
     async def call(self, *words: str, url: str = "", database: str = "town") -> Result:
-        """Call `portolan job`."""
+        """Call `portolan job`, in a process of its own."""
         address = ["--url", url or self.service.data, "--database", database]
-        return await asyncio.to_thread(CliRunner().invoke, job, [*words, *address])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from app.cli import main; main()", "job", *words, *address),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+        try:
+            out, told = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        assert process.returncode is not None
+        return Result(process.returncode, out.decode(), told.decode())
 
     async def told(self, *words: str) -> dict[str, Any]:
         """Call it, and return the run that it prints."""
         result = await self.call(*words)
-        assert result.exit_code == 0, result.output
+        assert result.exit_code == 0, result
         document: dict[str, Any] = orjson.loads(result.stdout)
         return document
 
@@ -117,7 +136,7 @@ async def test_a_run_by_the_command_line(counter: Counter) -> None:
     waiting = asyncio.create_task(counter.call("show", run["id"], "--out", str(out)))
     await counter.finish(await counter.take())
     waited = await waiting
-    assert waited.exit_code == 0, waited.output
+    assert waited.exit_code == 0, waited
     assert out.read_text() == '"value","rows"\n"Ulm",2\n"Bonn",1\n'
     assert "2 rows" in waited.stderr
     assert "read records" in waited.stderr
@@ -135,7 +154,7 @@ async def test_waiting_for_what_was_submitted(counter: Counter) -> None:
     await counter.service.start()
     await counter.finish(taken)
     waited = await waiting
-    assert waited.exit_code == 0, waited.output
+    assert waited.exit_code == 0, waited
     assert out.read_text() == '{"value":"Ulm","rows":2}\n{"value":"Bonn","rows":1}\n'
     waiting = asyncio.create_task(counter.call("submit", str(counter.spec), "--wait"))
     taken = await counter.take()

@@ -6,7 +6,6 @@ import asyncio
 import csv
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -41,9 +40,10 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 async def service(folder: Path) -> AsyncIterator[Service]:
     """`portolan serve --embedded`, and a worker that has joined it."""
-    embedded = ("--embedded", "--data-dir", str(folder / "study"))
-    async with Service(embedded, {}).running() as running:
-        worker = WorkerProcess({"PORTOLAN_SPARK": "local[2,4]"}, embedded)
+    directory = folder / "study"
+    joining = ("--embedded", "--data-dir", str(directory))
+    async with Service.embedded(directory).running() as running:
+        worker = WorkerProcess({"PORTOLAN_SPARK": "local[2,4]"}, joining)
         await worker.start()
         try:
             yield running
@@ -52,7 +52,6 @@ async def service(folder: Path) -> AsyncIterator[Service]:
 
 
 @pytest.mark.timeout(900)  # a service and Spark start, on a machine that may be busy
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the page's commands need curl")
 async def test_the_commands_of_the_page_link_two_classes(service: Service, folder: Path) -> None:
     (commands,) = re.findall(r"## Over HTTP.*?```sh\n(.*?)```", PAGE, re.DOTALL)
     for printed, here in (("8080", service.data), ("8081", service.admin)):
