@@ -25,6 +25,7 @@ __all__ = ["ENDED", "RemoteRuns", "ServiceRefused"]
 
 ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
 
+_JOBS: Final = "/jobs"
 _ASK_S: Final = 0.5
 _TIMEOUT_S: Final = 30.0
 _SILENCE_S: Final = 60.0
@@ -55,7 +56,7 @@ class RemoteRuns:
     """
 
     def __init__(self, url: str, database: str, key: SecretStr | None) -> None:
-        base = f"{url.rstrip('/')}/v1/{quote(database, safe='')}/jobs"
+        base = f"{url.rstrip('/')}/v1/{quote(database, safe='')}"
         self._http = httpx.Client(base_url=base, timeout=_TIMEOUT_S, headers=bearer(key))
         self._url = url
 
@@ -73,11 +74,11 @@ class RemoteRuns:
     def submit(self, document: Mapping[str, Any], *, dry_run: bool) -> Run:
         """Submit a job; raises `ServiceRefused`, as all others do."""
         asked = {"dry_run": str(dry_run).lower()}
-        return dict(self._ask("POST", "", json=document, params=asked))
+        return dict(self._ask("POST", _JOBS, json=document, params=asked))
 
     def newest(self, limit: int) -> list[Run]:
         """List runs, newest first."""
-        items: list[Run] = self._ask("GET", "", params={"limit": limit})["items"]
+        items: list[Run] = self._ask("GET", _JOBS, params={"limit": limit})["items"]
         return items
 
     def find(self, run: str) -> Run:
@@ -138,7 +139,7 @@ class RemoteRuns:
 
 
 def _path(run: str) -> str:
-    return f"/{quote(run, safe='')}"
+    return f"{_JOBS}/{quote(run, safe='')}"
 
 
 def _check(answer: httpx.Response) -> httpx.Response:

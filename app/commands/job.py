@@ -25,14 +25,6 @@ from spark_jobs.session import SparkUnavailable, open_session
 __all__ = ["job"]
 
 job = typer.Typer(no_args_is_help=True, help="Analytic jobs: docs/jobs.md.")
-for _name, _command in (
-    ("submit", remote_job.submit),
-    ("show", remote_job.show_),
-    ("list", remote_job.list_),
-    ("cancel", remote_job.cancel),
-    ("resume", remote_job.resume),
-):
-    job.command(_name)(_command)
 _errors = Console(stderr=True, highlight=False)
 
 _LONGEST_JOB = 2**20
@@ -132,3 +124,13 @@ def _told() -> Iterator[None]:
     else:
         return
     raise typer.Exit(1)
+
+
+for _name, _command in (
+    ("submit", remote_job.submit),
+    ("show", remote_job.show_),
+    ("list", remote_job.list_),
+    ("cancel", remote_job.cancel),
+    ("resume", remote_job.resume),
+):
+    job.command(_name)(_command)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import psutil
@@ -19,9 +19,11 @@ class WorkerProcess:
 
     Args:
         environment: The settings.
+        arguments: What follows `worker` on the command line.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], arguments: Iterable[str] = ()) -> None:
+        self._arguments = tuple(arguments)
         self._environment = {**os.environ, **environment}
         self._process: asyncio.subprocess.Process | None = None
 
@@ -34,7 +36,7 @@ class WorkerProcess:
     async def start(self) -> None:
         """Start it, and return once it waits for runs."""
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from app.cli import main; main()", "worker"),
+            *(sys.executable, "-c", "from app.cli import main; main()", "worker", *self._arguments),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env={**self._environment, "PYTHONUNBUFFERED": "1"},

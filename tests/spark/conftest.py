@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from mediator.catalogue.connection import Catalogue
 from mediator.stores.port import SystemConfig
 from spark_jobs.session import SparkOptions, open_session
 from spark_jobs.sources.classes import CATALOGUE
 from tests.process.service import scratch_catalogue
+from tests.spark.office import Office
 
 # Processes of Spark inherit the environment of their first session: it names one catalogue, which
 # is made before and is used by all tests that read classes.
@@ -43,3 +46,16 @@ def spark(job_catalogue: str) -> Iterator[SparkSession]:
     yield session
     session.stop()
     del os.environ[CATALOGUE]
+
+
+@pytest.fixture
+async def office(
+    spark: SparkSession, postgresql_config: SystemConfig, tmp_path: Path
+) -> AsyncIterator[Office]:
+    async with scratch_catalogue(postgresql_config) as url:
+        catalogue = Catalogue(url)
+        await catalogue.open()
+        try:
+            yield Office(catalogue, spark, tmp_path)
+        finally:
+            await catalogue.close()

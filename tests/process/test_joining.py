@@ -1,0 +1,55 @@
+"""Joining embedded stores that somebody else runs: found as they are, never started."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from mediator.stores.embedded.joining import join
+from mediator.stores.embedded.lifecycle import OwnedServer
+from mediator.stores.embedded.port import EmbeddedStartError
+from mediator.stores.embedded.postgresql import EmbeddedPostgres
+from mediator.stores.embedded.redis import EmbeddedRedis
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A data directory with a short path."""
+    with tempfile.TemporaryDirectory(prefix="portolan-") as directory:
+        yield Path(directory).resolve()
+
+
+def pid_of(server: OwnedServer) -> str:
+    return (server.directory / "server.pid").read_text()
+
+
+def test_stores_that_run_are_found_whatever_they_were_started_with(data_dir: Path) -> None:
+    redis = EmbeddedRedis(data_dir / "redis", "full")
+    postgresql = EmbeddedPostgres(data_dir / "postgresql", "full")
+    with pytest.raises(EmbeddedStartError, match="serve --embedded --data-dir"):
+        join(data_dir)
+    assert [*data_dir.iterdir()] == []
+    with redis:
+        with postgresql:
+            running = [pid_of(redis), pid_of(postgresql)]
+            urls = [end.url for end in join(data_dir)]
+            assert running == [pid_of(redis), pid_of(postgresql)]
+            assert urls == [redis.start().url, postgresql.start().url]
+        with pytest.raises(EmbeddedStartError, match="postgresql: nothing runs"):
+            join(data_dir)
+        assert not postgresql.is_running
+    with pytest.raises(EmbeddedStartError, match="redis: nothing runs"):
+        join(data_dir)
+
+
+def test_a_worker_without_a_service_says_what_to_start(data_dir: Path) -> None:
+    result = CliRunner().invoke(app, ["worker", "--embedded", "--data-dir", str(data_dir)])
+    assert result.exit_code == 1
+    told = " ".join(result.stderr.split())
+    assert "The worker cannot run: redis: nothing runs in" in told
+    assert f"portolan serve --embedded --data-dir {data_dir}" in told
