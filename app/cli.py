@@ -25,7 +25,7 @@ from app.commands.key import key
 from app.commands.prove_coherence import prove_coherence
 from app.commands.worker import worker
 from app.demo.story import DemoOptions, tell
-from app.doctor import examine
+from app.doctor import examine, examine_tls
 from app.interruption import Interrupted
 from app.serve import Serving, serving
 from app.settings import CacheSettings, HttpSettings, MediatorSettings, MissingSetting
@@ -124,7 +124,7 @@ def doctor(
     its stores past it.
     """
     if url is None:
-        findings = examine(MediatorSettings(), embedded=embedded)
+        findings = examine(MediatorSettings(), embedded=embedded) + examine_tls(HttpSettings())
     else:
         findings = uvloop.run(look_at(url, objects))
     for finding in findings:
@@ -203,7 +203,7 @@ app.add_typer(catalogue, name="catalogue")
 def _upkeep(url: str | None) -> Upkeep:
     http = HttpSettings()
     key = AccessSettings().key
-    return Upkeep(url or f"http://{http.admin_host}:{http.admin_port}", console, key)
+    return Upkeep(url or http.admin_url, console, key)
 
 
 async def _look_after(run: Coroutine[Any, Any, bool]) -> None:

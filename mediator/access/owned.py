@@ -26,40 +26,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
-from mediator.errors import (
-    AlreadyExists,
-    Conflict,
-    Forbidden,
-    MediatorError,
-    NotFound,
-    PreconditionFailed,
+from mediator.access.ownership import (
+    ADMIN,
+    Owner,
+    binding_groups,
+    checked,
+    creating,
+    is_mine,
+    kept,
+    shown,
+    taken,
+    with_owner,
 )
+from mediator.errors import Conflict, Forbidden, MediatorError, NotFound, PreconditionFailed
 from mediator.materialise.freshness import ANY, STRONG, Wish
 from mediator.operations.if_match import asked_for, check_if_match, if_match_required
-from mediator.operations.merge import failure_of
 from mediator.operations.model import (
-    ANYTHING,
     Condition,
     Create,
     Get,
     Operation,
     Outcome,
     Put,
-    Revise,
-    Update,
     WriteOperation,
 )
-from mediator.operations.plan import resource_groups
 from mediator.operations.revise import ATTEMPTS, alternative
 from mediator.placement.routing import ClassRoute, RoutingModel
 from mediator.planes import DataPlane
 from mediator.query.execution import Answer
 from mediator.query.filters import And, Compare, Comparison
 from mediator.query.model import Query
-from mediator.schema.tree import MAIN_GROUP
-from mediator.stores.port import Status, WriteResult
 
 __all__ = ["OwnedPlane", "OwnerOf"]
 
@@ -67,15 +65,6 @@ OwnerOf: TypeAlias = Callable[[str, str], str | None]
 """Tells, for a database and a class, whose objects alone are there; None: everybody's."""
 
 _AT_ONCE: Final = 16
-_ADMIN: Final = {"scope": "admin"}
-_GONE: Final = WriteResult(Status.MISSING)
-
-
-class _Owner(NamedTuple):
-    """The field that tells whose an object is, and whose objects are there."""
-
-    field: str
-    subject: str
 
 
 class OwnedPlane:
@@ -104,8 +93,8 @@ class OwnedPlane:
         route, owner = await self._owner(operation.database, operation.class_name)
         if owner is None:
             return await self._plane.read(operation, wish)
-        outcome = await self._plane.read(_with_owner(operation, owner), wish)
-        return _shown(route, operation, owner, outcome)
+        outcome = await self._plane.read(with_owner(operation, owner), wish)
+        return shown(route, operation, owner, outcome)
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; see `DataPlane.write`."""
@@ -118,7 +107,6 @@ class OwnedPlane:
         """Do many operations; those on owned classes object by object, each in its order."""
         answers: dict[int, Outcome | MediatorError] = {}
         free: list[int] = []
-        reads: list[int] = []
         lanes: dict[tuple[str, str], list[int]] = {}
         for index, operation in enumerate(operations):
             try:
@@ -130,16 +118,7 @@ class OwnedPlane:
                 free.append(index)
             else:
                 lanes.setdefault((operation.class_name, operation.id), []).append(index)
-        for key, indices in list(lanes.items()):
-            if all(isinstance(operations[index], Get) for index in indices):
-                reads += lanes.pop(key)
-        slots = asyncio.Semaphore(_AT_ONCE)
-        done = await asyncio.gather(
-            self._together(operations, free),
-            self._read_each(operations, reads),
-            *(self._in_turn(operations, indices, slots) for indices in lanes.values()),
-        )
-        for part in done:
+        for part in await self._all(operations, free, lanes):
             answers.update(part)
         return [answers[index] for index in range(len(operations))]
 
@@ -157,7 +136,7 @@ class OwnedPlane:
             _, owner = await self._owner(query.database, join.class_name)
             if owner is not None:
                 detail = f"Objects of {join.class_name} have owners, and are not joined."
-                raise Forbidden(detail, extra=_ADMIN)
+                raise Forbidden(detail, extra=ADMIN)
         _, owner = await self._owner(query.database, query.class_name)
         if owner is not None:
             mine = Compare(Comparison.EQ, (owner.field,), owner.subject)
@@ -165,11 +144,28 @@ class OwnedPlane:
             query = replace(query, filter=filter_)
         return await self._plane.query(query, wish)
 
-    async def _owner(self, database: str, class_name: str) -> tuple[ClassRoute, _Owner | None]:
+    async def _owner(self, database: str, class_name: str) -> tuple[ClassRoute, Owner | None]:
         route = await self._plane.route(database, class_name)
         field = route.schema.owner_field
         subject = None if field is None else self._owner_of(database, class_name)
-        return route, _Owner(field, subject) if field and subject is not None else None
+        return route, Owner(field, subject) if field and subject is not None else None
+
+    async def _all(
+        self,
+        operations: Sequence[Operation],
+        free: Sequence[int],
+        lanes: dict[tuple[str, str], list[int]],
+    ) -> Sequence[Mapping[int, Outcome | MediatorError]]:
+        reads: list[int] = []
+        for key, indices in list(lanes.items()):
+            if all(isinstance(operations[index], Get) for index in indices):
+                reads += lanes.pop(key)
+        slots = asyncio.Semaphore(_AT_ONCE)
+        return await asyncio.gather(
+            self._together(operations, free),
+            self._read_each(operations, reads),
+            *(self._in_turn(operations, indices, slots) for indices in lanes.values()),
+        )
 
     async def _together(
         self, operations: Sequence[Operation], indices: Sequence[int]
@@ -182,17 +178,17 @@ class OwnedPlane:
     ) -> Mapping[int, Outcome | MediatorError]:
         """Read many objects with few round trips."""
         wanted: list[Get] = []
-        told: list[tuple[ClassRoute, Get, _Owner]] = []
+        told: list[tuple[ClassRoute, Get, Owner]] = []
         for index in indices:
             get = operations[index]
             assert isinstance(get, Get)
             route, owner = await self._owner(get.database, get.class_name)
             assert owner is not None
-            wanted.append(_with_owner(get, owner))
+            wanted.append(with_owner(get, owner))
             told.append((route, get, owner))
         found = await self._plane.batch(wanted) if wanted else []
         return {
-            index: _checked(*asked, outcome)
+            index: checked(*asked, outcome)
             for index, asked, outcome in zip(indices, told, found, strict=True)
         }
 
@@ -213,8 +209,8 @@ class OwnedPlane:
                     answers[index] = error
         return answers
 
-    async def _write(self, route: ClassRoute, owner: _Owner, operation: WriteOperation) -> Outcome:
-        operation = _kept(owner, operation)
+    async def _write(self, route: ClassRoute, owner: Owner, operation: WriteOperation) -> Outcome:
+        operation = kept(owner, operation)
         if isinstance(operation, Create):
             return await self._plane.write(operation)
         check_if_match(route, operation)
@@ -223,12 +219,12 @@ class OwnedPlane:
             try:
                 return await self._plane.write(bound)
             except PreconditionFailed:
-                # Somebody was faster, or had another id's object deleted: whose is it now?
+                # Somebody was faster: whose is it now?
                 continue
         raise Conflict("The object is being changed by others all the time; try again.")
 
     async def _bound(
-        self, route: ClassRoute, owner: _Owner, operation: WriteOperation
+        self, route: ClassRoute, owner: Owner, operation: WriteOperation
     ) -> WriteOperation:
         """Bind a write to what is there now.
 
@@ -240,9 +236,9 @@ class OwnedPlane:
         try:
             current = await self._plane.read(whole, STRONG)
         except NotFound:
-            return _creating(operation)
-        if not _is_mine(owner, current):
-            raise _taken(operation)
+            return creating(operation)
+        if not is_mine(owner, current):
+            raise taken(operation)
         name = f"{operation.class_name}/{operation.id}"
         if wanted.present is False:
             raise PreconditionFailed(f"{name} exists.")
@@ -251,116 +247,5 @@ class OwnedPlane:
         matched = alternative(wanted, current)
         if matched is None:
             raise PreconditionFailed(f"{name} was changed meanwhile.")
-        seen = {group: current.versions.get(group) for group in _groups(route, operation)}
+        seen = {group: current.versions.get(group) for group in binding_groups(route, operation)}
         return replace(operation, condition=Condition(versions=({**matched, **seen},)))
-
-
-def _with_owner(operation: Get, owner: _Owner) -> Get:
-    """Read the owner too."""
-    fields = operation.fields
-    if fields is None or owner.field in fields:
-        return operation
-    return replace(operation, fields=tuple(sorted((*fields, owner.field))))
-
-
-def _shown(route: ClassRoute, asked: Get, owner: _Owner, outcome: Outcome) -> Outcome:
-    """Return what was asked for of an object.
-
-    Raises:
-        NotFound: It is somebody else's.
-    """
-    if not _is_mine(owner, outcome):
-        raise NotFound(f"{asked.class_name}/{asked.id} does not exist.")
-    if asked.fields is None or owner.field in asked.fields:
-        return outcome
-    values, versions = dict(outcome.values or {}), outcome.versions
-    del values[owner.field]
-    groups = resource_groups(route, asked.fields)
-    return replace(
-        outcome,
-        values=values,
-        versions={group: versions.get(group) for group in groups},
-        partial=tuple(group for group in outcome.partial if group in groups),
-    )
-
-
-def _checked(
-    route: ClassRoute, asked: Get, owner: _Owner, outcome: Outcome | MediatorError
-) -> Outcome | MediatorError:
-    if isinstance(outcome, MediatorError):
-        return outcome
-    try:
-        return _shown(route, asked, owner, outcome)
-    except NotFound as error:
-        return error
-
-
-def _is_mine(owner: _Owner, outcome: Outcome) -> bool:
-    return (outcome.values or {}).get(owner.field) == owner.subject
-
-
-def _kept(owner: _Owner, operation: WriteOperation) -> WriteOperation:
-    """Return a write that leaves the object its owner's.
-
-    Raises:
-        Forbidden: It gives the object away.
-    """
-    match operation:
-        case Create() | Put():
-            _check_value(owner, operation.values.get(owner.field))
-        case Update() if owner.field in operation.touched:
-            _check_value(owner, operation.values.get(owner.field))
-        case Revise():
-            return replace(operation, compute=_keeping(owner, operation))
-    return operation
-
-
-def _keeping(owner: _Owner, operation: Revise) -> Callable[[dict[str, object]], dict[str, object]]:
-    def compute(document: dict[str, object]) -> dict[str, object]:
-        revised = operation.compute(document)
-        if owner.field in revised:  # else it is refused, because the field is required
-            _check_value(owner, revised[owner.field])
-        return revised
-
-    return compute
-
-
-def _check_value(owner: _Owner, value: object) -> None:
-    if value != owner.subject:
-        detail = f"{owner.field} says whose an object is, and must be the subject of the request."
-        raise Forbidden(detail, extra=_ADMIN)
-
-
-def _creating(operation: WriteOperation) -> WriteOperation:
-    """Bind a write to that nothing is there; raises what it is answered if that is not enough."""
-    wanted = operation.condition
-    if isinstance(operation, Put) and not wanted.versions and wanted.present is not True:
-        return replace(operation, condition=Condition(present=False))
-    raise _missing(operation)
-
-
-def _taken(operation: WriteOperation) -> MediatorError:
-    """Tell of somebody else's object: as if it were not there, as far as that can be."""
-    if isinstance(operation, Put):
-        name = f"{operation.class_name}/{operation.id}"
-        if operation.condition == ANYTHING:
-            return AlreadyExists(f"{name} exists.")
-        if operation.condition.present is False:
-            return PreconditionFailed(f"{name} exists.")
-    return _missing(operation)
-
-
-def _missing(operation: WriteOperation) -> MediatorError:
-    failure = failure_of(operation, _GONE)
-    assert failure is not None
-    return failure
-
-
-def _groups(route: ClassRoute, operation: WriteOperation) -> set[str]:
-    """Name the groups whose versions bind a write: the owner's, and those written elsewhere."""
-    groups = {MAIN_GROUP}
-    if isinstance(operation, Update):
-        for name in operation.touched:
-            if route.fragment_of[name] is not route.anchor:
-                groups.add(route.group_of[name])
-    return groups

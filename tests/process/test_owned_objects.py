@@ -390,7 +390,7 @@ async def test_an_import_and_a_batch_create_and_change_ones_own(drafts: Drafts) 
     lines = b'{"id":"line","title":"l"}\n{"id":"other","author":"bob"}\n'
     summary = await drafts.ask("ada", "POST", "drafts/import", content=lines, headers=NDJSON)
     assert (summary.json()["imported"], summary.json()["failed"]) == (1, 1)
-    operations = [
+    operations: list[dict[str, Any]] = [
         {"op": "patch", "id": "line", "body": {"title": "m"}},
         {"op": "get", "id": "line"},
         {"op": "put", "class": "notes", "id": "free", "body": {}},
@@ -490,7 +490,7 @@ async def test_a_write_to_another_system_is_bound_to_what_was_seen_there(
         found = await read_now(route, operation)
         if reads == 2:
             await plane.write(Delete(database, "drafts", "far", unique("op")))
-            bobs = {**BOBS, "hits": 7}
+            bobs: dict[str, Any] = {**BOBS, "hits": 7}
             await plane.write(Create(database, "drafts", "far", unique("op"), values=bobs))
         return found
 
