@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test test-large check chart chart-reference format lock sbom rivals screenshots \
+.PHONY: install run test test-large check audit chart chart-reference format lock sbom rivals screenshots \
   clean
 
 install: $(STAMP)
@@ -25,6 +25,11 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m audit.vulnerabilities
+
+# Whether a version that is installed somewhere has a known vulnerability; says so if nobody could be asked.
+audit: install
+	$(BIN)/python -m audit.vulnerabilities
 
 # Spread over the cores: a module is run whole by one of them.
 SPREAD := -n logical --maxprocesses 4 --dist loadfile

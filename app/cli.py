@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from rich.console import Console
 
-from app.access.settings import AccessSettings
+from app.access.settings import AccessSettings, key_for_admin
 from app.checkup import look_at
 from app.commands.archive import backup, restore
 from app.commands.catalogue import catalogue
@@ -117,6 +117,15 @@ def doctor(
     objects: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Objects of a database compared at most.")
     ] = 10_000,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="A file with the key for --url, instead of PORTOLAN_KEY.",
+        ),
+    ] = None,
 ) -> None:
     """Say what is found on this machine, what is missing, and what to do about it.
 
@@ -126,7 +135,7 @@ def doctor(
     if url is None:
         findings = examine(MediatorSettings(), embedded=embedded) + examine_tls(HttpSettings())
     else:
-        findings = uvloop.run(look_at(url, objects))
+        findings = uvloop.run(look_at(url, objects, key_for_admin(key_file)))
     for finding in findings:
         mark = "[green]found[/]  " if finding.found else "[yellow]missing[/]"
         console.print(f"{mark} {finding.what}: {finding.detail}")
