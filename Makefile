@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install run test test-large check docs reference chart chart-reference format lock sbom \
+.PHONY: install run test test-large check audit docs reference chart chart-reference format lock sbom \
   rivals screenshots clean
 
 install: $(STAMP)
@@ -25,6 +25,11 @@ check: install docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m audit.vulnerabilities
+
+# Whether a version that is installed somewhere has a known vulnerability; says so if nobody could be asked.
+audit: install
+	$(BIN)/python -m audit.vulnerabilities
 
 # The documentation as a site, in site/; a link that leads nowhere ends it.
 docs: install

@@ -7,32 +7,46 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
+from pydantic import SecretStr
 
+from app.access.settings import bearer
 from app.doctor import Finding
 
 __all__ = ["look_at"]
 
 _TIMEOUT_S: Final = 300.0
+_NOT_LET_IN: Final = (401, 403)
 _REMEDY: Final = (
     "Somebody has written to a store past Portolan, or a store has lost writes. Write these objects"
     " again through the data API; docs/backup.md tells how to find out more."
 )
 
 
-async def look_at(url: str, objects: int) -> list[Finding]:
+async def look_at(url: str, objects: int, key: SecretStr | None = None) -> list[Finding]:
     """Look at what the admin API at an address tells.
 
     Args:
         url: Its address.
         objects: How many objects of each database are compared with what the feed tells of them.
+        key: Sent to it; None: it asks for none.
     """
-    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S) as admin:
+    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, headers=bearer(key)) as admin:
         try:
             return [finding async for finding in _findings(admin, objects)]
+        except httpx.HTTPStatusError as error:
+            return [_refused(url, error.response.status_code)]
         except (httpx.HTTPError, ValueError) as error:
             remedy = "Give the address of the admin API, such as http://127.0.0.1:8081."
             said = f"{url} does not answer as an admin API: {type(error).__name__}"
             return [Finding("admin API", False, said, remedy, fatal=True)]
+
+
+def _refused(url: str, status: int) -> Finding:
+    if status in _NOT_LET_IN:
+        said = f"{url} asks for a key of the operator that is granted admin ({status})"
+        remedy = "Give it in PORTOLAN_KEY, or in a file by --key-file."
+        return Finding("admin API", False, said, remedy, fatal=True)
+    return Finding("admin API", False, f"{url} answered {status}", fatal=True)
 
 
 async def _findings(admin: httpx.AsyncClient, objects: int) -> AsyncIterator[Finding]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from rich.console import Console
 
-from app.access.settings import AccessSettings
+from app.access.settings import AccessSettings, key_for_admin
 from app.checkup import look_at
 from app.commands.archive import backup, restore
 from app.commands.catalogue import catalogue
@@ -25,7 +25,7 @@ from app.commands.key import key
 from app.commands.prove_coherence import prove_coherence
 from app.commands.worker import worker
 from app.demo.story import DemoOptions, tell
-from app.doctor import examine
+from app.doctor import examine, examine_tls
 from app.interruption import Interrupted
 from app.serve import Serving, serving
 from app.settings import CacheSettings, HttpSettings, MediatorSettings, MissingSetting
@@ -117,6 +117,15 @@ def doctor(
     objects: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Objects of a database compared at most.")
     ] = 10_000,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="A file with the key for --url, instead of PORTOLAN_KEY.",
+        ),
+    ] = None,
 ) -> None:
     """Say what is found on this machine, what is missing, and what to do about it.
 
@@ -124,9 +133,9 @@ def doctor(
     its stores past it.
     """
     if url is None:
-        findings = examine(MediatorSettings(), embedded=embedded)
+        findings = examine(MediatorSettings(), embedded=embedded) + examine_tls(HttpSettings())
     else:
-        findings = uvloop.run(look_at(url, objects))
+        findings = uvloop.run(look_at(url, objects, key_for_admin(key_file)))
     for finding in findings:
         mark = "[green]found[/]  " if finding.found else "[yellow]missing[/]"
         console.print(f"{mark} {finding.what}: {finding.detail}")
@@ -203,7 +212,7 @@ app.add_typer(catalogue, name="catalogue")
 def _upkeep(url: str | None) -> Upkeep:
     http = HttpSettings()
     key = AccessSettings().key
-    return Upkeep(url or f"http://{http.admin_host}:{http.admin_port}", console, key)
+    return Upkeep(url or http.admin_url, console, key)
 
 
 async def _look_after(run: Coroutine[Any, Any, bool]) -> None:

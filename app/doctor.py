@@ -6,9 +6,17 @@ import asyncio
 import sys
 import tempfile
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from app.settings import JobSettings, MediatorSettings, SystemSettings
+from app.settings import (
+    HttpSettings,
+    JobSettings,
+    MediatorSettings,
+    MissingSetting,
+    SystemSettings,
+)
+from app.tls import Certificate, certificates
 from mediator.catalogue.connection import Catalogue
 from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
@@ -17,9 +25,10 @@ from mediator.stores.kinds import make_store
 from mediator.stores.port import StoreError
 from spark_jobs.session import SparkUnavailable, look_for_spark
 
-__all__ = ["Finding", "examine"]
+__all__ = ["Finding", "examine", "examine_tls"]
 
 OLDEST = (3, 11)
+_SOON = timedelta(days=14)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,29 @@ def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
     if not embedded:
         findings += asyncio.run(_external(settings))
     return findings
+
+
+def examine_tls(http: HttpSettings) -> list[Finding]:
+    """Look at the certificates that the settings name."""
+    try:
+        return [_certificate(certificate) for certificate in certificates(http).values()]
+    except MissingSetting as error:
+        return [Finding("TLS", False, str(error), fatal=True)]
+
+
+def _certificate(certificate: Certificate) -> Finding:
+    what = f"TLS of the {certificate.port} port"
+    try:
+        ends = certificate.check()
+    except MissingSetting as error:
+        return Finding(
+            what, False, str(error), "Nothing is served until it can be used.", fatal=True
+        )
+    left = ends - datetime.now(UTC)
+    if left <= timedelta(0):
+        return Finding(what, False, f"the certificate ended at {ends}", "Renew it.")
+    remedy = "Renew it soon." if left < _SOON else ""
+    return Finding(what, True, f"until {ends}, {left.days} days from now", remedy)
 
 
 def _python() -> Finding:

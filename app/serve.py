@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
 from app.http.refusal import Protocol
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
+from app.tls import Certificate, certificates
 from mediator.control.watch import Duty, Watch
 from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
@@ -85,6 +86,9 @@ async def serving(
     logging.getLogger("portolan").setLevel(http.log_level.upper())
     chosen = access or AccessSettings.model_construct(authentication="off")
     trusted = access if chosen.required(http, settings) else None
+    tls = certificates(http)
+    for certificate in tls.values():
+        certificate.check()
     # The ports are taken first: a second service on them ends before it touches any store.
     with (
         _listening(http.host, http.port) as data,
@@ -94,9 +98,14 @@ async def serving(
             container = await build(http, ready, caching, trusted)
             _spare_the_collector()
             try:
-                async with _answering(container, data, admin, http.drain_s) as ended:
+                async with _answering(container, data, admin, tls, http.drain_s) as ended:
                     yield Serving(
-                        Addresses(_address(data), _address(admin)), container, missing, ended
+                        Addresses(
+                            _address(data, tls.get("data")), _address(admin, tls.get("admin"))
+                        ),
+                        container,
+                        missing,
+                        ended,
                     )
             finally:
                 await container.stop()
@@ -139,7 +148,11 @@ async def _revive(fleet: EmbeddedFleet) -> None:
 
 @contextlib.asynccontextmanager
 async def _answering(
-    container: Container, data: socket.socket, admin: socket.socket, drain_s: float
+    container: Container,
+    data: socket.socket,
+    admin: socket.socket,
+    tls: Mapping[str, Certificate],
+    drain_s: float,
 ) -> AsyncIterator[asyncio.Event]:
     signals = Signals()
     signals.hear()
@@ -151,7 +164,10 @@ async def _answering(
 
     if container.systems_file is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reread)
-    serving_data, serving_admin = _server(container.data), _server(container.admin)
+    serving_data = _server(container.data, tls.get("data"))
+    serving_admin = _server(container.admin, tls.get("admin"))
+    renewal = Watch([certificate.duty() for certificate in tls.values()])
+    renewal.start()
     data_task = asyncio.create_task(serving_data.serve([data]))
     admin_task = asyncio.create_task(serving_admin.serve([admin]))
     try:
@@ -166,6 +182,7 @@ async def _answering(
         # Probes are answered to the end: nobody must take this for a process that died.
         serving_admin.should_exit = True
         await admin_task
+        await renewal.stop()
 
 
 def _spare_the_collector() -> None:
@@ -188,7 +205,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: object) -> _Server:
+def _server(app: object, certificate: Certificate | None) -> _Server:
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]  # uvicorn's own ASGI types are stricter than the protocol
         log_config=None,
@@ -200,6 +217,9 @@ def _server(app: object) -> _Server:
         ws="none",
         timeout_graceful_shutdown=FINISHED_WITHIN_S,
         timeout_keep_alive=KEPT_S,
+        ssl_context_factory=None
+        if certificate is None
+        else (lambda _config, _default: certificate.context),
     )
     return _Server(config)
 
@@ -211,6 +231,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _address(listener: socket.socket) -> str:
+def _address(listener: socket.socket, certificate: Certificate | None) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if certificate is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -50,6 +50,14 @@ class HttpSettings(BaseSettings):
     port: Port = Field(8080, description="Port of the data API; 0 takes a free one.")
     admin_host: str = Field("127.0.0.1", description="Address of the admin API.")
     admin_port: Port = Field(8081, description="Port of the admin API; 0 takes a free one.")
+    tls_certificate: Path | None = Field(
+        None, description="File with the data port's certificate and chain (PEM); HTTPS then."
+    )
+    tls_key: Path | None = Field(None, description="File with its key (PEM, not encrypted).")
+    admin_tls_certificate: Path | None = Field(
+        None, description="File with the admin port's certificate and chain (PEM); HTTPS then."
+    )
+    admin_tls_key: Path | None = Field(None, description="File with its key (PEM, not encrypted).")
     body_limit: int = Field(8 * 2**20, gt=0, description="Largest request body, in bytes.")
     cors_origins: dict[str, list[str]] = Field(
         default_factory=dict,
@@ -65,6 +73,12 @@ class HttpSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much is logged."
     )
+
+    @property
+    def admin_url(self) -> str:
+        """Address of the admin API, as far as this machine's settings tell."""
+        scheme = "http" if self.admin_tls_certificate is None else "https"
+        return f"{scheme}://{self.admin_host}:{self.admin_port}"
 
 
 def _known_kind(kind: str) -> str:

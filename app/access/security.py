@@ -42,8 +42,11 @@ class Security:
 
     def gate(self, model: Callable[[], RoutingModel]) -> Gate:
         """Return the gate of the data API."""
-        limiter = TenantLimiter(self._limits_of, self._clock)
-        return Gate(self.authenticator, self.book, limiter, model)
+        return Gate(self.authenticator, self.book, self.limiter(), model)
+
+    def limiter(self) -> TenantLimiter:
+        """Return what bounds the requests to one port; each keeps an account of its own."""
+        return TenantLimiter(self._limits_of, self._clock)
 
     async def start(self) -> None:
         """Read what there is, and keep looking.

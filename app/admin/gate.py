@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, Final, TypeAlias
 
 from starlette.requests import HTTPConnection
@@ -11,7 +12,9 @@ from app.admin.needs import Need, Of, decide_admin, need_of
 from app.api.access import refusal
 from app.http.authentication import Authenticator
 from app.http.browser import send_problem
+from app.http.limits import ANONYMOUS, UNKNOWN, TenantLimiter
 from app.http.message import Receive, Scope, Send
+from app.http.problems import HttpError
 from mediator.access.book import AccessBook
 from mediator.access.decision import Decision, sees
 from mediator.access.model import Principal
@@ -24,7 +27,6 @@ _SEES: Final = "portolan.sees"
 
 Sees: TypeAlias = Callable[[str], bool]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-_OPEN: Final = Need(Of.NOTHING)
 
 
 class AdminGate:
@@ -34,12 +36,20 @@ class AdminGate:
         app: What is behind it.
         authenticator: Finds out who asks.
         book: Tells who owns what.
+        limiter: Bounds what a tenant asks for.
         metrics_open: Whether `/metrics` needs no key.
     """
 
     def __init__(
-        self, app: App, authenticator: Authenticator, book: AccessBook, *, metrics_open: bool
+        self,
+        app: App,
+        authenticator: Authenticator,
+        book: AccessBook,
+        limiter: TenantLimiter,
+        *,
+        metrics_open: bool,
     ) -> None:
+        self._limiter = limiter
         self._app = app
         self._authenticator = authenticator
         self._book = book
@@ -49,30 +59,42 @@ class AdminGate:
         """Answer one request."""
         if scope["type"] != "http":
             raise ValueError(f"the admin port does not speak {scope['type']}")
-        try:
-            principal = await self._admit(scope)
-        except Unauthenticated as error:
-            await send_problem(error, scope["path"], _asking(scope, send))
-        except MediatorError as error:
-            await send_problem(error, scope["path"], send)
-        else:
-            if principal is not None:
-                scope[_SEES] = lambda name: sees(principal, name, self._book.owner(name))
-            await self._app(scope, receive, send)
-
-    async def _admit(self, scope: Scope) -> Principal | None:
         need, named = need_of(scope["method"], scope["path"])
-        if scope["path"] == "/metrics" and self._metrics_open:
-            need = _OPEN
-        if need.of is Of.NOTHING:
-            return None
-        field = _field(scope, b"authorization")
-        principal = await self._authenticator.principal(field, basic=True)
+        if need.of is Of.NOTHING or (scope["path"] == "/metrics" and self._metrics_open):
+            # Neither probes nor figures may fail because somebody else asks for too much.
+            await self._app(scope, receive, send)
+            return
+        with ExitStack() as held:
+            try:
+                principal = await self._admit(scope, need, named, held)
+            except Unauthenticated as error:
+                await send_problem(error, scope["path"], _asking(scope, send))
+            except (MediatorError, HttpError) as error:
+                await send_problem(error, scope["path"], send)
+            else:
+                scope[_SEES] = lambda name: sees(principal, name, self._book.owner(name))
+                await self._app(scope, receive, send)
+
+    async def _principal(self, scope: Scope) -> Principal | None:
+        try:
+            field = _field(scope, b"authorization")
+            return await self._authenticator.principal(field, basic=True)
+        except Unauthenticated:
+            with self._limiter.held(UNKNOWN):
+                raise
+
+    async def _admit(
+        self, scope: Scope, need: Need, named: Mapping[str, str], held: ExitStack
+    ) -> Principal:
+        principal = await self._principal(scope)
+        account = ANONYMOUS if principal is None else principal.tenant
+        held.enter_context(self._limiter.held(account))
         decision = decide_admin(principal, need, named, scope["query_string"], self._book)
         if decision is Decision.HIDDEN and need.of is Of.TENANT:
             raise NotFound("There is no such tenant.")
         if decision is not Decision.ALLOWED:
             raise refusal(decision, need.scope)
+        assert principal is not None
         return principal
 
 

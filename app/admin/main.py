@@ -76,6 +76,7 @@ def create_admin_app(
             AdminGate,
             authenticator=parts.security.authenticator,
             book=parts.security.book,
+            limiter=parts.security.limiter(),
             metrics_open=parts.security.metrics_open,
         )
     app.add_middleware(BrowserGuard, only_loopback=parts.only_loopback)

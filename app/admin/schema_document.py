@@ -105,6 +105,7 @@ _CLASS = _object(
             _object({"max_wait_s": _POSITIVE, "max_size": {"type": "integer", "minimum": 1}})
         ),
         "ttl_s": _nullable({"type": "number", "minimum": 1}),
+        "owner_field": _nullable({"type": "string", "pattern": _FIELD_NAME}),
         "fields": _map_of(_FIELD, _FIELD_NAME),
     }
 )

@@ -12,8 +12,10 @@ from typing import Final
 from mediator.access.book import AccessBook
 from mediator.access.decision import Decision, Target, decide
 from mediator.access.model import Principal, Scope
+from mediator.access.owned import OwnedPlane
 from mediator.errors import Forbidden, MediatorError, NotFound, Unauthenticated
-from mediator.placement.routing import RoutingModel
+from mediator.placement.routing import ClassRoute, RoutingModel
+from mediator.planes import DataPlane
 from mediator.schema.tree import Visibility
 
 __all__ = ["EVERYTHING", "Access", "Restricted", "refusal"]
@@ -46,9 +48,32 @@ class Access:
             NotFound: There is no such database, as far as whoever asks may know.
         """
 
+    @property
+    def sender(self) -> tuple[str, ...]:
+        """Whose Idempotency-Keys a request uses: nobody can have the answers to another's."""
+        return ()
+
     def readable(self, database: str) -> tuple[str, ...] | None:  # noqa: ARG002 - see Restricted
         """Return the classes that may be read; None: all there are."""
         return None
+
+    def owner_of(self, database: str, class_name: str) -> str | None:  # noqa: ARG002
+        """Return the subject whose objects of a class alone are there; None: everybody's are."""
+        return None
+
+    def require_all(self, database: str, class_name: str) -> None:
+        """Return if all objects of a class are there for the request.
+
+        Raises:
+            Forbidden: Only those are that belong to its subject.
+        """
+        if self.owner_of(database, class_name) is not None:
+            detail = f"Objects of {class_name} have owners: this is for administrators of it."
+            raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
+
+    def narrow(self, plane: DataPlane) -> DataPlane:
+        """Return the data plane as the request may see it."""
+        return plane
 
 
 EVERYTHING: Final = Access()
@@ -85,6 +110,12 @@ class Restricted(Access):
         if decision is not Decision.ALLOWED:
             raise refusal(decision, scope)
 
+    @property
+    def sender(self) -> tuple[str, ...]:
+        """Whose Idempotency-Keys a request uses; see `Access.sender`."""
+        principal = self.principal
+        return () if principal is None else (principal.tenant, principal.subject)
+
     def readable(self, database: str) -> tuple[str, ...]:
         """Return the classes that the principal may read; it may read one at least.
 
@@ -96,10 +127,26 @@ class Restricted(Access):
             name
             for name in (route.classes if route else ())
             if self._decide(Scope.READ, database, name) is Decision.ALLOWED
+            and self.owner_of(database, name) is None
         )
         if not names:
             self.require(Scope.READ, database)
         return names
+
+    def owner_of(self, database: str, class_name: str) -> str | None:
+        """Return the subject whose objects alone are there; see `Access.owner_of`."""
+        found = self._find(database, class_name)
+        if found is None or found.schema.owner_field is None:
+            return None
+        if self._decide(Scope.ADMIN, database, class_name) is Decision.ALLOWED:
+            return None
+        self.require(Scope.READ, database, class_name)
+        assert self.principal is not None  # no class with owners is public
+        return self.principal.subject
+
+    def narrow(self, plane: DataPlane) -> DataPlane:
+        """Return the data plane as the principal may see it."""
+        return OwnedPlane(plane, self.owner_of)
 
     def _decide(
         self, scope: Scope, database: str, class_name: str | None, *, by_anybody: bool = True
@@ -110,9 +157,12 @@ class Restricted(Access):
 
     def _visibility(self, database: str, class_name: str | None) -> Visibility:
         """Look in the model in force: what it does not know is not public."""
-        route = self._model().databases.get(database)
-        found = None if route is None or class_name is None else route.classes.get(class_name)
+        found = None if class_name is None else self._find(database, class_name)
         return "none" if found is None else found.schema.cache.visibility
+
+    def _find(self, database: str, class_name: str) -> ClassRoute | None:
+        route = self._model().databases.get(database)
+        return None if route is None else route.classes.get(class_name)
 
 
 def refusal(decision: Decision, scope: Scope) -> MediatorError:

@@ -83,10 +83,9 @@ class DataApi:
         desk: JobDesk | None = None,
         gate: Gate | None = None,
     ) -> None:
+        self._plane = plane
         self._directory = Directory(plane)
-        self._table = make_table(
-            plane, self._directory, options, subscriptions, caches, transact, desk
-        )
+        self._table = make_table(self._directory, options, subscriptions, caches, transact, desk)
         self._gate = gate
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
@@ -143,7 +142,7 @@ class DataApi:
         accept = request.headers.get(b"accept")
         if accept is not None and accept != "*/*":
             check_accept(accept, route.offers, *route.streams)
-        call = Call(request, address.database, address.class_name, address.id)
+        call = Call(request, self._plane, address.database, address.class_name, address.id)
         if self._gate is not None:
             await self._admit(self._gate, exchange, call, route)
         if route.of_class:
@@ -161,6 +160,7 @@ class DataApi:
         request = exchange.request
         access = await gate.enter(request.headers.get(b"authorization"))
         call.access = exchange.access = access
+        call.plane = access.narrow(call.plane)
         request.phases.end("auth")
         if route.scopes is not None:
             scope = route.scopes[request.method]

@@ -33,7 +33,6 @@ from app.http.problems import HttpError
 from mediator.access.model import Scope
 from mediator.errors import Invalid, MediatorError, Place
 from mediator.operations.model import ANYTHING, Condition, Get
-from mediator.planes import DataPlane
 from mediator.schema.ids import check_id
 
 __all__ = ["Batches", "members_of", "plan_item"]
@@ -59,10 +58,7 @@ _BUILDERS: Final[dict[str, Builder]] = {
 class Batches:
     """Carries out batches."""
 
-    def __init__(
-        self, plane: DataPlane, directory: Directory, options: DataOptions, ids: OperationIds
-    ) -> None:
-        self._plane = plane
+    def __init__(self, directory: Directory, options: DataOptions, ids: OperationIds) -> None:
         self._directory = directory
         self._options = options
         self._ids = ids
@@ -74,10 +70,10 @@ class Batches:
         raw = await read_body(call.request, self._options.max_body_bytes)
         operations = self._operations(parse_json(raw))
         identity = call.identity(self._ids, raw)
-        with self._ids.claim(call.database, identity.key):
+        with self._ids.claim(identity):
             items = await self._items(call, identity, operations)
             call.request.phases.end("parse")
-            answers = await submit_all(self._plane, items)
+            answers = await submit_all(call.plane, items)
         call.request.phases.end("store")
         results = render_items(items, answers, minimal=call.preferences.minimal)
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
@@ -104,7 +100,8 @@ class Batches:
                 resource = found.get(name)
                 if resource is None:
                     resource = found[name] = await self._directory.find(call.database, name)
-                items.append(plan_item(resource, identity, members, index))
+                owner = call.access.owner_of(call.database, name)
+                items.append(plan_item(resource, identity, members, index, owner))
             except (MediatorError, HttpError) as error:
                 items.append(error)
         return items
@@ -132,16 +129,21 @@ def members_of(body: Any) -> dict[str, Any]:
 
 
 def plan_item(
-    resource: ClassResource, identity: Identity, members: dict[str, Any], index: int
+    resource: ClassResource,
+    identity: Identity,
+    members: dict[str, Any],
+    index: int,
+    owner: str | None = None,
 ) -> Planned:
-    """Plan one operation of a batch, given its members."""
+    """Plan one operation of a batch, given its members, and whose a new object is."""
     op, id_ = members["op"], check_id(members["id"], "/id")
     whole = resource.whole
     condition = _condition(resource, members)
     if op == "get":
         return Planned(Get(resource.database, resource.name, id_), resource, whole)
     operation = identity.operation(resource.name, id_, index)
-    target = Target(resource, whole, id_, operation, condition, identity.fingerprint, "/body")
+    print_ = identity.fingerprint
+    target = Target(resource, whole, id_, operation, condition, print_, "/body", owner)
     return _BUILDERS[op](target, members.get("body"))
 
 

@@ -15,6 +15,7 @@ from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
 from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from mediator.materialise.freshness import ANY, Wish
+from mediator.planes import DataPlane
 
 __all__ = ["FIELDS", "Call"]
 
@@ -28,19 +29,40 @@ class Call:
         HttpError: Preferences that are to be handled strictly and cannot be.
     """
 
-    __slots__ = ("access", "class_name", "database", "id", "preferences", "request", "resource")
+    __slots__ = (
+        "access",
+        "class_name",
+        "database",
+        "id",
+        "plane",
+        "preferences",
+        "request",
+        "resource",
+    )
 
     resource: ClassResource
     """The class; set on all routes that name one."""
 
-    def __init__(self, request: Request, database: str, class_name: str, id_: str) -> None:
+    plane: DataPlane
+    """Does the operations; the only one in reach of what carries out a request, so that none sees
+    more than it may."""
+
+    def __init__(
+        self, request: Request, plane: DataPlane, database: str, class_name: str, id_: str
+    ) -> None:
         self.access: Access = EVERYTHING
+        self.plane = plane
         self.request = request
         self.database = database
         self.class_name = class_name
         self.id = id_
         prefer = request.headers.get(b"prefer")
         self.preferences = NO_PREFERENCES if prefer is None else parse_prefer(prefer)
+
+    @property
+    def owner(self) -> str | None:
+        """Whose objects of the class are there for the request; None: everybody's."""
+        return self.access.owner_of(self.database, self.resource.name)
 
     def wish(self) -> Wish:
         """Return what is asked of the freshness of a read."""
@@ -94,8 +116,9 @@ class Call:
         key = headers.get(b"idempotency-key")
         if key is None:
             return Identity(ids, self.database, None, None)
+        sender = self.access.sender
         named = (b"content-type", b"if-match", b"if-none-match")
         told = [headers.get(name, "").encode("latin-1") for name in named]
         request = self.request
         print_ = fingerprint_of(request.method.encode(), request.path, request.query, *told, body)
-        return Identity(ids, self.database, parse_key(key), print_)
+        return Identity(ids, self.database, parse_key(key), print_, sender)

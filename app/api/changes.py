@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
+from app.api.access import Access
 from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
 from app.api.resources import Directory
@@ -38,6 +39,7 @@ _TURN_S: Final = 1.0
 class _Wanted:
     """What a request asks for."""
 
+    access: Access
     database: str
     class_name: str | None
     position: FeedPosition
@@ -45,7 +47,10 @@ class _Wanted:
     wait_s: float
 
     def shows(self, event: Event) -> bool:
-        return self.class_name is None or event.class_name == self.class_name
+        if self.class_name is not None and event.class_name != self.class_name:
+            return False
+        # The class may have been given owners since the request was let in.
+        return self.access.owner_of(self.database, event.class_name) is None
 
 
 class Changes:
@@ -66,6 +71,8 @@ class Changes:
         parameters = parse_query(call.request.query, _PARAMETERS)
         # The feed tells what was, and not only what is: that a class is public is not enough.
         call.access.require(Scope.READ, call.database, parameters.get("class"), by_anybody=False)
+        for name in self._told_of(call, parameters.get("class")):
+            call.access.require_all(call.database, name)
         subscriptions = self._subscriptions
         if subscriptions is None:
             detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."
@@ -101,7 +108,14 @@ class Changes:
             position = FeedPosition.parse(after, name)
         limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=_MOST)
         wait_s = whole_number(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
-        return _Wanted(database, class_name, position, limit, wait_s)
+        return _Wanted(call.access, database, class_name, position, limit, wait_s)
+
+    @staticmethod
+    def _told_of(call: Call, class_name: str | None) -> Iterable[str]:
+        if class_name is not None:
+            return (class_name,)
+        route = call.plane.model.databases.get(call.database)
+        return route.classes if route is not None else ()
 
     async def _check(self, database: str, class_name: str | None) -> None:
         if class_name is not None:

@@ -20,7 +20,6 @@ from app.http.paths import parse_query
 from app.http.problems import HttpError
 from mediator.errors import Invalid, MediatorError, Place
 from mediator.operations.model import ANYTHING
-from mediator.planes import DataPlane
 from mediator.schema.ids import check_id
 
 __all__ = ["Creation", "given_id"]
@@ -29,8 +28,7 @@ __all__ = ["Creation", "given_id"]
 class Creation:
     """Creates objects, under ids of the client or of the server."""
 
-    def __init__(self, plane: DataPlane, options: DataOptions, ids: OperationIds) -> None:
-        self._plane = plane
+    def __init__(self, options: DataOptions, ids: OperationIds) -> None:
         self._options = options
         self._ids = ids
 
@@ -41,7 +39,7 @@ class Creation:
         raw = await read_body(call.request, self._options.max_body_bytes)
         body = parse_json(raw)
         identity = call.identity(self._ids, raw)
-        with self._ids.claim(call.database, identity.key):
+        with self._ids.claim(identity):
             if isinstance(body, list):
                 return await self._many(call, identity, body)
             return await self._one(call, identity, body)
@@ -49,7 +47,7 @@ class Creation:
     async def _one(self, call: Call, identity: Identity, body: Any) -> Response:
         planned = _plan(call, identity, body, None)
         call.request.phases.end("parse")
-        outcome = await submit(self._plane, planned)
+        outcome = await submit(call.plane, planned)
         call.request.phases.end("store", " ".join(outcome.systems))
         response = answer_write(call, planned, outcome)
         response.headers.append((b"location", location_of(planned).encode()))
@@ -62,7 +60,7 @@ class Creation:
             raise Invalid("The list is too long.", places=places)
         items = [_item(call, identity, body, index) for index, body in enumerate(bodies)]
         call.request.phases.end("parse")
-        answers = await submit_all(self._plane, items)
+        answers = await submit_all(call.plane, items)
         call.request.phases.end("store")
         results = render_items(items, answers, minimal=call.preferences.minimal)
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
@@ -81,7 +79,7 @@ def _plan(call: Call, identity: Identity, body: Any, index: int | None) -> Plann
     id_ = given_id(document) or object_id(identity, resource.name, index or 0)
     operation = identity.operation(resource.name, id_, index)
     print_ = identity.fingerprint
-    target = Target(resource, resource.whole, id_, operation, ANYTHING, print_)
+    target = Target(resource, resource.whole, id_, operation, ANYTHING, print_, owner=call.owner)
     return build_create(target, document)
 
 

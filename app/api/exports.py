@@ -17,7 +17,6 @@ from app.http.negotiation import NDJSON
 from app.http.paths import parse_query
 from mediator.materialise.freshness import STRONG
 from mediator.operations.model import Get
-from mediator.planes import DataPlane
 from mediator.query.execution import Answer
 from mediator.query.model import Position, Query
 from mediator.schema.ids import check_id
@@ -30,8 +29,7 @@ _PARAMETERS: Final = frozenset({"after", "fields"})
 class Exports:
     """Exports classes."""
 
-    def __init__(self, plane: DataPlane, options: DataOptions) -> None:
-        self._plane = plane
+    def __init__(self, options: DataOptions) -> None:
         self._size = options.chunk_lines
 
     async def get(self, call: Call) -> Response:
@@ -42,14 +40,13 @@ class Exports:
         after = check_id(parameters["after"], "after") if "after" in parameters else None
         call.request.phases.end("parse")
         # The first page is read before the status is sent, so that its errors can be answered.
-        first = await self._page(call.resource, selection, after)
+        first = await self._page(call, selection, after)
         call.request.phases.end("store")
         headers = [(b"content-type", NDJSON.encode()), NO_STORE]
         return Response(200, headers, chunks=self._stream(call, selection, first))
 
-    async def _page(
-        self, resource: ClassResource, selection: Selection, after: str | None
-    ) -> Answer:
+    async def _page(self, call: Call, selection: Selection, after: str | None) -> Answer:
+        resource = call.resource
         query = Query(
             resource.database,
             resource.name,
@@ -57,7 +54,7 @@ class Exports:
             limit=self._size,
             fields=selection.fields,
         )
-        return await self._plane.query(query, STRONG)
+        return await call.plane.query(query, STRONG)
 
     async def _stream(self, call: Call, selection: Selection, page: Answer) -> AsyncIterator[bytes]:
         resource = call.resource
@@ -66,7 +63,7 @@ class Exports:
                 yield _lines(resource, selection, page)
             if page.next is None:
                 return
-            page = await self._page(resource, selection, page.next.id)
+            page = await self._page(call, selection, page.next.id)
 
 
 def _lines(resource: ClassResource, selection: Selection, page: Answer) -> bytes:

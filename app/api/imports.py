@@ -28,7 +28,6 @@ from app.http.paths import parse_query, whole_number
 from app.http.problems import BODY_TOO_LARGE, HttpError, problem_of
 from mediator.errors import MediatorError, Unavailable
 from mediator.operations.model import ANYTHING, Outcome
-from mediator.planes import DataPlane
 
 __all__ = ["Imports"]
 
@@ -63,8 +62,7 @@ class _Progress:
 class Imports:
     """Imports classes."""
 
-    def __init__(self, plane: DataPlane, options: DataOptions, ids: OperationIds) -> None:
-        self._plane = plane
+    def __init__(self, options: DataOptions, ids: OperationIds) -> None:
         self._options = options
         self._ids = ids
 
@@ -75,7 +73,7 @@ class Imports:
             parse_query(call.request.query, _SKIP).get("skip", "0"), "skip", least=0
         )
         identity = call.identity(self._ids)
-        with self._ids.claim(call.database, identity.key):
+        with self._ids.claim(identity):
             progress = _Progress(done=skip)
             call.request.phases.end("parse")
             async for chunk in self._chunks(call, skip):
@@ -103,7 +101,7 @@ class Imports:
         self, call: Call, identity: Identity, chunk: list[Line], progress: _Progress
     ) -> None:
         items = [self._item(call, identity, line) for line in chunk]
-        answers = await submit_all(self._plane, items)
+        answers = await submit_all(call.plane, items)
         for line, answer in zip(chunk, answers, strict=True):
             if isinstance(answer, Unavailable):
                 # What follows in the chunk may be done already; putting it again is harmless.
@@ -131,4 +129,5 @@ class Imports:
         operation = identity.operation(resource.name, id_, line.number)
         print_ = None if identity.key is None else fingerprint_of(line.text)
         target = Target(resource, resource.whole, id_, operation, ANYTHING, print_)
+        target.owner = call.owner
         return build_put(target, document)

@@ -155,6 +155,7 @@ class Jobs:
         _require_inputs(call.access, job)
         if job.into is not None:
             call.access.require(Scope.WRITE, database, job.into.class_name)
+            call.access.require_all(database, job.into.class_name)
         for wanted in job.inputs:
             await self._check_input(wanted, document["spec"])
         if job.into is not None:
@@ -204,6 +205,7 @@ def _require_inputs(access: Access, job: Job) -> None:
     for wanted in job.inputs:
         assert isinstance(wanted.source, ClassSource)  # read_job saw to it
         access.require(Scope.READ, wanted.source.database, wanted.source.class_name)
+        access.require_all(wanted.source.database, wanted.source.class_name)
 
 
 def desk_of(desk: JobDesk | None) -> JobDesk:

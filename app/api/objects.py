@@ -29,7 +29,6 @@ from app.http.preconditions import NO_PRECONDITIONS
 from mediator.errors import NotFound
 from mediator.materialise.freshness import STRONG, Wish
 from mediator.operations.model import ANYTHING, Get
-from mediator.planes import DataPlane
 
 __all__ = ["PATCH_TYPES", "Objects"]
 
@@ -45,12 +44,10 @@ class Objects:
 
     def __init__(
         self,
-        plane: DataPlane,
         options: DataOptions,
         ids: OperationIds,
         reads: CachedReads | None = None,
     ) -> None:
-        self._plane = plane
         self._reads = reads
         self._limit = options.max_body_bytes
         self._ids = ids
@@ -76,7 +73,7 @@ class Objects:
         resource = call.resource
         operation = Get(resource.database, resource.name, call.id, selection.fields)
         try:
-            outcome = await self._plane.read(operation, wish)
+            outcome = await call.plane.read(operation, wish)
         except NotFound as error:
             if self._reads is None or asked is None:
                 raise
@@ -109,17 +106,18 @@ class Objects:
 
     async def _write(self, call: Call, build: Builder, raw: bytes, body: Any) -> Response:
         identity = call.identity(self._ids, raw)
-        with self._ids.claim(call.database, identity.key):
+        with self._ids.claim(identity):
             selection, resource = call.selection(), call.resource
             condition = ANYTHING
             wanted = call.preconditions()
             if wanted is not NO_PRECONDITIONS:
-                condition = await condition_of(self._plane, call, selection, wanted)
+                condition = await condition_of(call.plane, call, selection, wanted)
             operation = identity.operation(resource.name, call.id)
             fingerprint = identity.fingerprint
             target = Target(resource, selection, call.id, operation, condition, fingerprint)
+            target.owner = call.owner
             planned = build(target, body)
             call.request.phases.end("parse")
-            outcome = await submit(self._plane, planned)
+            outcome = await submit(call.plane, planned)
         call.request.phases.end("store", " ".join(outcome.systems))
         return answer_write(call, planned, outcome)

@@ -26,7 +26,6 @@ from mediator.errors import Invalid, NotFound, Place
 from mediator.materialise.freshness import STRONG
 from mediator.operations.model import Freshness, Get, Outcome
 from mediator.placement.routing import RoutingModel
-from mediator.planes import DataPlane
 from mediator.query.aggregation import Row
 from mediator.query.execution import Answer, Item
 from mediator.query.model import Position
@@ -50,15 +49,12 @@ _ONLY_IDS: Final = Selection((), (), 0)
 class Queries:
     """Reads of a class."""
 
-    def __init__(
-        self, plane: DataPlane, options: DataOptions, reads: CachedReads | None = None
-    ) -> None:
+    def __init__(self, options: DataOptions, reads: CachedReads | None = None) -> None:
         self._reads = reads
-        self._plane = plane
         self._options = options
         self._cursors = Cursors(options.cursor_key)
         self._known: dict[tuple[Any, ...], ReadQuery] = {}
-        self._known_by = plane.model
+        self._known_by: RoutingModel | None = None
 
     async def get(self, call: Call) -> Response:
         """Answer ``?ids=``, or the query that the parameters make up."""
@@ -68,7 +64,7 @@ class Queries:
         pairs = parse_pairs(call.request.query)
         spelled = next((value for name, value in pairs if name == "fields"), None)
         selection = _ONLY_IDS if spelled == "id" else call.resource.select(spelled)
-        read = self._read(call.resource, pairs)
+        read = self._read(call, pairs)
         asked = None
         if self._reads is not None and not read.explain:
             query = call.request.query
@@ -80,7 +76,7 @@ class Queries:
         parse_query(call.request.query, frozenset())
         call.media_type(JSON)
         body = parse_json(await read_body(call.request, self._options.max_body_bytes))
-        database = self._model.databases[call.resource.database]
+        database = call.plane.model.databases[call.resource.database]
         most = self._options.page_limit
         read = read_query(body, database.schema, call.resource.name, most=most)
         selection = call.resource.whole
@@ -88,18 +84,15 @@ class Queries:
             selection = replace(call.resource.whole, fields=read.query.fields)
         return await self._answer(call, read, selection, cacheable=False)
 
-    @property
-    def _model(self) -> RoutingModel:
-        return self._plane.model
-
-    def _read(self, resource: ClassResource, pairs: Sequence[tuple[str, str]]) -> ReadQuery:
+    def _read(self, call: Call, pairs: Sequence[tuple[str, str]]) -> ReadQuery:
         """Read a query; the same few are asked again and again, until the schema changes."""
-        if self._known_by is not self._model or len(self._known) >= _REMEMBERED:
-            self._known_by, self._known = self._model, {}
+        resource, model = call.resource, call.plane.model
+        if self._known_by is not model or len(self._known) >= _REMEMBERED:
+            self._known_by, self._known = model, {}
         key = (resource.database, resource.name, *pairs)
         read = self._known.get(key)
         if read is None:
-            schema = self._model.databases[resource.database].schema
+            schema = model.databases[resource.database].schema
             read = read_parameters(pairs, schema, resource.name, most=self._options.page_limit)
             if read.after is None:
                 self._known[key] = read
@@ -117,9 +110,11 @@ class Queries:
         resource = call.resource
         for join in read.query.joins:
             call.access.require(Scope.READ, resource.database, join.class_name)
+        if read.explain:  # it tells how much of others' there is
+            call.access.require_all(resource.database, resource.name)
         query = replace(read.query, after=self._position(resource, read))
         call.request.phases.end("parse")
-        answer = await self._plane.query(query, STRONG if asked else call.wish())
+        answer = await call.plane.query(query, STRONG if asked else call.wish())
         call.request.phases.end("store")
         document: dict[str, Any] = {"items": self._items(call, selection, read, answer)}
         if query.aggregate is None:
@@ -156,15 +151,9 @@ class Queries:
     ) -> list[dict[str, Any]]:
         if read.query.aggregate is not None:
             return [_row(read.results, row) for row in answer.rows]
-        codecs = {
-            join.alias: self._codec(call.resource.database, join.class_name)
-            for join in read.query.joins
-        }
+        codecs = {join.alias: _codec(call, join.class_name) for join in read.query.joins}
         shown = {join.alias: join.fields for join in read.query.joins}
         return [_item(call.resource, selection, item, codecs, shown) for item in answer.items]
-
-    def _codec(self, database: str, class_name: str) -> Codec:
-        return self._model.databases[database].classes[class_name].codec
 
     async def _by_ids(self, call: Call) -> Response:
         parameters = _only_ids(call)
@@ -173,7 +162,7 @@ class Queries:
         ids = _ids(parameters["ids"], self._options.batch_limit)
         gets = [Get(resource.database, resource.name, id_, selection.fields) for id_ in ids]
         call.request.phases.end("parse")
-        outcomes = await self._plane.batch(gets)
+        outcomes = await call.plane.batch(gets)
         call.request.phases.end("store")
         found: list[Outcome] = []
         missing: list[str] = []
@@ -251,6 +240,10 @@ def _number(value: Any) -> Any:
     if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
         return orjson.Fragment(str(value).encode())
     return value
+
+
+def _codec(call: Call, class_name: str) -> Codec:
+    return call.plane.model.databases[call.database].classes[class_name].codec
 
 
 def _only_ids(call: Call) -> dict[str, str]:

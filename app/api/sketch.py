@@ -66,6 +66,7 @@ class Sketches:
         names = tuple(sorted(set(listed.split(","))))
         for name in names:
             call.access.require(Scope.READ, call.database, name)
+            call.access.require_all(call.database, name)
         return names
 
     def _answer(

@@ -23,7 +23,6 @@ from app.http.idempotency import OperationIds
 from app.http.negotiation import EVENT_STREAM, JSON, NDJSON, SKETCH
 from mediator.access.model import Scope
 from mediator.changes.subscriptions import Subscriptions
-from mediator.planes import DataPlane
 
 __all__ = ["make_table"]
 
@@ -34,7 +33,6 @@ _JOBS: Final = dict.fromkeys(("GET", "POST", "DELETE"), Scope.JOBS)
 
 
 def make_table(
-    plane: DataPlane,
     directory: Directory,
     options: DataOptions,
     subscriptions: Subscriptions | None,
@@ -46,10 +44,10 @@ def make_table(
     ids = OperationIds()
     jobs = Jobs(directory, desk, options, ids)
     reads = caches.reads if caches else None
-    objects = Objects(plane, options, ids, reads)
+    objects = Objects(options, ids, reads)
     sketches = Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
-    queries = Queries(plane, options, reads)
-    exports = Exports(plane, options)
+    queries = Queries(options, reads)
+    exports = Exports(options)
     return Table(
         object=Route(
             "/v1/{database}/{class}/{id}",
@@ -68,13 +66,13 @@ def make_table(
             {
                 "GET": queries.get,
                 "HEAD": queries.get,
-                "POST": Creation(plane, options, ids).post,
+                "POST": Creation(options, ids).post,
             },
             scopes={**_READS, **_WRITES},
         ),
         batch=Route(
             "/v1/{database}/batch",
-            {"POST": Batches(plane, directory, options, ids).post},
+            {"POST": Batches(directory, options, ids).post},
             scopes=None,
             of_class=False,
         ),
@@ -87,7 +85,7 @@ def make_table(
         queries=Route("/v1/{database}/{class}/query", {"POST": queries.post}, scopes=_QUERIES),
         imports=Route(
             "/v1/{database}/{class}/import",
-            {"POST": Imports(plane, options, ids).post},
+            {"POST": Imports(options, ids).post},
             scopes=_WRITES,
         ),
         exports=Route(

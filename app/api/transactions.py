@@ -63,8 +63,9 @@ class TransactionRoute:
         reads, operations = _parts(parse_json(raw))
         for seen in reads:
             call.access.require(Scope.READ, call.database, seen.class_name)
+            call.access.require_all(call.database, seen.class_name)
         identity = call.identity(self._ids, raw)
-        with self._ids.claim(call.database, identity.key):
+        with self._ids.claim(identity):
             items = await self._items(call, identity, operations)
             transaction = _transaction(call.database, identity, reads, items, self._ids)
             call.request.phases.end("parse")
@@ -86,6 +87,7 @@ class TransactionRoute:
                 members = members_of(body)
                 name = members["class"]
                 call.access.require(Scope.WRITE, call.database, name)
+                call.access.require_all(call.database, name)
                 if name not in found:
                     found[name] = await self._directory.find(call.database, name)
                 items.append(_write(plan_item(found[name], identity, members, index)))

@@ -37,7 +37,18 @@ __all__ = [
 
 @dataclass(slots=True)
 class Target:
-    """Where a write goes, under which id, on which condition; `pointer`: where its body is."""
+    """Where a write goes, under which id, on which condition.
+
+    Attributes:
+        resource: The class.
+        selection: What is written of the object.
+        id: Its id.
+        operation: What names the write for ever.
+        condition: What must hold.
+        fingerprint: What tells its request from others under the same Idempotency-Key.
+        pointer: Where its body is.
+        owner: Whose a new object is that does not say so; None: it has to say so itself.
+    """
 
     resource: ClassResource
     selection: Selection
@@ -46,6 +57,7 @@ class Target:
     condition: Condition
     fingerprint: str | None
     pointer: str = ""
+    owner: str | None = None
 
 
 @dataclass(slots=True)
@@ -70,7 +82,8 @@ Builder: TypeAlias = Callable[[Target, Any], Planned]
 
 def build_create(target: Target, body: Any) -> Planned:
     """Create an object."""
-    values = target.resource.codec.decode_object(_without_id(body, target), target.pointer)
+    members = _owned(_without_id(body, target), target)
+    values = target.resource.codec.decode_object(members, target.pointer)
     return _plan(target, Create(*_head(target), values))
 
 
@@ -79,7 +92,7 @@ def build_put(target: Target, body: Any) -> Planned:
     body = _without_id(body, target)
     fields = target.selection.fields
     if fields is None:
-        values = target.resource.codec.decode_object(body, target.pointer)
+        values = target.resource.codec.decode_object(_owned(body, target), target.pointer)
         return _plan(target, Put(*_head(target), values))
     return _replace(target, fields, body)
 
@@ -189,6 +202,14 @@ def _without_id(body: Any, target: Target) -> dict[str, Any]:
         place = Place(f"{target.pointer}/id", "is not the id of the address")
         raise Invalid("The id differs.", places=[place])
     return {name: value for name, value in members.items() if name != "id"}
+
+
+def _owned(body: dict[str, Any], target: Target) -> dict[str, Any]:
+    """Say whose the object is, unless the client did."""
+    field = target.resource.schema.owner_field
+    if field is None or target.owner is None or field in body:
+        return body
+    return {field: target.owner, **body}
 
 
 def _patched(body: Any) -> tuple[str, ...] | None:

@@ -33,7 +33,7 @@ def prove_coherence(
     step comes out differently.
     """
     http = HttpSettings()
-    where = admin or f"http://{http.admin_host}:{http.admin_port}"
+    where = admin or http.admin_url
     try:
         proof = Proof(
             url.rstrip("/"), where.rstrip("/"), cached, typer.echo, key=AccessSettings().key

@@ -55,22 +55,22 @@ class OperationIds:
     def __init__(self) -> None:
         self._prefix = os.urandom(12).hex()
         self._numbers = itertools.count(1)
-        self._running: set[tuple[str, str]] = set()
+        self._running: set[str] = set()
 
     def fresh(self) -> str:
         """Return an id that no other write has."""
         return f"{self._prefix}-{next(self._numbers):x}"
 
-    def claim(self, database: str, key: str | None) -> AbstractContextManager[None]:
-        """Hold a key, if there is one, while its request runs.
+    def claim(self, identity: Identity) -> AbstractContextManager[None]:
+        """Hold the key of a request, if it has one, while it runs.
 
         Raises:
             HttpError: On entry, if another request holds it.
         """
-        return _NOTHING_HELD if key is None else self._hold((database, key))
+        return _NOTHING_HELD if identity.key is None else self._hold(identity.derive("claim"))
 
     @contextmanager
-    def _hold(self, claimed: tuple[str, str]) -> Iterator[None]:
+    def _hold(self, claimed: str) -> Iterator[None]:
         if claimed in self._running:
             detail = "The first request with this Idempotency-Key has not been answered yet."
             raise HttpError(IDEMPOTENCY_KEY_IN_USE, detail, headers=_RETRY)
@@ -88,11 +88,17 @@ class Identity:
     because each is remembered with its own object.
     """
 
-    __slots__ = ("_database", "_ids", "fingerprint", "key")
+    __slots__ = ("_database", "_ids", "_sender", "fingerprint", "key")
 
     def __init__(
-        self, ids: OperationIds, database: str, key: str | None, fingerprint: str | None
+        self,
+        ids: OperationIds,
+        database: str,
+        key: str | None,
+        fingerprint: str | None,
+        sender: tuple[str, ...] = (),
     ) -> None:
+        self._sender = sender
         self._ids = ids
         self._database = database
         self.key = key
@@ -108,5 +114,5 @@ class Identity:
     def derive(self, *parts: str) -> str:
         """Return 32 hexadecimal digits that are the same whenever the key comes again."""
         assert self.key is not None
-        encoded = [part.encode() for part in parts]
+        encoded = [part.encode() for part in (*parts, *self._sender)]
         return _digest(self._database.encode(), self.key.encode(), *encoded)

@@ -6,7 +6,8 @@ times as much. It protects the tenants from one another; it is no quota that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -77,6 +78,15 @@ class TenantLimiter:
         if limits.rate is not None:
             self._spend(account, limits.rate, limits.burst, now_s)
         account.in_flight += 1
+
+    @contextmanager
+    def held(self, tenant: str) -> Iterator[None]:
+        """Let a request in while the block runs; raises what `enter` does."""
+        self.enter(tenant)
+        try:
+            yield
+        finally:
+            self.leave(tenant)
 
     def leave(self, tenant: str) -> None:
         """Note that a request was answered."""

@@ -12,7 +12,7 @@ from mediator.operations.plan import Steps
 from mediator.placement.routing import ClassRoute
 from mediator.stores.port import WriteResult
 
-__all__ = ["asked_for", "check_if_match", "outcome_of"]
+__all__ = ["asked_for", "check_if_match", "if_match_required", "outcome_of"]
 
 
 def outcome_of(
@@ -23,7 +23,7 @@ def outcome_of(
     if failure is None:
         return merge_results(route, steps, results)
     if _creates_only(route, operation) and isinstance(failure, PreconditionFailed):
-        raise _if_match_required(operation)
+        raise if_match_required(operation)
     raise failure
 
 
@@ -50,10 +50,11 @@ def check_if_match(route: ClassRoute, operation: WriteOperation) -> None:
         and operation.condition == ANYTHING
         and not isinstance(operation, Create | Put)
     ):
-        raise _if_match_required(operation)
+        raise if_match_required(operation)
 
 
-def _if_match_required(operation: WriteOperation) -> PreconditionRequired:
+def if_match_required(operation: WriteOperation) -> PreconditionRequired:
+    """Return what a write without If-Match is answered where its class asks for it."""
     return PreconditionRequired(
         f"Writes to objects of {operation.class_name} need If-Match with the ETag last seen."
     )

@@ -9,9 +9,10 @@ from mediator.errors import Conflict, Invalid, NotFound, Place, PreconditionFail
 from mediator.operations.model import ANYTHING, Condition, Get, Outcome, Revise, Update
 from mediator.placement.routing import ClassRoute
 
-__all__ = ["matches", "revise", "revised"]
+__all__ = ["ATTEMPTS", "alternative", "matches", "revise", "revised"]
 
 ATTEMPTS = 32
+"""How often a write is tried that is bound to what was seen."""
 
 
 async def revise(
@@ -61,10 +62,15 @@ async def _current(operation: Revise, read: Callable[[Get], Awaitable[Outcome]])
 
 def matches(condition: Condition, current: Outcome) -> bool:
     """Whether one of the alternatives of If-Match names the current versions."""
-    return not condition.versions or any(
-        all(current.versions.get(group) == version for group, version in alternative.items())
-        for alternative in condition.versions
-    )
+    return alternative(condition, current) is not None
+
+
+def alternative(condition: Condition, current: Outcome) -> Mapping[str, int | None] | None:
+    """Find the alternative of If-Match that names the current versions; empty if none is asked."""
+    for named in condition.versions or ({},):
+        if all(current.versions.get(group) == version for group, version in named.items()):
+            return named
+    return None
 
 
 def revised(route: ClassRoute, operation: Revise, current: Outcome) -> Update:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mediator.errors import Invalid, Place
 from mediator.query.model import Position
 from mediator.query.targets import Target
+from mediator.schema.mistakes import Misfit
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
@@ -20,10 +22,18 @@ def write_position(levels: Sequence[Target], position: Position) -> list[Any]:
 
 
 def read_position(levels: Sequence[Target], json: Sequence[Any]) -> Position:
-    """Return the position that `write_position` wrote for the same levels."""
+    """Return the position that `write_position` wrote for the same levels.
+
+    Raises:
+        Invalid: A level was of another type when it was written.
+    """
     id_, *values = json
     pairs = zip(levels, values, strict=True)
-    return Position(tuple([_read(level, value) for level, value in pairs]), id_)
+    try:
+        return Position(tuple([_read(level, value) for level, value in pairs]), id_)
+    except Misfit:
+        places = [Place("after", "belongs to a schema that is no more")]
+        raise Invalid("The cursor does not belong to this query.", places=places) from None
 
 
 def _written(level: Target, value: Value | MissingType) -> list[Any]:

@@ -19,6 +19,7 @@ from mediator.schema.limits import (
     OBJECT_TTL_MAX_S,
 )
 from mediator.schema.mistakes import Misfit, invalid
+from mediator.schema.owner import check_owner
 from mediator.schema.reading import FIELD_NAME, NAME, POSITIVE, Node
 from mediator.schema.requirements import read_annotations
 from mediator.schema.tree import (
@@ -46,6 +47,15 @@ RESERVED_CLASSES: Final = frozenset(
 """Names of database-level routes, which no class may take (DESIGN, section 4)."""
 
 _CONTAINERS = frozenset({FieldType.LIST, FieldType.SET, FieldType.MAP})
+_OF_A_CLASS = (
+    "annotations",
+    "cache",
+    "require_if_match",
+    "batching",
+    "ttl_s",
+    "owner_field",
+    "fields",
+)
 _OPTIONAL = ("items", "to", "required", "max_length", "default", "index", "group", "annotations")
 _MEASURED = _CONTAINERS | {FieldType.STRING, FieldType.BINARY}
 _ITEMS: Mapping[FieldType, frozenset[FieldType]] = {
@@ -109,19 +119,23 @@ def _primary(node: Node) -> Primary:
 def _class(name: str, node: Node, classes: frozenset[str]) -> ClassSchema:
     if name in RESERVED_CLASSES:
         node.wrong(f"{name} is a reserved name")
-    node.shape("annotations", "cache", "require_if_match", "batching", "ttl_s", "fields")
-    return ClassSchema(
+    node.shape(*_OF_A_CLASS)
+    owner = node["owner_field"]
+    schema = ClassSchema(
         name=name,
         annotations=read_annotations(node["annotations"], "class"),
         cache=_cache(node["cache"]),
         require_if_match=node["require_if_match"].boolean(),
         batching=_batching(node["batching"]),
         ttl_s=_ttl(node["ttl_s"]),
+        owner_field=None if owner.value is None else owner.name(FIELD_NAME),
         fields={
             field_name: _field(field_name, member, classes)
             for field_name, member in node["fields"].members(FIELDS_PER_CLASS, FIELD_NAME)
         },
     )
+    check_owner(schema, node)
+    return schema
 
 
 def _cache(node: Node) -> CachePolicy:

@@ -34,6 +34,7 @@ def _class(schema: ClassSchema) -> dict[str, Any]:
         "require_if_match": schema.require_if_match,
         "batching": None if schema.batching is None else asdict(schema.batching),
         "ttl_s": schema.ttl_s,
+        "owner_field": schema.owner_field,
         "fields": {name: _field(field) for name, field in schema.fields.items()},
     }
 

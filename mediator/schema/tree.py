@@ -104,7 +104,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class ClassSchema:
-    """One class: its fields and its rules."""
+    """One class: its fields and its rules.
+
+    `owner_field` names the field that says whose an object is; None: objects are nobody's.
+    """
 
     name: str
     fields: Mapping[str, Field]
@@ -113,6 +116,7 @@ class ClassSchema:
     require_if_match: bool = False
     batching: Batching | None = None
     ttl_s: float | None = None
+    owner_field: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

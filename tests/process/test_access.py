@@ -12,6 +12,8 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from app.access.settings import key_for_admin
+from app.checkup import look_at
 from app.commands.key import key
 from mediator.access.book import AccessBook
 from mediator.clock import SystemClock
@@ -423,3 +425,36 @@ async def test_keys_are_made_listed_and_revoked_from_the_command_line(
     await running.container.mediator.tenancy.book.refresh()
     refused = await running.data.get(path, headers=bearer(made["key"]))
     assert refused.status_code == 401
+
+
+async def test_what_a_tenant_asks_of_the_admin_port_is_bounded_too(running: Guarded) -> None:
+    tenant, operator = unique("busy"), await operate(running)
+    limits = {"limits": {"rate": 0.001, "burst": 2}}
+    path = f"/admin/v1/tenants/{tenant}"
+    assert (await running.admin.put(path, json=limits, headers=operator)).is_success
+    busy = bearer(await running.key("admin", tenant=tenant))
+    answers = [await running.admin.get(path, headers=busy) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert int(answers[2].headers["retry-after"]) > 1
+    assert (await running.admin.get("/live", headers=busy)).status_code == 200
+    for _ in range(3):
+        assert (await running.admin.get(path, headers=operator)).status_code == 200
+
+
+async def test_the_doctor_shows_its_key_to_the_installation(
+    running: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Client(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            transport = httpx.ASGITransport(running.container.admin)
+            super().__init__(**options, transport=transport)
+
+    monkeypatch.setattr("app.checkup.httpx.AsyncClient", Client)
+    [refused] = await look_at("http://portolan", 10)
+    assert (refused.fatal, "PORTOLAN_KEY" in refused.remedy) == (True, True)
+    file = tmp_path / "key"
+    file.write_text(f"{await running.key('admin', tenant='operator')}\n")
+    findings = {f.what: f for f in await look_at("http://portolan", 10, key_for_admin(file))}
+    assert findings[f"objects of {running.database}"].found
+    monkeypatch.setenv("PORTOLAN_KEY", file.read_text().strip())
+    assert key_for_admin(None) == key_for_admin(file)

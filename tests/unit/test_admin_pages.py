@@ -23,7 +23,6 @@ from app.admin.pages.assets import Assets
 from app.admin.pages.page import Page
 from app.admin.pages.site import PAGES, mount_pages
 from app.recent import Recent
-from mediator.clock import SystemClock
 from mediator.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
@@ -53,9 +52,6 @@ class Plane:
 
     async def violations(self) -> list[dict[str, Any]]:
         return []
-
-    async def scaling(self) -> dict[str, Any]:
-        return Advisor(lambda: (), dict, SystemClock()).advise()
 
     proposals = violations
 

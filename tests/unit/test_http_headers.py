@@ -119,13 +119,16 @@ def test_malformed_keys_are_refused(value: str) -> None:
 
 def test_a_key_is_held_by_one_request_at_a_time() -> None:
     ids = OperationIds()
-    with ids.claim("news", "k"):
-        with ids.claim("other", "k"):
+    held = Identity(ids, "news", "k", None)
+    with ids.claim(held):
+        with ids.claim(Identity(ids, "other", "k", None)):
             pass
-        with pytest.raises(HttpError) as caught, ids.claim("news", "k"):
+        with ids.claim(Identity(ids, "news", "k", None, ("somebody else",))):
+            pass
+        with pytest.raises(HttpError) as caught, ids.claim(held):
             raise AssertionError
         assert caught.value.type is IDEMPOTENCY_KEY_IN_USE
-    with ids.claim("news", "k"):
+    with ids.claim(held):
         pass
 
 

@@ -354,3 +354,43 @@ def test_a_damaged_schema_is_refused_or_rendered_faithfully(path: Any, damage: A
         return
     assert places
     "".join(place.pointer + place.detail for place in places).encode()
+
+
+OWNED: dict[str, Any] = {
+    "owner_field": "author",
+    "fields": {"author": {"type": "string", "required": True, "index": True}},
+}
+
+
+def test_the_field_that_says_whose_an_object_is_is_read_and_written() -> None:
+    schema = parse_schema("news", {"classes": {"drafts": OWNED}})
+    assert schema.classes["drafts"].owner_field == "author"
+    assert parse_schema("news", schema_document(schema)) == schema
+
+
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [
+        ("owner_field", "nobody"),
+        ("owner_field", "id"),
+        ("owner_field", 1),
+        ("fields/author/type", "reference"),
+        ("fields/author/required", False),
+        ("fields/author/index", False),
+        ("fields/author/group", "apart"),
+        ("cache/visibility", "public"),
+        ("cache/visibility", "private"),
+    ],
+)
+def test_a_field_that_cannot_say_whose_an_object_is_is_refused(place: str, given: Any) -> None:
+    class_: dict[str, Any] = deepcopy({**OWNED, "cache": {}})
+    *above, last = place.split("/")
+    node = class_
+    for name in above:
+        node = node[name]
+    node[last] = given
+    if given == "reference":
+        node["to"] = "drafts"
+    with pytest.raises(SchemaInvalid) as refused:
+        parse_schema("news", {"classes": {"drafts": class_}})
+    assert f"/classes/drafts/{place}" in [told.pointer for told in refused.value.places]

@@ -1,0 +1,142 @@
+"""Whether a version that is installed somewhere has a vulnerability that is publicly known.
+
+`python -m audit.vulnerabilities` asks pip-audit about every version of the lock files, and ends
+with 1 for a vulnerability that nobody has reviewed (`reviewed.toml`). Where the service that knows
+them does not answer, or knows none of the packages, it says so and ends with 0: a build without
+network is no worse than it was.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import typer
+
+__all__ = ["Report", "Reviewed", "judge", "read_reviewed"]
+
+WITHIN_S: Final = 60
+"""Seconds that the service has to answer for everything."""
+
+_ROOT: Final = Path(__file__).parent.parent
+_LOCKS: Final = "requirements*.lock"
+_TRIED: Final = ("-m", "pip_audit", "--disable-pip", "--format=json", "--progress-spinner=off")
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """A vulnerability that does not concern us, why, and until when that is believed."""
+
+    id: str
+    package: str
+    reason: str
+    until: date
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        asked: Versions that the service was asked about.
+        known: Those that it could tell something of.
+        wrong: What is wrong, a line each.
+    """
+
+    asked: int
+    known: int
+    wrong: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        """What it comes to, in a line."""
+        if self.wrong:
+            return "Dependencies need care:\n" + "\n".join(self.wrong)
+        if not self.known:
+            return "Dependencies were not audited: the service knew none of them."
+        left = self.asked - self.known
+        unknown = f"; the service does not know {left} others" if left else ""
+        return f"Dependencies: no known vulnerability in {self.known} versions{unknown}."
+
+
+def judge(told: Mapping[str, Any], reviewed: Iterable[Reviewed], today: date) -> Report:
+    """Judge what pip-audit found.
+
+    Args:
+        told: Its report, of format ``json``.
+        reviewed: What does not concern us.
+        today: The day.
+    """
+    left = {(entry.package, entry.id): entry for entry in reviewed}
+    packages = told["dependencies"]
+    known = [package for package in packages if "skip_reason" not in package]
+    wrong: list[str] = []
+    for package in known:
+        for found in package["vulns"]:
+            names = (found["id"], *found["aliases"])
+            met = [left.pop((package["name"], name), None) for name in names]
+            entry = next((entry for entry in met if entry is not None), None)
+            if entry is None or entry.until < today:
+                wrong.append(_line(package, found, entry))
+    if known:  # else nothing was found because nothing was looked up
+        wrong += [f"{e.package}: {e.id} is reviewed, and not found any more" for e in left.values()]
+    return Report(len(packages), len(known), tuple(wrong))
+
+
+def _line(package: Mapping[str, Any], found: Mapping[str, Any], entry: Reviewed | None) -> str:
+    fixed = ", ".join(found["fix_versions"]) or "none yet"
+    review = "" if entry is None else f"; its review ended on {entry.until}"
+    return f"{package['name']} {package['version']}: {found['id']}, fixed in {fixed}{review}"
+
+
+def read_reviewed(text: str) -> list[Reviewed]:
+    """Read the list of what was reviewed; raises `ValueError` if an entry lacks something."""
+    try:
+        entries = [Reviewed(**entry) for entry in tomllib.loads(text)["reviewed"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"reviewed.toml: {error}") from None
+    if not all(entry.reason for entry in entries):
+        raise ValueError("reviewed.toml: an entry has no reason")
+    return entries
+
+
+def _ask(locks: Sequence[Path]) -> Mapping[str, Any]:
+    """Ask the service; raises `ConnectionError` if it does not answer."""
+    files = [word for lock in locks for word in ("--requirement", str(lock))]
+    command = [sys.executable, *_TRIED, *files]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own words and files
+            command, capture_output=True, timeout=WITHIN_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ConnectionError(f"it took longer than {WITHIN_S} s") from None
+    try:
+        told: dict[str, Any] = orjson.loads(done.stdout)
+    except orjson.JSONDecodeError:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ConnectionError(said[-1] if said else "nothing was answered") from None
+    return told
+
+
+def main() -> int:
+    """Audit the lock files; returns the exit status."""
+    reviewed = read_reviewed((Path(__file__).parent / "reviewed.toml").read_text())
+    try:
+        told = _ask(sorted(_ROOT.glob(_LOCKS)))
+    except ConnectionError as error:
+        typer.echo(f"Dependencies were not audited: {error}")
+        return 0
+    report = judge(told, reviewed, datetime.now(UTC).date())
+    typer.echo(report.summary)
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

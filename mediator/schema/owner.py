@@ -1,0 +1,39 @@
+"""The field that says whose an object is: what it has to be, so that it can be relied on."""
+
+from __future__ import annotations
+
+from mediator.schema.reading import Node
+from mediator.schema.tree import ClassSchema, Field
+from mediator.schema.types import FieldType
+
+__all__ = ["check_owner"]
+
+
+def check_owner(schema: ClassSchema, node: Node) -> None:
+    """Note what keeps a class's `owner_field` from telling for every object whose it is.
+
+    Args:
+        schema: The class.
+        node: Where it is written.
+    """
+    if schema.owner_field is None:
+        return
+    field = schema.fields.get(schema.owner_field)
+    if field is None:
+        node["owner_field"].wrong("is no field of this class")
+    else:
+        _check_field(field, node["fields"][field.name])
+    if schema.cache.visibility != "none":
+        # Caches know no owners, and the sketch that keeps them true tells of everybody's objects.
+        node["cache"]["visibility"].wrong("must be none, because of owner_field")
+
+
+def _check_field(field: Field, node: Node) -> None:
+    if field.type is not FieldType.STRING:
+        node["type"].wrong("must be string, because objects are owned by it")
+    if not field.required:
+        node["required"].wrong("must be true, because objects are owned by it")
+    if not field.index:
+        node["index"].wrong("must be true, because every query asks for it")
+    if field.group is not None:
+        node["group"].wrong("must be main, because it lives and dies with the object")

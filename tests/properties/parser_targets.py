@@ -1,0 +1,274 @@
+"""Everything that reads what a stranger wrote, as functions of bytes, with the errors it may raise.
+
+Whatever else one raises is a defect: a stranger could have it raised at will.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt import PyJWK
+from jwt.algorithms import ECAlgorithm
+
+from app.api.cursors import Cursors
+from app.api.lines import split_lines
+from app.http.authentication import Authenticator
+from app.http.etags import parse_tag
+from app.http.idempotency import parse_key
+from app.http.jsonbody import parse_json
+from app.http.jwks import KeySet
+from app.http.negotiation import accepts_gzip, asks_for, check_accept, media_type
+from app.http.paths import decode_segment, parse_pairs
+from app.http.preconditions import parse_tags
+from app.http.prefer import parse_prefer
+from app.http.problems import HttpError
+from app.http.tokens import TokenRules, Tokens
+from mediator.access.book import AccessBook, AccessSnapshot
+from mediator.access.model import parse_grant
+from mediator.changes.position import FeedPosition
+from mediator.clock import SystemClock
+from mediator.errors import MediatorError, SchemaInvalid, Unauthenticated
+from mediator.operations.patch import json_patch, merge_patch, parse_update
+from mediator.query.parameters import read_parameters
+from mediator.query.positions import read_position
+from mediator.query.reading import read_query
+from mediator.schema.parse import parse_schema
+from mediator.schema.values import Codec
+from sketch.wire import WireError, decode, decode_json
+from spark_jobs.runner.job import read_job
+from spark_jobs.runner.port import SpecInvalid
+
+__all__ = ["SEEDS", "TARGETS", "TOKENS", "Target"]
+
+SCHEMA: Final = parse_schema(
+    "news",
+    {
+        "classes": {
+            "people": {"fields": {"name": {"type": "string"}}},
+            "articles": {
+                "fields": {
+                    "title": {"type": "string", "index": True, "max_length": 20},
+                    "hits": {"type": "integer", "index": True},
+                    "price": {"type": "decimal"},
+                    "seen": {"type": "timestamp"},
+                    "raw": {"type": "binary"},
+                    "ratio": {"type": "float"},
+                    "body": {"type": "document"},
+                    "tags": {"type": "set", "items": "string"},
+                    "parts": {"type": "list", "items": "document"},
+                    "more": {"type": "map", "items": "decimal"},
+                    "author": {"type": "reference", "to": "people"},
+                }
+            },
+        }
+    },
+)
+ARTICLES: Final = SCHEMA.classes["articles"]
+CODEC: Final = Codec(ARTICLES)
+PRESENT: Final = {"title": "t", "hits": 1, "body": {"a": [1, {"b": None}]}, "tags": ["x"]}
+BOUND: Final = ("news", "articles", None)
+CURSORS: Final = Cursors(b"k")
+
+
+class _NoTenants:
+    """Where nothing is known of anybody."""
+
+    async def version(self) -> int:
+        return -1
+
+    async def snapshot(self) -> AccessSnapshot:
+        return AccessSnapshot()
+
+
+def _authenticator() -> Authenticator:
+    clock = SystemClock()
+    public = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key(), as_dict=True)
+    keys = KeySet("/nowhere", clock)
+    keys._keys = {"k": PyJWK({**public, "kid": "k", "alg": "ES256"})}
+    keys._fetched_s = clock.monotonic() + 1e9  # nothing is fetched here
+    tokens = Tokens(keys, TokenRules("https://issuer.example", "portolan", 30.0), clock)
+    return Authenticator(AccessBook(_NoTenants(), clock), tokens, clock)
+
+
+AUTHENTICATOR: Final = _authenticator()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parser, and what it may raise."""
+
+    run: Callable[[bytes], object]
+    raises: tuple[type[Exception], ...] = (MediatorError, HttpError)
+
+    def __call__(self, raw: bytes) -> None:
+        with suppress(*self.raises):
+            self.run(raw)
+
+
+def _text(raw: bytes) -> str:
+    """Header fields come as the service reads them."""
+    return raw.decode("latin-1")
+
+
+def _query(raw: bytes) -> object:
+    return read_query(parse_json(raw), SCHEMA, "articles", most=100)
+
+
+def _parameters(raw: bytes) -> object:
+    return read_parameters(parse_pairs(raw), SCHEMA, "articles", most=100)
+
+
+def _json_patch(raw: bytes) -> object:
+    return CODEC.decode_fields(json_patch(parse_json(raw))(dict(PRESENT)))
+
+
+def _merge_patch(raw: bytes) -> object:
+    found = merge_patch(ARTICLES, CODEC, parse_json(raw))
+    return found(dict(PRESENT)) if callable(found) else found
+
+
+def _cursor(raw: bytes) -> object:
+    return CURSORS.open(BOUND, _text(raw))
+
+
+def _signed_cursor(raw: bytes) -> object:
+    """Seal a position ourselves: the types of its values may be others by now."""
+    try:
+        title, hits = orjson.loads(raw)
+    except (orjson.JSONDecodeError, TypeError, ValueError):
+        return None
+    levels = read_query({"order": ["title", "hits"]}, SCHEMA, "articles").levels
+    cursor = CURSORS.seal(BOUND, ["id", [title], [hits]])
+    return read_position(levels, CURSORS.open(BOUND, cursor))
+
+
+def _lines(raw: bytes) -> object:
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(raw), 7):
+            yield raw[start : start + 7]
+
+    async def read() -> list[Any]:
+        return [line.text async for line in split_lines(pieces(), 64)]
+
+    for text in _run(read()):
+        if text is not None:
+            CODEC.decode_object(_object(parse_json(text)))
+    return None
+
+
+def _object(body: Any) -> dict[str, Any]:
+    return body if isinstance(body, dict) else {}
+
+
+def _run(coroutine: Any) -> Any:
+    """Run what never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("it waits")
+
+
+def _authorization(raw: bytes) -> object:
+    return asyncio.run(AUTHENTICATOR.principal(_text(raw), basic=True))
+
+
+def _negotiation(raw: bytes) -> None:
+    text = _text(raw)
+    asks_for(text, "text/csv")
+    accepts_gzip(text)
+    media_type(text)
+    parse_tag(text)
+    check_accept(text, "application/json")
+
+
+TARGETS: Final[Mapping[str, Target]] = {
+    "query": Target(_query),
+    "parameters": Target(_parameters),
+    "update": Target(lambda raw: parse_update(ARTICLES, CODEC, parse_json(raw))),
+    "merge patch": Target(_merge_patch),
+    "json patch": Target(_json_patch),
+    "object": Target(lambda raw: CODEC.decode_object(_object(parse_json(raw)))),
+    "import": Target(_lines),
+    "cursor": Target(_cursor),
+    "position of a cursor": Target(_signed_cursor),
+    "position of the feed": Target(lambda raw: FeedPosition.parse(_text(raw), "after")),
+    "segment": Target(lambda raw: decode_segment(raw, "id")),
+    "tags": Target(lambda raw: parse_tags(_text(raw), "If-Match")),
+    "prefer": Target(lambda raw: parse_prefer(_text(raw))),
+    "accept": Target(_negotiation),
+    "idempotency key": Target(lambda raw: parse_key(_text(raw))),
+    "authorization": Target(_authorization, (Unauthenticated,)),
+    "grant": Target(lambda raw: parse_grant(_text(raw)), ()),
+    "sketch": Target(decode, (WireError,)),
+    "sketch as JSON": Target(decode_json, (WireError,)),
+    "schema": Target(lambda raw: parse_schema("news", parse_json(raw)), (SchemaInvalid, HttpError)),
+    "job": Target(lambda raw: read_job(parse_json(raw), "news"), (SpecInvalid, HttpError)),
+}
+
+_TOKEN: Final = ".".join(
+    base64.urlsafe_b64encode(part).rstrip(b"=").decode()
+    for part in (b'{"alg":"ES256","kid":"k"}', b'{"sub":"ada","exp":1e99}', b"0" * 64)
+).encode()
+_ARTICLE: Final = (
+    b'{"title":"t","hits":1,"price":"1.5","seen":"2024-01-02T03:04:05Z","raw":"AAAA","ratio":1e3,'
+    b'"body":{"a":[{}]},"tags":["x"],"parts":[{"p":1}],"more":{"m":"2"},"author":"a"}'
+)
+_SKETCH: Final = (
+    b'{"version":1,"hash":"x","k":3,"seed":1,"m":64,"time_us":1,"valid_for_ms":1,'
+    b'"revalidate_all":false,"incarnation":"i","generation":"1","map":{"a":{"main":["x"]}},'
+    b'"bits":"AAAAAAAAAAA="}'
+)
+_QUERY: Final = (
+    b'{"filter":{"and":[{"eq":["title","x"]},{"in":["hits",[1,2]]},{"not":{"exists":"body.a"}},'
+    b'{"like":["title","a%"]}]},"order":[["hits","desc"],"id"],"limit":5,"fields":["title"],'
+    b'"join":{"as":"who","reference":"author"},"allow_scan":true}'
+)
+SEEDS: Final[Mapping[str, Sequence[bytes]]] = {
+    "query": (
+        _QUERY,
+        b'{"aggregate":{"group":["title"],"compute":{"n":{"count":"*"}},"filter":{"gt":["n",1]}}}',
+    ),
+    "parameters": (b"title=x&hits.ge=1&order=-hits,title&limit=5&fields=title,hits&explain=true",),
+    "update": (
+        b'{"hits":{"inc":1},"tags":{"add_to_set":"x"},"body":{"set":{}},"more":{"put":{}}}',
+    ),
+    "merge patch": (b'{"title":null,"body":{"a":{"b":null}},"more":{"m":"1"}}',),
+    "json patch": (
+        b'[{"op":"add","path":"/body/a/-","value":1},{"op":"move","from":"/title","path":"/body"}]',
+        b'[{"op":"copy","from":"/body","path":"/body/a/0"},{"op":"test","path":"","value":{}}]',
+    ),
+    "object": (_ARTICLE,),
+    "import": (_ARTICLE[:40] + b"\n" + b'{"title":"t"}\r\n\n{"hits":1}\n',),
+    "cursor": (CURSORS.seal(BOUND, ["a"]).encode(),),
+    "position of a cursor": (b'["t",1]', b'[1,"t"]', b"[null,null]"),
+    "position of the feed": (b"0-0.1-2.3-4.5-6",),
+    "segment": (b"a%2Fb%C3%A9",),
+    "tags": (b'W/"a", "1-main.5", *',),
+    "prefer": (b'return=minimal, handling=strict; wait=5, max-staleness=1.5, at-least="x"',),
+    "accept": (b'application/json;q=0.5, text/*; a="b\\"", */*;q=0', b"gzip;q=1.0, *;q=0"),
+    "idempotency key": (b'"a\\"b"', b"plain"),
+    "authorization": (b"Bearer " + _TOKEN, b"Basic OmtleQ==", b"Bearer ptl_0123456789abcdef_x"),
+    "grant": (b"read:news/articles",),
+    "sketch": (b"PSK1" + bytes(60),),
+    "sketch as JSON": (_SKETCH,),
+    "schema": (
+        b'{"classes":{"a":{"owner_field":"x","ttl_s":5,"fields":{"x":{"type":"list","default":[]}}}}}',
+        b'{"mode":"mixed","annotations":[{"metric":"read_latency","goal":1},{"require":"joins"}]}',
+    ),
+    "job": (b'{"kind":"example.count","spec":{"records":{"class":"a","filter":{}},"field":"x"}}',),
+}
+"""What is understood, or nearly so, to begin with."""
+
+TOKENS: Final = tuple(
+    b'{ } [ ] , : " \\ null true 1e999 -0 9223372036854775808 \xff \xed\xa0\x80 \\ud800 \0 /'
+    b" ~1 % %00 %ff = & ; . - _ * W/ A== id eq and not class fields".split(b" ")
+)
+"""What means something to one of them."""
