@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.settings import SystemSettings
+from examples.kept_record import KeptRecord, write_to
 from examples.sqlite_store import SqliteStore
 from mediator.operations.operators import Operator, OperatorCall
 from mediator.stores import kinds
@@ -143,3 +144,12 @@ def test_a_package_brings_a_store_along(monkeypatch: pytest.MonkeyPatch) -> None
     assert store_kinds() == ("redis", "postgresql", "mongodb", "sqlite")
     settings = SystemSettings.model_validate(LITE)
     assert isinstance(make_store(settings.registration().config), SqliteStore)
+
+
+def test_a_clock_that_is_set_back_repeats_no_version() -> None:
+    record, told = KeptRecord(), []
+    for turn, clock_us in enumerate((100, 50, 50, 0)):
+        kind = WriteKind.DELETE if turn == 1 else WriteKind.REPLACE
+        write_to(record, Write(FRAGMENT, "x", kind, str(turn), ("main",)), "", clock_us)
+        told.append(record.versions["main"])
+    assert told == [100, 101, 102, 103]
