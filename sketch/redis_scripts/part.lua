@@ -34,7 +34,10 @@ local function begin_anew(lost)
     'uncacheable', uncacheable, 'saturated', saturated, 'registrations', now)
 end
 
-if lived ~= life then begin_anew(sure ~= 'fresh') end
+if lived ~= life then
+  call('HDEL', META, 'layout', 'schema') -- the last one may be among what was lost
+  begin_anew(sure ~= 'fresh')
+end
 
 steps.renew = function()
   begin_anew(true)

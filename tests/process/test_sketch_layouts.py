@@ -68,6 +68,15 @@ async def test_copies_of_an_unknown_layout_are_doubted(world: World) -> None:
     assert await is_lost(world)
 
 
+async def test_a_sketch_that_was_lost_knows_no_layout(world: World) -> None:
+    """The last one may be among what was lost, and copies were made since."""
+    await world.sketch.adopt(PART, "", "one", schema="1")
+    await world.lose(everything=False)
+    assert await world.sketch.layout(PART) == ""
+    assert not (await world.sketch.report_query(PART, Q, 10.0, "1")).adopted
+    assert await world.sketch.adopt(PART, "", "two", schema="2")
+
+
 async def test_queries_are_registered_under_the_adopted_schema_only(world: World) -> None:
     await world.sketch.adopt(PART, "", "one", schema="1")
     assert (await world.sketch.report_query(PART, Q, 10.0, "1")).ttl_us == 10_000_000
