@@ -119,13 +119,16 @@ def test_malformed_keys_are_refused(value: str) -> None:
 
 def test_a_key_is_held_by_one_request_at_a_time() -> None:
     ids = OperationIds()
-    with ids.claim("news", "k"):
-        with ids.claim("other", "k"):
+    ours = Identity(ids, "news", "k", "f")
+    elsewhere = Identity(ids, "other", "k", "f")
+    of_another_sender = Identity(ids, "news", "k", "f", ("acme", "bob"))
+    with ids.claim(ours):
+        with ids.claim(elsewhere), ids.claim(of_another_sender):
             pass
-        with pytest.raises(HttpError) as caught, ids.claim("news", "k"):
+        with pytest.raises(HttpError) as caught, ids.claim(Identity(ids, "news", "k", "f")):
             raise AssertionError
         assert caught.value.type is IDEMPOTENCY_KEY_IN_USE
-    with ids.claim("news", "k"):
+    with ids.claim(ours):
         pass
 
 
