@@ -139,7 +139,6 @@ async def test_a_run_by_the_command_line(counter: Counter) -> None:
     assert waited.exit_code == 0, waited
     assert out.read_text() == '"value","rows"\n"Ulm",2\n"Bonn",1\n'
     assert "2 rows" in waited.stderr
-    assert "read records" in waited.stderr
     listed = await counter.call("list")
     assert [line.split()[:2] for line in listed.stdout.splitlines()] == [[run["id"], "done"]]
 
