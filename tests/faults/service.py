@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,7 @@ import orjson
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.wire import Connection
+from tests.process.examinations import recall, remember
 
 __all__ = ["Service"]
 
@@ -42,6 +43,7 @@ class Service:
     Args:
         arguments: What follows `serve` on the command line.
         environment: Settings.
+        configs: The systems that these name, if they are those of the run.
 
     Attributes:
         data: Address of the data API.
@@ -50,8 +52,14 @@ class Service:
         output: What it printed.
     """
 
-    def __init__(self, arguments: Iterable[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        arguments: Iterable[str],
+        environment: Mapping[str, str],
+        configs: Sequence[SystemConfig] = (),
+    ) -> None:
         self._arguments = tuple(arguments)
+        self._configs = configs
         # Nobody takes over from a service of a test, unless it says so.
         undrained = {"PORTOLAN_DRAIN_S": "0"}
         self._environment = {**os.environ, **undrained, **environment, "COLUMNS": "200"}
@@ -71,7 +79,7 @@ class Service:
     @classmethod
     def on(
         cls,
-        configs: Iterable[SystemConfig],
+        configs: Sequence[SystemConfig],
         catalogue_url: str,
         coordination_url: str = "",
         **settings: str,
@@ -87,10 +95,13 @@ class Service:
         if coordination_url:
             environment["PORTOLAN_COORDINATION_URL"] = coordination_url
         more = {f"PORTOLAN_{name.upper()}": value for name, value in settings.items()}
-        return cls((), environment | more)
+        return cls((), environment | more, configs)
 
     async def start(self) -> None:
         """Start, and return once it says where it listens."""
+        catalogue_url = self._environment.get("PORTOLAN_CATALOGUE_URL", "")
+        if self._configs:
+            await recall(self._configs, catalogue_url)
         port, admin_port = self._ports
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", "from app.cli import main; main()", "serve"),
@@ -102,6 +113,8 @@ class Service:
         async with asyncio.timeout(READY_WITHIN_S):
             await self._announced()
         self._drain = asyncio.create_task(self._read_rest())
+        if self._configs:
+            await remember(self._configs, catalogue_url)
         self.up.set()
 
     async def kill(self) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -15,8 +13,6 @@ from pymongo import AsyncMongoClient
 from redis.asyncio import Redis
 from sqlalchemy import make_url
 
-from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
 from mediator.clock import SystemClock
 from mediator.observation import Observation
 from mediator.operations.model import Create, Get, Outcome, Update
@@ -26,11 +22,11 @@ from mediator.schema.types import Values
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, SystemConfig
+from tests.process.examinations import recall, remember
 
 __all__ = [
     "NOWHERE",
     "Service",
-    "examined",
     "field_on",
     "inc",
     "scratch_catalogue",
@@ -126,8 +122,13 @@ async def service(
         **{"clock": SystemClock(), **options},
     )
     mediator = Mediator(chosen, factory, [observed.append])
+    real = factory is make_store
+    if real:
+        await recall(configs, catalogue_url)
     await mediator.start()
     try:
+        if real:
+            await remember(configs, catalogue_url)
         yield Service(mediator, {c.name: c for c in configs}, catalogue_url, observed)
     finally:
         await mediator.stop()
@@ -153,19 +154,6 @@ async def scratch_systems(*configs: SystemConfig) -> AsyncIterator[list[SystemCo
     finally:
         for config in configs:
             await _CLEANERS[config.kind](config.url, namespace)
-
-
-async def examined(by: str, catalogue_url: str) -> None:
-    """Tell a catalogue what another has found out about the same servers."""
-    known, fresh = Catalogue(by), Catalogue(catalogue_url)
-    await fresh.open()
-    for system in await CatalogueSystems(known).load():
-        await CatalogueSystems(fresh).change(system.name, partial(_as_found, system))
-    await asyncio.gather(known.close(), fresh.close())
-
-
-def _as_found(found: StoredSystem, _stored: StoredSystem | None) -> StoredSystem:
-    return found
 
 
 async def _execute(url: str, statement: str) -> None:

@@ -40,7 +40,6 @@ from sketch.port import Part
 from tests.faults.conditions import eventually
 from tests.process.service import (
     Service,
-    examined,
     field_on,
     scratch_catalogue,
     scratch_systems,
@@ -75,7 +74,6 @@ async def installation(
         async def start(**options: Any) -> Service:
             enter = stack.enter_async_context
             url = await enter(scratch_catalogue(postgresql_config))
-            await examined(mediator.catalogue_url, url)
             configs = await enter(scratch_systems(redis_config, postgresql_config, mongodb_config))
             started = await enter(service(configs, url, **options))
             await started.favour()

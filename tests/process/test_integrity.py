@@ -25,7 +25,6 @@ from mediator.stores.port import SystemConfig
 from mediator.stores.postgres.names import column_name, table_name
 from tests.process.service import (
     Service,
-    examined,
     field_on,
     scratch_catalogue,
     service,
@@ -45,13 +44,14 @@ CLASSES = {
 async def told(
     mediator: Service, postgresql_config: SystemConfig, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
-    """An installation with a feed; the servers have been examined by another."""
+    """An installation with a feed."""
     configs = list(mediator.configs.values())
-    async with scratch_catalogue(postgresql_config) as url:
-        await examined(mediator.catalogue_url, url)
-        async with service(configs, url, coordination_url=redis_config.url) as started:
-            await started.favour()
-            yield started
+    async with (
+        scratch_catalogue(postgresql_config) as url,
+        service(configs, url, coordination_url=redis_config.url) as started,
+    ):
+        await started.favour()
+        yield started
 
 
 async def check(of: Service, database: str) -> Report:

@@ -26,7 +26,6 @@ from tests.faults.service import Service as Process
 from tests.process.service import (
     NOWHERE,
     Service,
-    examined,
     field_on,
     inc,
     scratch_catalogue,
@@ -64,7 +63,6 @@ async def running(
     mediator: Service, first: SystemConfig, postgresql_config: SystemConfig
 ) -> AsyncIterator[Service]:
     async with scratch_catalogue(postgresql_config) as url:
-        await examined(mediator.catalogue_url, url)
         configs = [first, mediator.configs["postgres"], mediator.configs["mongo"]]
         async with service(configs, url) as started:
             await started.favour()
@@ -174,7 +172,6 @@ async def test_a_service_goes_where_its_file_says_at_a_signal(
         path.write_bytes(text_of({**system, "url": config.url}))
 
     async with scratch_catalogue(postgresql_config) as url:
-        await examined(mediator.catalogue_url, url)
         say(first)
         process = Process.on([], url, first.url, systems_file=str(path), sketch="off")
         async with process.running():

@@ -70,7 +70,8 @@ def test_their_specifications(trial: Trial) -> None:
     check_hostile_specs(trial)
 
 
-@pytest.mark.timeout(900)  # thirty stages are carried out, on a machine that may be busy
+@pytest.mark.large  # thirty stages are carried out; the example of a kind is tried each time
+@pytest.mark.timeout(900)
 def test_they_are_interrupted_and_resumed(
     trial: Trial, spark: SparkSession, tmp_path: Path
 ) -> None:
