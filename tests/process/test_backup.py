@@ -402,15 +402,19 @@ async def test_rows_of_the_catalogue_come_back_once(
     source, target = await installation(), await installation()
     secret = await source.mediator.secret("cursors", "first")
     ids = [uuid4().hex for _ in range(2)]
-    runs = CatalogueRuns(Catalogue(source.catalogue_url))
-    for id_ in ids:
-        await runs.submit(id_, "club", {"kind": "k"}, dry_run=False, key=None, fingerprint=None)
-    await runs.cancel("club", ids[0])
-    told = await CatalogueRows(Catalogue(source.catalogue_url)).read()
-    assert [row["row"]["id"] for row in told if row["table"] == "runs"] == [ids[0]]
-    rows = CatalogueRows(Catalogue(target.catalogue_url))
-    told = orjson.loads(orjson.dumps([*told, {"table": "later", "row": {}}]))
-    assert [await rows.add(told), await rows.add(told)] == [2, 0]
+    async with AsyncExitStack() as opened:
+        saved, filled = Catalogue(source.catalogue_url), Catalogue(target.catalogue_url)
+        for catalogue in (saved, filled):
+            opened.push_async_callback(catalogue.close)
+        runs = CatalogueRuns(saved)
+        for id_ in ids:
+            await runs.submit(id_, "club", {"kind": "k"}, dry_run=False, key=None, fingerprint=None)
+        await runs.cancel("club", ids[0])
+        told = await CatalogueRows(saved).read()
+        assert [row["row"]["id"] for row in told if row["table"] == "runs"] == [ids[0]]
+        rows = CatalogueRows(filled)
+        told = orjson.loads(orjson.dumps([*told, {"table": "later", "row": {}}]))
+        assert [await rows.add(told), await rows.add(told)] == [2, 0]
     assert await target.mediator.secret("cursors", "other") == secret == "first"
     restored = await target.mediator.runs.find("club", ids[0])
     assert restored == await source.mediator.runs.find("club", ids[0])

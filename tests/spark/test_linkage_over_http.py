@@ -51,6 +51,7 @@ async def service(folder: Path) -> AsyncIterator[Service]:
             await worker.kill()
 
 
+@pytest.mark.large  # a service, a worker and their stores, for minutes
 @pytest.mark.timeout(900)  # a service and Spark start, on a machine that may be busy
 async def test_the_commands_of_the_page_link_two_classes(service: Service, folder: Path) -> None:
     (commands,) = re.findall(r"## Over HTTP.*?```sh\n(.*?)```", PAGE, re.DOTALL)
