@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from rich.console import Console
 
-from app.access.settings import AccessSettings, key_for_admin
+from app.access.settings import AccessSettings
 from app.checkup import look_at
 from app.commands.archive import backup, restore
 from app.commands.catalogue import catalogue
@@ -22,6 +22,7 @@ from app.commands.check_trace import check_trace
 from app.commands.encode import encode
 from app.commands.job import job
 from app.commands.key import key
+from app.commands.key_option import KeyFile, key_in
 from app.commands.prove_coherence import prove_coherence
 from app.commands.worker import worker
 from app.demo.story import DemoOptions, tell
@@ -117,15 +118,7 @@ def doctor(
     objects: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Objects of a database compared at most.")
     ] = 10_000,
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            help="A file with the key for --url, instead of PORTOLAN_KEY.",
-        ),
-    ] = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Say what is found on this machine, what is missing, and what to do about it.
 
@@ -135,7 +128,7 @@ def doctor(
     if url is None:
         findings = examine(MediatorSettings(), embedded=embedded) + examine_tls(HttpSettings())
     else:
-        findings = uvloop.run(look_at(url, objects, key_for_admin(key_file)))
+        findings = uvloop.run(look_at(url, objects, key_in(key_file)))
     for finding in findings:
         mark = "[green]found[/]  " if finding.found else "[yellow]missing[/]"
         console.print(f"{mark} {finding.what}: {finding.detail}")

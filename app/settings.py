@@ -75,10 +75,18 @@ class HttpSettings(BaseSettings):
     )
 
     @property
+    def data_url(self) -> str:
+        """Address of the data API, as far as this machine's settings tell."""
+        return f"{_scheme(self.tls_certificate)}://{self.host}:{self.port}"
+
+    @property
     def admin_url(self) -> str:
-        """Address of the admin API, as far as this machine's settings tell."""
-        scheme = "http" if self.admin_tls_certificate is None else "https"
-        return f"{scheme}://{self.admin_host}:{self.admin_port}"
+        """Address of the admin API, likewise."""
+        return f"{_scheme(self.admin_tls_certificate)}://{self.admin_host}:{self.admin_port}"
+
+
+def _scheme(certificate: Path | None) -> str:
+    return "http" if certificate is None else "https"
 
 
 def _known_kind(kind: str) -> str:

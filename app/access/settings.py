@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -13,7 +12,7 @@ from app.http.browser import is_loopback
 from app.http.limits import Limits
 from app.settings import HttpSettings, MediatorSettings, MissingSetting
 
-__all__ = ["AccessSettings", "bearer", "key_for_admin"]
+__all__ = ["AccessSettings", "bearer"]
 
 
 class AccessSettings(BaseSettings):
@@ -88,17 +87,6 @@ def _is_trusted(place: str) -> bool:
     if parts.scheme == "http":
         return is_loopback(parts.hostname or "")
     return parts.scheme in ("https", "")
-
-
-def key_for_admin(file: Path | None) -> SecretStr | None:
-    """Return the key that a command sends: the one in a file, else that of the settings.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
-    if file is None:
-        return AccessSettings().key
-    return SecretStr(file.read_text().strip())
 
 
 def bearer(key: SecretStr | None) -> dict[str, str]:

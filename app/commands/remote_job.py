@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import orjson
 import typer
-from pydantic import SecretStr
 from rich.console import Console
 
-from app.access.settings import AccessSettings
+from app.commands.key_option import KeyFile, key_in
 from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
 from app.remote_runs import ENDED, RemoteRuns, ServiceRefused
 from app.settings import HttpSettings
@@ -20,17 +19,12 @@ from app.settings import HttpSettings
 __all__ = ["cancel", "list_", "resume", "show_", "submit"]
 
 _LONGEST_JOB = 2**20
-_LONGEST_KEY = 2**14
 _errors = Console(stderr=True, highlight=False)
 
 Id = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
 Database = Annotated[str, typer.Option(help="The database that the run belongs to.")]
 Url = Annotated[
     str | None, typer.Option(help="Address of the data API; by the settings if not given.")
-]
-KeyFile = Annotated[
-    Path | None,
-    typer.Option(exists=True, dir_okay=False, help="Holds the key; PORTOLAN_KEY if not given."),
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until it has ended, and show progress.")]
 Out = Annotated[
@@ -141,16 +135,7 @@ def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
 
 
 def _runs(url: str | None, database: str, key_file: Path | None) -> RemoteRuns:
-    http = HttpSettings()
-    key = AccessSettings().key if key_file is None else _key_in(key_file)
-    return RemoteRuns(url or f"http://{http.host}:{http.port}", database, key)
-
-
-def _key_in(path: Path) -> SecretStr:
-    text = path.read_text("ascii", "replace")[:_LONGEST_KEY].strip()
-    if not text or not text.isprintable() or " " in text:
-        raise ServiceRefused(f"{path} holds no key: one line is expected.")
-    return SecretStr(text)
+    return RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from app.access.settings import key_for_admin
 from app.checkup import look_at
 from app.commands.key import key
+from app.commands.key_option import key_in
 from mediator.access.book import AccessBook
 from mediator.clock import SystemClock
 from mediator.stores.port import SystemConfig
@@ -454,7 +454,7 @@ async def test_the_doctor_shows_its_key_to_the_installation(
     assert (refused.fatal, "PORTOLAN_KEY" in refused.remedy) == (True, True)
     file = tmp_path / "key"
     file.write_text(f"{await running.key('admin', tenant='operator')}\n")
-    findings = {f.what: f for f in await look_at("http://portolan", 10, key_for_admin(file))}
+    findings = {f.what: f for f in await look_at("http://portolan", 10, key_in(file))}
     assert findings[f"objects of {running.database}"].found
     monkeypatch.setenv("PORTOLAN_KEY", file.read_text().strip())
-    assert key_for_admin(None) == key_for_admin(file)
+    assert key_in(None) == key_in(file)
