@@ -1,18 +1,21 @@
 """Runs at a service, by its data API: submitted, followed to their end, and their results fetched.
 
-What is asked for again after a failure is only what changes nothing. Who follows a run outlives a
-service that is restarted meanwhile; the run goes on without him in any case.
+What is asked for again after a failure changes nothing, or has a key by which it is known. Who
+follows a run outlives a service that is restarted meanwhile; the run goes on without him in any
+case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 from pydantic import SecretStr
@@ -72,9 +75,20 @@ class RemoteRuns:
         self._http.close()
 
     def submit(self, document: Mapping[str, Any], *, dry_run: bool) -> Run:
-        """Submit a job; raises `ServiceRefused`, as all others do."""
+        """Submit a job, once though an answer is lost.
+
+        Raises:
+            ServiceRefused: It said no, or nothing; as all others do.
+        """
         asked = {"dry_run": str(dry_run).lower()}
-        return dict(self._ask("POST", _JOBS, json=document, params=asked))
+        key = {"Idempotency-Key": uuid4().hex}
+        send = partial(self._ask, "POST", _JOBS, json=document, params=asked, headers=key)
+        try:
+            return dict(send())
+        except ServiceRefused as refused:
+            if not refused.passing:
+                raise
+        return dict(send())
 
     def newest(self, limit: int) -> list[Run]:
         """List runs, newest first."""

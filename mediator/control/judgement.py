@@ -25,6 +25,7 @@ from mediator.schema.tree import Mode
 
 __all__ = ["Judgement", "Patience"]
 
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """When a better score becomes a proposal: by which ratio, and after how many seconds."""

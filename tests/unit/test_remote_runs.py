@@ -1,0 +1,66 @@
+"""Jobs submitted from afar: a lost answer makes no second run."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from threading import Thread
+
+import pytest
+
+from app.remote_runs import RemoteRuns, ServiceRefused
+
+ACCEPTED = b'HTTP/1.1 202 Accepted\r\nContent-Length: 12\r\nConnection: close\r\n\r\n{"id": "r1"}'
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        listening.settimeout(10)
+        yield listening
+
+
+def answering(listener: socket.socket, *answers: bytes) -> tuple[Thread, list[bytes]]:
+    """Answer one connection after the other; an empty answer is one that was lost."""
+    seen: list[bytes] = []
+
+    def serve() -> None:
+        for answer in answers:
+            connection, _ = listener.accept()
+            with closing(connection):
+                request = b""
+                while not request.endswith(b"}"):
+                    request += connection.recv(65_536)
+                seen.append(request)
+                connection.sendall(answer)
+
+    thread = Thread(target=serve)
+    thread.start()
+    return thread, seen
+
+
+def submit(listener: socket.socket) -> str:
+    with RemoteRuns(f"http://127.0.0.1:{listener.getsockname()[1]}", "club", None) as runs:
+        return str(runs.submit({"kind": "k"}, dry_run=False)["id"])
+
+
+def test_a_job_whose_answer_was_lost_is_sent_once_more_under_its_key(
+    listener: socket.socket,
+) -> None:
+    thread, seen = answering(listener, b"", ACCEPTED)
+    assert submit(listener) == "r1"
+    thread.join()
+    keys = [re.search(rb"idempotency-key: (\w+)", request.lower()) for request in seen]
+    assert len({key and key[1] for key in keys} - {None}) == 1
+
+
+def test_a_service_that_never_answers_is_told() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as gone:
+        port = gone.getsockname()[1]
+    with (
+        RemoteRuns(f"http://127.0.0.1:{port}", "club", None) as runs,
+        pytest.raises(ServiceRefused, match="does not answer"),
+    ):
+        runs.submit({"kind": "k"}, dry_run=False)
