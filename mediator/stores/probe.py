@@ -20,7 +20,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Check
 from mediator.stores.conformance.runner import Finding, Judgement, run_check
 from mediator.stores.conformance.suite import CHECKS
-from mediator.stores.port import ServerFacts, Store, StoreError
+from mediator.stores.port import ChangeLog, PendingChanges, ServerFacts, Store, StoreError
 
 __all__ = ["How", "ProbeReport", "State", "Verdict", "probe"]
 
@@ -71,24 +71,26 @@ class ProbeReport:
         facts: What the server says of itself; None if it did not answer.
         inexact: Field types for which the store cannot do some applicable operator exactly; such
             fields are not placed there.
+        tells: Whether the store tells of its changes; without them the feed would have a hole.
     """
 
     verdicts: Mapping[Capability, Verdict]
     facts: ServerFacts | None
     inexact: frozenset[FieldType]
+    tells: bool
 
     @property
     def acceptable(self) -> bool:
-        """Whether the store may hold data: not if its conditional updates are refuted."""
-        return self.verdicts[Capability.CONDITIONAL_UPDATES].state != "refuted"
+        """Whether the store may hold data."""
+        return not self.reason
 
     @property
     def reason(self) -> str:
         """Why the store is not acceptable; empty if it is."""
-        if self.acceptable:
-            return ""
-        detail = self.verdicts[Capability.CONDITIONAL_UPDATES].detail
-        return f"conditional updates of one record are not atomic: {detail}"
+        updates = self.verdicts[Capability.CONDITIONAL_UPDATES]
+        if updates.state == "refuted":
+            return f"conditional updates of one record are not atomic: {updates.detail}"
+        return "" if self.tells else "it tells nobody of its changes"
 
 
 async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
@@ -108,7 +110,8 @@ async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
     verdicts = {capability: _probed(capability, findings) for capability in Capability}
     verdicts |= _implied(verdicts[Capability.LINEARIZABLE])
     verdicts |= _observed(facts)
-    return ProbeReport(verdicts, facts, _inexact(store, findings))
+    tells = isinstance(store, ChangeLog | PendingChanges)
+    return ProbeReport(verdicts, facts, _inexact(store, findings), tells)
 
 
 def _capabilities() -> list[Check]:

@@ -246,7 +246,7 @@ async def test_wrong_operators_make_a_type_inexact() -> None:
 
     report = await probe(Wrong())
     assert report.inexact == {FieldType.MAP}
-    assert report.acceptable
+    assert "atomic" not in report.reason
 
 
 def _shortened(record: Record | None) -> Record | None:
@@ -254,3 +254,10 @@ def _shortened(record: Record | None) -> Record | None:
         return None
     values = {k: v for k, v in record.values.items() if not isinstance(v, dict) or len(v) < 3}
     return replace(record, values=values)
+
+
+async def test_a_store_that_tells_of_no_changes_is_refused() -> None:
+    report = await probe(ModelStore(), budget_s=PATIENT_S)
+    assert report.verdicts[Capability.CONDITIONAL_UPDATES].state == "proven"
+    assert not report.acceptable
+    assert "changes" in report.reason
