@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 from playwright.async_api import Locator, Page, ViewportSize, expect
 
+from tests.faults.conditions import eventually
 from tests.pages.stage import HOSTILE, HOSTILE_ID, Stage
 
 PATHS = ["/", "/map", "/what-if", "/coherence", "/jobs", "/data"]
@@ -59,9 +61,8 @@ async def test_every_page_is_whole(page: Page, path: str) -> None:
         await page.emulate_media(color_scheme=scheme)
         assert await page.evaluate(CONTRASTS) == []
     await page.set_viewport_size(PHONE)
-    # Charts follow when they are told of it.
-    fits = f"document.documentElement.scrollWidth <= {PHONE['width']}"
-    await page.wait_for_function(fits)
+
+    await eventually(partial(_fits, page))  # charts follow when they are told of it
 
 
 def assert_strict(policy: str, text: str) -> None:
@@ -92,6 +93,13 @@ async def test_the_overview_is_kept_up_to_date(page: Page, stage: Stage) -> None
         arg=before,
     )
     await expect(page.locator(".chart canvas")).to_be_visible()
+    await page.set_viewport_size(PHONE)
+    await eventually(partial(_fits, page))
+
+
+async def _fits(page: Page) -> bool:
+    width: int = await page.evaluate("document.documentElement.scrollWidth")
+    return width <= PHONE["width"]
 
 
 async def test_a_newcomer_learns_why_hits_are_on_redis(page: Page) -> None:
