@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from mediator.stores.port import (
     WriteKind,
 )
 from tests.conformance.real_stores import STORES, opened
+from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
 
 FIELDS = {"n": Field("n", FieldType.INTEGER)}
@@ -59,11 +61,19 @@ async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
         await store.drop(fragment)
 
 
+async def _is_prepared(bench: Bench, kind: WriteKind, n: int | None, token: str) -> bool:
+    """Do the same before, so that what is held back is the execution alone."""
+    try:
+        await bench.slow.write([bench.write(WriteKind.REPLACE, "warm", 0)], token)
+        await bench.slow.write([bench.write(kind, "warm", None if n is None else 1)], token)
+    except (StoreTimeout, StoreUnavailable):
+        return False  # its deadline is short, and the machine may be busy
+    return True
+
+
 async def _get_stuck(bench: Bench, kind: WriteKind, id_: str, n: int | None, token: str) -> None:
     """Send a write that does not arrive, until its writer gives up."""
-    # The statement is prepared by now: what is held back is the execution alone.
-    await bench.slow.write([bench.write(WriteKind.REPLACE, "warm", 0)], token)
-    await bench.slow.write([bench.write(kind, "warm", None if n is None else 1)], token)
+    await eventually(partial(_is_prepared, bench, kind, n, token))
     bench.holding.hold()
     with pytest.raises((StoreTimeout, StoreUnavailable)):
         await bench.slow.write([bench.write(kind, id_, n)], token)
