@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from app.settings import CacheSettings
 from mediator.stores.port import SystemConfig
+from tests.process.cached_paper import Paper, paper_on
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
 
 
@@ -34,3 +36,19 @@ async def mediator(
     async with service(system_configs, catalogue_url) as started:
         await started.favour()
         yield started
+
+
+@pytest.fixture(scope="module")
+async def own_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    """URL of a catalogue of the module's own."""
+    async with scratch_catalogue(postgresql_config) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+async def paper(
+    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+) -> AsyncIterator[Paper]:
+    """Cacheable articles, with a sketch of their own."""
+    async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
+        yield opened

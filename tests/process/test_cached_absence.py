@@ -5,7 +5,7 @@ docs/coherence.md, "What is not there", writes the schedules down.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import httpx
@@ -17,7 +17,7 @@ from sketch.client import CoherentClient, NotFound, Source
 from sketch.port import Grant, Part
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import Paper, paper_on
-from tests.process.service import scratch_catalogue, unique
+from tests.process.service import unique
 
 GROUPS = {"": ("main", "hits"), "?fields=title": ("main",), "?fields=hits": ("hits",)}
 
@@ -38,20 +38,6 @@ WRITER: dict[str, Place] = {
     "end, read, acknowledge": (lambda paper: paper.caches.guard, "end", "after"),
 }
 """Where a whole read comes in between the steps of a creation."""
-
-
-@pytest.fixture(scope="module")
-async def own_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    async with scratch_catalogue(postgresql_config) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-async def paper(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
-) -> AsyncIterator[Paper]:
-    async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,21 +13,7 @@ from sketch.port import SketchUnavailable
 from sketch.wire import decode
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import NOWHERE, Paper, paper_on
-from tests.process.service import scratch_catalogue, unique
-
-
-@pytest.fixture(scope="module")
-async def own_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    async with scratch_catalogue(postgresql_config) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-async def paper(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
-) -> AsyncIterator[Paper]:
-    async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
-        yield opened
+from tests.process.service import unique
 
 
 @pytest.fixture

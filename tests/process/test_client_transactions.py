@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
 import pytest
 
-from app.settings import CacheSettings
-from mediator.stores.port import SystemConfig
 from sketch.client import (
     CoherentClient,
     NotFound,
@@ -20,24 +18,11 @@ from sketch.client import (
     TransactionAborted,
     Unreachable,
 )
-from tests.process.cached_paper import Paper, paper_on
-from tests.process.service import scratch_catalogue, unique
+from tests.process.cached_paper import Paper
+from tests.process.service import unique
 
 LONG_S = 30.0
 """No copy is given up within a test for its age."""
-
-
-@pytest.fixture(scope="module")
-async def paper(
-    system_configs: Sequence[SystemConfig],
-    postgresql_config: SystemConfig,
-    redis_config: SystemConfig,
-) -> AsyncIterator[Paper]:
-    async with (
-        scratch_catalogue(postgresql_config) as url,
-        paper_on(system_configs, url, redis_config.url, CacheSettings()) as opened,
-    ):
-        yield opened
 
 
 class Line(httpx.ASGITransport):

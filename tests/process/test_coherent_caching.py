@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
 
 import httpx
-import pytest
 
-from app.settings import CacheSettings
-from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
 from tests.faults.conditions import eventually
-from tests.process.cached_paper import Paper, paper_on
-from tests.process.service import scratch_catalogue, unique
+from tests.process.cached_paper import Paper
+from tests.process.service import unique
 
 DELTA_S = 0.3
-
-
-@pytest.fixture(scope="module")
-async def paper(
-    system_configs: Sequence[SystemConfig],
-    postgresql_config: SystemConfig,
-    redis_config: SystemConfig,
-) -> AsyncIterator[Paper]:
-    async with (
-        scratch_catalogue(postgresql_config) as url,
-        paper_on(system_configs, url, redis_config.url, CacheSettings()) as opened,
-    ):
-        yield opened
 
 
 def client(paper: Paper, delta_s: float = DELTA_S) -> CoherentClient:

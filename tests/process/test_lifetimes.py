@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -19,23 +19,10 @@ from app.settings import CacheSettings
 from app.telemetry.instruments import Instruments
 from mediator.coordination.metrics_exchange import RedisExchange
 from mediator.stores.port import SystemConfig
-from tests.process.cached_paper import INC, NOWHERE, UPDATE, Paper, paper_on
-from tests.process.service import scratch_catalogue, service, unique
+from tests.process.cached_paper import INC, NOWHERE, UPDATE, Paper
+from tests.process.service import service, unique
 
 LIVES = re.compile(r"s-maxage=(\d+)")
-
-
-@pytest.fixture(scope="module")
-async def paper(
-    system_configs: Sequence[SystemConfig],
-    postgresql_config: SystemConfig,
-    redis_config: SystemConfig,
-) -> AsyncIterator[Paper]:
-    async with (
-        scratch_catalogue(postgresql_config) as url,
-        paper_on(system_configs, url, redis_config.url, CacheSettings()) as opened,
-    ):
-        yield opened
 
 
 @dataclass

@@ -16,23 +16,9 @@ from sketch.port import Grant, Part
 from sketch.queries import key_of_query, spelled
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import UPDATE, Paper, paper_on
-from tests.process.service import scratch_catalogue, unique
+from tests.process.service import unique
 
 Step = Callable[[], Awaitable[object]]
-
-
-@pytest.fixture(scope="module")
-async def own_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    async with scratch_catalogue(postgresql_config) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-async def paper(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
-) -> AsyncIterator[Paper]:
-    async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

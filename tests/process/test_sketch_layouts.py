@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
 from app.coherence.layouts import Layouts
-from app.settings import CacheSettings
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
 from sketch.port import Part, SketchLimits, SketchUnavailable
 from sketch.queries import key_of_query
 from tests.faults.conditions import eventually
-from tests.process.cached_paper import Paper, paper_on
-from tests.process.service import field_on, scratch_catalogue, unique
+from tests.process.cached_paper import Paper
+from tests.process.service import field_on, unique
 from tests.process.sketches import PART, World, memory_world, redis_world
 
 LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0)
@@ -94,19 +93,6 @@ FIELDS: dict[str, Any] = {"text": TEXT, "mood": field_on("postgres")}
 MOVED: dict[str, Any] = {"text": TEXT, "mood": field_on("postgres", group="mood")}
 OWN: dict[str, Any] = {**FIELDS, "tone": field_on("postgres", group="tone")}
 MORE: dict[str, Any] = {**FIELDS, "tone": field_on("postgres")}
-
-
-@pytest.fixture(scope="module")
-async def paper(
-    system_configs: Sequence[SystemConfig],
-    postgresql_config: SystemConfig,
-    redis_config: SystemConfig,
-) -> AsyncIterator[Paper]:
-    async with (
-        scratch_catalogue(postgresql_config) as url,
-        paper_on(system_configs, url, redis_config.url, CacheSettings()) as opened,
-    ):
-        yield opened
 
 
 @pytest.fixture

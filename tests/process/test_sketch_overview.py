@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -11,14 +11,13 @@ import pytest
 from app.admin.main import create_admin_app
 from app.admin.parts import AdminParts
 from app.coherence.overview import measured_false_positives
-from app.settings import CacheSettings
 from app.telemetry.instruments import Instruments
 from mediator.stores.port import SystemConfig
 from sketch.port import SketchLimits, Snapshot
 from sketch.sizing import false_positive_rate
 from sketch.states import PartState
-from tests.process.cached_paper import Paper, paper_on
-from tests.process.service import scratch_catalogue, unique
+from tests.process.cached_paper import Paper
+from tests.process.service import unique
 from tests.process.sketches import PART, SHAPE, World, bits_of, memory_world, redis_world
 
 LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=10.0, purge_again_s=30.0)
@@ -81,19 +80,6 @@ def test_what_is_measured_is_near_what_is_estimated() -> None:
     estimated = false_positive_rate(SHAPE.bits, SHAPE.hashes, len(keys))
     assert measured_false_positives(snapshot) == pytest.approx(estimated, rel=0.15)
     assert measured_false_positives(Snapshot(SHAPE, bits_of([], SHAPE), 0, "0" * 32, 1)) == 0.0
-
-
-@pytest.fixture(scope="module")
-async def paper(
-    system_configs: Sequence[SystemConfig],
-    postgresql_config: SystemConfig,
-    redis_config: SystemConfig,
-) -> AsyncIterator[Paper]:
-    async with (
-        scratch_catalogue(postgresql_config) as url,
-        paper_on(system_configs, url, redis_config.url, CacheSettings()) as opened,
-    ):
-        yield opened
 
 
 async def overview(paper: Paper, query: str = "") -> httpx.Response:
