@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha1
-from secrets import token_hex
+from os import urandom
 from typing import Any, Final
 
 import hiredis
@@ -26,7 +26,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from sketch.port import SketchUnavailable
 from sketch.redis_wire import Wire
 
-__all__ = ["Channel", "ScriptCall", "connect", "settled"]
+__all__ = ["Channel", "ScriptCall", "connect", "settled", "words"]
 
 _ANOTHER_LIFE: Final = -1
 _KEYS: Final = 13
@@ -37,14 +37,14 @@ class ScriptCall:
     """Steps on one part, taken at once.
 
     Attributes:
-        keys: Names of the part's keys.
+        keys: Names of the part's keys, as `words`.
         expiring: How many keys may expire in passing.
         steps: Names and arguments of the steps.
         standing: `sure`: the life told is the server's, whatever the part says; `fresh`: a part
             that is not there yet has never been.
     """
 
-    keys: Sequence[bytes]
+    keys: bytes
     expiring: int
     steps: list[Any] = field(default_factory=list)
     standing: str = ""
@@ -63,7 +63,8 @@ class Channel:
     def __init__(self, redis: Redis, script: str, mark: str, timeout_s: float) -> None:
         self._pool = redis.connection_pool
         self._script = script.encode()
-        self._sha = sha1(self._script, usedforsecurity=False).hexdigest().encode()
+        sha = sha1(self._script, usedforsecurity=False).hexdigest()
+        self._head = words("EVALSHA", sha, _KEYS)
         self._mark = mark
         self._timeout_s = timeout_s
         self._wire: Wire | None = None
@@ -148,13 +149,12 @@ class Channel:
         return await wire.post(self._packed(calls), len(calls))
 
     def _packed(self, calls: Sequence[ScriptCall]) -> bytes:
-        life, head = self._life, (b"EVALSHA", self._sha, _KEYS)
-        return b"".join(
-            hiredis.pack_command(
-                (*head, *c.keys, life, c.standing, token_hex(16), c.expiring, *c.steps)
-            )
-            for c in calls
-        )
+        return b"".join([part for call in calls for part in self._parts(call)])
+
+    def _parts(self, call: ScriptCall) -> tuple[bytes, ...]:
+        own = (self._life, call.standing, urandom(16).hex(), call.expiring, *call.steps)
+        count = 3 + _KEYS + len(own)
+        return b"*%d\r\n" % count, self._head, call.keys, words(*own)
 
     async def _connected(self) -> Wire:
         if self._wire is None or self._wire.lost:
@@ -183,6 +183,12 @@ class Channel:
             self._life = f"{facts['run_id']}.{facts['master_replid']}.{self._mark}"
         except KeyError:
             raise SketchUnavailable("The sketch's Redis does not tell its run id.") from None
+
+
+def words(*texts: Any) -> bytes:
+    """Pack some words of a command: those that are always the same are packed once."""
+    packed: bytes = hiredis.pack_command(texts)
+    return packed[packed.index(b"\n") + 1 :]
 
 
 def settled(answers: Sequence[Any]) -> bool:

@@ -36,7 +36,7 @@ from sketch.port import (
     SketchUnavailable,
     Snapshot,
 )
-from sketch.redis_channel import Channel, ScriptCall, connect
+from sketch.redis_channel import Channel, ScriptCall, connect, words
 from sketch.redis_queries import RedisQueries
 from sketch.redis_scripts import source_of
 from sketch.redis_steps import Answer, Steps
@@ -299,10 +299,10 @@ class _Names:
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
 
-    def __call__(self, part: Part) -> tuple[bytes, ...]:
+    def __call__(self, part: Part) -> bytes:
         database, class_name = (quote(name, safe="") for name in part)
         tag = f"{{{self._namespace}:{database}/{class_name}}}"
-        return tuple(f"{tag}:{name}".encode() for name in KEYS_OF_A_PART)
+        return words(*(f"{tag}:{name}" for name in KEYS_OF_A_PART))
 
 
 async def _all(calls: Iterable[Any]) -> list[Any]:

@@ -41,12 +41,12 @@ class Steps:
 
     Args:
         channel: Sends them.
-        keys_of: Names the keys of a part.
+        keys_of: Names the keys of a part, as `words`.
         expired_at_once: How many keys may expire in the course of a step at least.
     """
 
     def __init__(
-        self, channel: Channel, keys_of: Callable[[Part], Sequence[bytes]], expired_at_once: int
+        self, channel: Channel, keys_of: Callable[[Part], bytes], expired_at_once: int
     ) -> None:
         self._channel = channel
         self._keys_of = keys_of

@@ -38,6 +38,7 @@ class Wire(asyncio.Protocol):
         self._awaited = 0
         self._future: asyncio.Future[list[Any]] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
         self._quiet = asyncio.Event()
         self._quiet.set()
         self.lost = False
@@ -67,7 +68,9 @@ class Wire(asyncio.Protocol):
         if self.lost or self._transport.is_closing():
             self._fail(NotConnected("The connection was lost."))
         else:
-            self._timer = self._loop.call_later(self._timeout_s, self._late)
+            self._deadline = self._loop.time() + self._timeout_s
+            if self._timer is None:
+                self._timer = self._loop.call_at(self._deadline, self._late)
             self._transport.write(packed)
         return future
 
@@ -100,10 +103,20 @@ class Wire(asyncio.Protocol):
             future.set_result(replies)
 
     def _late(self) -> None:
-        self._fail(TimeoutError(f"The server did not answer in {self._timeout_s:g} s."))
+        """Look at the deadline: one timer for many exchanges, as most end long before."""
+        self._timer = None
+        if self._future is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._late)
+        else:
+            self._fail(TimeoutError(f"The server did not answer in {self._timeout_s:g} s."))
 
     def _fail(self, error: Exception) -> None:
         self.lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._transport.abort()
         self._connection._close()  # type: ignore[no-untyped-call]  # noqa: SLF001 - disconnect() would wait for its own protocol
         future = self._ended()
@@ -111,9 +124,6 @@ class Wire(asyncio.Protocol):
             future.set_exception(error)
 
     def _ended(self) -> asyncio.Future[list[Any]] | None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         future, self._future = self._future, None
         self._quiet.set()
         return future

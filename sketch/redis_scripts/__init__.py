@@ -11,24 +11,42 @@ from sketch.port import SketchLimits
 
 __all__ = ["source_of"]
 
-_PIECES: Final = (
-    "part",
-    "filter",
+_ALWAYS: Final = ("part", "filter")
+_MODULES: Final = (
+    "lives",
+    "snapshots",
     "purges",
     "queries",
     "writes",
     "reads",
     "results",
     "state",
-    "run",
 )
+"""Each after those it needs."""
+
+_MODULE: Final = """local {name}
+do
+  local made
+  {name} = function()
+    if not made then
+      made = (function()
+{text}
+      end)()
+    end
+    return made
+  end
+end"""
+"""A module is made when a step needs it: making the functions of all takes as long as a step."""
 
 
 def source_of(limits: SketchLimits, shape: FilterShape) -> str:
     """Return the text of the script for these limits and filters of this shape."""
-    folder = files(__name__)
-    pieces = ((folder / f"{name}.lua").read_text("utf-8") for name in _PIECES)
-    return "\n".join((_constants(limits, shape), *pieces))
+    modules = (_MODULE.format(name=name, text=_text(name)) for name in _MODULES)
+    return "\n".join((_constants(limits, shape), *map(_text, _ALWAYS), *modules, _text("run")))
+
+
+def _text(name: str) -> str:
+    return (files(__name__) / f"{name}.lua").read_text("utf-8")
 
 
 def _constants(limits: SketchLimits, shape: FilterShape) -> str:

@@ -1,6 +1,8 @@
 -- Purges that are owed: `owed` holds the times at or after which a key must be purged, `purges` the
 -- time at which the key is given out next. A purge that begins later settles all times before it.
 
+local steps = {}
+
 local function times_of(key)
   local times = {}
   for time in string.gmatch(call('HGET', OWED, key) or '', '%d+') do
@@ -19,7 +21,7 @@ end
 -- Owes a purge now, and one after the longest fill; the latter are rounded up to a quarter of it, so
 -- that a key that is written all the time owes but a few. What is due later than this instant is
 -- not settled by a purge that was given out at this instant.
-local function owe(key)
+steps.owe = function(key)
   local due = now + 1
   local again = math.ceil((due + AGAIN_US) / AGAIN_STEP_US) * AGAIN_STEP_US
   local owed = { due, again }
@@ -52,3 +54,5 @@ steps.purged = function(first, last)
   end
   return 1
 end
+
+return steps

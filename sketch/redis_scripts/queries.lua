@@ -1,16 +1,12 @@
 -- Query results: `queries` holds the keys of those that are registered, each with the number of its
 -- registration. A result is registered while a copy may be alive that no write has outdated.
 
-local QUIET_US = 100000
-
-local function registrations()
-  return tonumber(call('HGET', META, 'registrations') or 0)
-end
+local steps = {}
 
 -- Arguments: the mark that is known. Answers the present one, how many there are, whether those
 -- that follow are all, and those that are not known with their numbers.
 steps.registered = function(first)
-  local known, mark = tonumber(ARGV[first]), registrations()
+  local known, mark = tonumber(ARGV[first]), registrations
   local count = call('ZCARD', QUERIES)
   if known == mark then return { mark, count, 0, {} } end
   local whole = known == 0 or known > mark
@@ -29,8 +25,10 @@ steps.changed = function(first, last)
     if handed > now then
       call('ZADD', STALE, 'GT', handed, key)
       enter(key, ARGV[at + 1])
-      if AGAIN_US then owe(key) end
+      if AGAIN_US then purges().owe(key) end
     end
   end
   return 1
 end
+
+return steps

@@ -1,5 +1,6 @@
 -- Reads: `handed` holds for each key the latest end of life of any copy.
 
+local steps = {}
 local SLICE, room = 1000, nil
 
 -- Returns the values of the fields ARGV[first..last] of a hash.
@@ -62,3 +63,5 @@ steps.fill = function(first, last)
   end
   return 1
 end
+
+return steps

@@ -1,3 +1,5 @@
+local steps = {}
+
 -- Arguments: schema; life of the answer; key of a query. Registers the query and answers the life granted, in
 -- one step, so that a query is registered wherever a copy may be; -1: another schema was adopted.
 steps.query = function(first, last)
@@ -8,10 +10,13 @@ steps.query = function(first, last)
     local quiet = tonumber(call('HGET', META, 'quiet') or 0)
     if now < quiet or call('ZCARD', QUERIES) >= QUERIES_MOST then return 0 end
   end
-  local ttl = steps.read(first + 1, last)[1]
+  local ttl = reads().read(first + 1, last)[1]
   call('HDEL', VERSIONS, key)
   if ttl > 0 and not known then
-    call('ZADD', QUERIES, call('HINCRBY', META, 'registrations', 1), key)
+    registrations = call('HINCRBY', META, 'registrations', 1)
+    call('ZADD', QUERIES, registrations, key)
   end
   return ttl
 end
+
+return steps

@@ -1,5 +1,7 @@
 -- How the part is. Nothing here takes longer the more keys there are, but for counting the bits.
 
+local steps = {}
+
 local function first(sorted)
   return call('ZRANGE', sorted, 0, 0, 'WITHSCORES')[2] or false
 end
@@ -16,3 +18,5 @@ steps.state = function()
     call('ZCARD', PURGES), call('ZCOUNT', PURGES, '-inf', now), first(PURGES), bytes,
   }
 end
+
+return steps

@@ -3,7 +3,8 @@
 -- An entry of `versions` is 'v<version>'; 'f<token>': to be filled; while writes are pending, out
 -- of sight, 'p<version>': the highest that one of them made, or 'x': one made a version unknown.
 
-local CONTESTED = 2 ^ 20
+local steps = {}
+local CONTESTED, QUIET_US = 2 ^ 20, 100000
 
 -- Arguments: token; pairs of key, packed positions. Answers for each key whether it is held,
 -- and the mark of registrations.
@@ -16,14 +17,15 @@ steps.begin = function(first, last)
   for at = first + 1, last, 2 do
     local key = ARGV[at]
     if not held[key] then
-      local handed = tonumber(call('ZSCORE', HANDED, key) or 0)
+      local known = call('ZSCORE', HANDED, key)
+      local handed = tonumber(known or 0)
       if handed > now then -- a pending write alone, of a key that no cache can hold, sets no bits
         call('ZADD', STALE, 'GT', handed, key)
         enter(key, ARGV[at + 1])
       end
       local marks = call('HINCRBY', MARKS, key, 1)
       if marks > 1 and marks < CONTESTED then call('HINCRBY', MARKS, key, CONTESTED) end
-      call('HDEL', VERSIONS, key)
+      if known then call('HDEL', VERSIONS, key) end
       held[key] = (handed > now or now < saturated) and 1 or 0
       write[#write + 1] = key
       write[#write + 1] = held[key]
@@ -32,7 +34,7 @@ steps.begin = function(first, last)
   call('HSET', WRITES, token, cmsgpack.pack(write))
   local answer = {}
   for at = first + 1, last, 2 do answer[#answer + 1] = held[ARGV[at]] end
-  answer[#answer + 1] = registrations()
+  answer[#answer + 1] = registrations
   return answer
 end
 
@@ -65,21 +67,25 @@ local function unmark(key)
   return false
 end
 
--- Arguments: token; pairs of key, version.
-steps['end'] = function(first, last)
-  local token, versions = ARGV[first], {}
-  local packed = call('HGET', WRITES, token)
-  if not packed then return 0 end
+-- Ends a write; the versions that it made follow from `first` on, in pairs of key, version.
+local function ended(token, write, first, last)
+  local versions = {}
   call('HDEL', WRITES, token)
   call('ZREM', LEASES, token)
-  for at = first + 1, last, 2 do versions[ARGV[at]] = ARGV[at + 1] end
-  local write = cmsgpack.unpack(packed)
+  for at = first, last, 2 do versions[ARGV[at]] = ARGV[at + 1] end
   for i = 1, #write, 2 do
     local key = write[i]
     made(key, versions[key], unmark(key))
-    if AGAIN_US and write[i + 1] == 1 then owe(key) end
+    if AGAIN_US and write[i + 1] == 1 then purges().owe(key) end
   end
   return 1
+end
+
+-- Arguments: token; pairs of key, version.
+steps['end'] = function(first, last)
+  local packed = call('HGET', WRITES, ARGV[first])
+  if not packed then return 0 end
+  return ended(ARGV[first], cmsgpack.unpack(packed), first + 1, last)
 end
 
 local function contested(write)
@@ -96,13 +102,13 @@ end
 steps.close = function(first, last)
   local packed = call('HGET', WRITES, ARGV[first])
   if not packed then return 1 end
-  if tonumber(ARGV[first + 1]) ~= registrations() then
+  if tonumber(ARGV[first + 1]) ~= registrations then
     if ARGV[first + 3] == '1' then call('HSET', META, 'quiet', now + QUIET_US) end
     return 2
   end
-  if ARGV[first + 2] == '1' and contested(cmsgpack.unpack(packed)) then return 3 end
-  ARGV[first + 3] = ARGV[first]
-  return steps['end'](first + 3, last)
+  local write = cmsgpack.unpack(packed)
+  if ARGV[first + 2] == '1' and contested(write) then return 3 end
+  return ended(ARGV[first], write, first + 4, last)
 end
 
 -- Arguments: how many at most. Answers lists of token, keys.
@@ -115,3 +121,5 @@ steps.orphans = function(first)
   end
   return orphans
 end
+
+return steps
