@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mediator.query.filters import ID, Path
 from mediator.schema.documents import document
+from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.mistakes import Misfit
 from mediator.schema.reading import Node
 from mediator.schema.scalars import string_decoder
@@ -18,6 +19,7 @@ from mediator.schema.values import decoder, encoder, item_decoder
 __all__ = ["JSON_SCALAR", "Scope", "Target", "only_member", "target_at", "target_of_field"]
 
 _ANY_LENGTH: Final = 2**31
+_LONGEST: Final = len(("field", "key")) + DOCUMENT_DEPTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,8 @@ def _within(schema: ClassSchema, names: Path) -> Target:
     if not names or names[0] not in schema.fields:
         raise Misfit(f"is no field of {schema.name}")
     found = schema.fields[names[0]]
+    if len(names) > _LONGEST:
+        raise Misfit(f"leads deeper than {DOCUMENT_DEPTH} levels of a document")
     if len(names) == 1:
         return target_of_field(names, found)
     if found.type is FieldType.DOCUMENT:

@@ -1,0 +1,80 @@
+"""The port every store implements, and the calls that go through it.
+
+A *record* is what one system holds of one object: the fields placed there, a version for each
+cache group, and the birth of the object (the version of its creation). All groups of an object
+that live on one system share one record, so that one call reads or writes them atomically.
+
+Every call carries its `Fragment`, which says where it goes and how values are typed. Calls come in
+sequences because round trips are what costs: a store sends them as one pipeline or bulk call. Each
+call is atomic by itself; calls on the same record take effect in their order.
+"""
+
+from __future__ import annotations
+
+from mediator.stores.port.errors import (
+    StoreBusy,
+    StoreError,
+    StoreRefused,
+    StoreTimeout,
+    StoreTooCostly,
+    StoreUnavailable,
+)
+from mediator.stores.port.locks import Lockable, Standing
+from mediator.stores.port.mirror import Mirror
+from mediator.stores.port.outbox import ChangeLog, FragmentOf, Logged, PendingChanges, Unsettled
+from mediator.stores.port.records import Fragment, Read, Record
+from mediator.stores.port.searches import (
+    Access,
+    Aggregating,
+    Find,
+    Found,
+    Ordered,
+    Pushdown,
+    Queryable,
+)
+from mediator.stores.port.store import (
+    REMEMBER_S,
+    Reapable,
+    Recalled,
+    ServerFacts,
+    Store,
+    SystemConfig,
+)
+from mediator.stores.port.writes import Status, Write, WriteKind, WriteResult
+
+__all__ = [
+    "REMEMBER_S",
+    "Access",
+    "Aggregating",
+    "ChangeLog",
+    "Find",
+    "Found",
+    "Fragment",
+    "FragmentOf",
+    "Lockable",
+    "Logged",
+    "Mirror",
+    "Ordered",
+    "PendingChanges",
+    "Pushdown",
+    "Queryable",
+    "Read",
+    "Reapable",
+    "Recalled",
+    "Record",
+    "ServerFacts",
+    "Standing",
+    "Status",
+    "Store",
+    "StoreBusy",
+    "StoreError",
+    "StoreRefused",
+    "StoreTimeout",
+    "StoreTooCostly",
+    "StoreUnavailable",
+    "SystemConfig",
+    "Unsettled",
+    "Write",
+    "WriteKind",
+    "WriteResult",
+]

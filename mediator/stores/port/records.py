@@ -1,0 +1,62 @@
+"""What a store holds, where it goes, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mediator.immutable import immutable
+from mediator.schema.tree import Field
+from mediator.schema.types import Values
+
+__all__ = ["Fragment", "Read", "Record"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragment:
+    """What one system holds of one class. Identity is object identity: one per routing model.
+
+    Attributes:
+        system: Name of the system.
+        database: Name of the database.
+        class_name: Name of the class.
+        fields: The fields placed here, by name.
+        groups: The cache groups placed here: group name to the names of its fields. May be a group
+            without fields: the anchor group of a class whose fields all live elsewhere.
+        schema_version: Version of the class's schema.
+        ttl_s: Seconds that objects of the class live from their creation; None: for ever.
+    """
+
+    system: str
+    database: str
+    class_name: str
+    fields: Mapping[str, Field]
+    groups: Mapping[str, tuple[str, ...]]
+    schema_version: int = 1
+    ttl_s: float | None = None
+
+
+@immutable
+class Record:
+    """What a store holds of one object.
+
+    Attributes:
+        id: The object's id.
+        birth: Version of the object's creation; equal in all fragments of one incarnation.
+        versions: Version of each group here; strictly increasing, over deletes too.
+        values: The fields asked for that are not missing.
+    """
+
+    id: str
+    birth: int
+    versions: Mapping[str, int]
+    values: Values
+
+
+@immutable
+class Read:
+    """Read one record: all its fields (`fields` None) or some of them."""
+
+    fragment: Fragment
+    id: str
+    fields: tuple[str, ...] | None = None

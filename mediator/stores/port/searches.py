@@ -1,0 +1,144 @@
+"""Searches, as far as a store does them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+from mediator.query.filters import Filter, Path
+from mediator.query.model import Computation, OrderBy, Position
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
+from mediator.stores.port.records import Fragment, Record
+
+__all__ = ["Access", "Aggregating", "Find", "Found", "Ordered", "Pushdown", "Queryable"]
+
+
+@runtime_checkable
+class Ordered(Protocol):
+    """A store that reads a class in the order of an indexed field."""
+
+    async def ordered(
+        self,
+        fragment: Fragment,
+        field_name: str,
+        *,
+        descending: bool,
+        limit: int,
+        after: tuple[Value | MissingType, str] | None = None,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read records ordered by (field, id), beyond `after`.
+
+        Ascending: missing, nulls, values. Descending is the exact reverse, ids included. `after` is
+        the (value or MISSING, id) of the last record seen.
+        """
+
+
+class Access(StrEnum):
+    """How a store finds the records of a search, cheapest first."""
+
+    KEYS = "keys"
+    INDEX = "index"
+    SERVER_SCAN = "server scan"
+    CLIENT_SCAN = "client scan"
+
+
+@dataclass(frozen=True, slots=True)
+class Pushdown:
+    """What a store would do of a search.
+
+    Attributes:
+        pushed: The part of the filter that it applies exactly; None: nothing.
+        residual: The rest, to be evaluated on the records it returns; the filter is equivalent to
+            both together.
+        access: How it finds the records. CLIENT_SCAN: it can only send them all.
+        ordered: Whether it returns them in the order asked for, so that `Find.after` may be used.
+    """
+
+    pushed: Filter | None
+    residual: Filter | None
+    access: Access
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A search among the live records of a fragment, page by page.
+
+    Attributes:
+        fragment: Where to look.
+        filter: A filter that `Queryable.pushdown` has returned as pushed; None: all records.
+        order: An order for which it has said `ordered`; empty: as the store likes.
+        limit: Records per page at most.
+        after: Return only records beyond this position of `order`; first page only.
+        resume: `Found.resume` of the page before.
+        fields: Fields to return; None: all.
+        deadline_s: Time for this page; beyond it `StoreTooCostly` is raised.
+    """
+
+    fragment: Fragment
+    filter: Filter | None
+    order: tuple[OrderBy, ...]
+    limit: int
+    after: Position | None = None
+    resume: Any = None
+    fields: tuple[str, ...] | None = None
+    deadline_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page of a search; `resume` leads to the next one and is None on the last."""
+
+    records: Sequence[Record]
+    resume: Any = None
+
+
+@runtime_checkable
+class Queryable(Protocol):
+    """A store that searches by filters. What it cannot apply exactly, it leaves to the caller."""
+
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        """Say what would be done of a search; pure, without asking the server.
+
+        The filter's and the order's paths begin with fields of the fragment, or are `ID`. An empty
+        order means the order of ids here.
+        """
+
+    async def find(self, find: Find) -> Found:
+        """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
+
+
+@runtime_checkable
+class Aggregating(Protocol):
+    """A store that groups and computes."""
+
+    def aggregates(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+    ) -> bool:
+        """Whether it applies the whole filter and computes all this exactly (floats to 1e-9)."""
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        group: tuple[Path, ...],
+        compute: Mapping[str, Computation],
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
+        """Return up to `limit` groups, in no order, each with its values and what was computed.
+
+        A sum of integers may be beyond 64 bits; an average is a float (of decimals, a Decimal).
+        Raises `StoreTooCostly` beyond the deadline.
+        """

@@ -1,0 +1,142 @@
+"""A store: what every one of them does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+from mediator.operations.operators import Operator
+from mediator.schema.types import FieldType
+from mediator.stores.port.records import Fragment, Read, Record
+from mediator.stores.port.writes import Write, WriteResult
+
+__all__ = ["REMEMBER_S", "Reapable", "Recalled", "ServerFacts", "Store", "SystemConfig"]
+
+
+REMEMBER_S = 24 * 3600
+"""Seconds for which a remembered operation, and a tombstone, is kept at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What was observed of a server from its own configuration.
+
+    Attributes:
+        server: Product name as the server says it, e.g. ``redis``, ``PostgreSQL``.
+        version: Its version.
+        durability_s: How many seconds of acknowledged writes a crash of the machine may lose; 0 for
+            none, None where it cannot be known.
+        replicas: Connected replicas, or None where it cannot be known.
+        details: Settings that were looked at, by name.
+    """
+
+    server: str
+    version: str
+    durability_s: float | None
+    replicas: int | None
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemConfig:
+    """How to reach and use one system.
+
+    Attributes:
+        name: Its name, `[a-z][a-z0-9_]{0,62}`.
+        kind: ``redis``, ``postgresql`` or ``mongodb``.
+        url: Connection URL; may carry a password, never logged.
+        durability: ``full``: a write is on disk before it is acknowledged; ``second``: a crash of
+            the machine may lose about a second of acknowledged writes; None: as the server is
+            configured. A store applies it as far as one of its clients may (and `facts`
+            observes what came of it).
+        deadline_s: Longest time of one call.
+        pool_size: Connections at most; a store may have half as many more for searches.
+        namespace: Prefix of keys, name of the PostgreSQL schema, or prefix of MongoDB databases.
+        partitions: Hash tags that the objects of a class are spread over (Redis); fixed for good.
+    """
+
+    name: str
+    kind: str
+    url: str = field(repr=False)
+    durability: Literal["full", "second"] | None = None
+    deadline_s: float = 2.0
+    pool_size: int = 16
+    namespace: str = "portolan"
+    partitions: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A remembered operation: the fingerprint it came with, and its result then."""
+
+    fingerprint: str
+    result: WriteResult
+
+
+class Store(Protocol):
+    """One system, opened. Raises `StoreError` and nothing else from every call."""
+
+    config: SystemConfig
+
+    async def open(self) -> None:
+        """Connect; raises `StoreUnavailable` if the server does not answer."""
+
+    async def close(self) -> None:
+        """Release every connection."""
+
+    async def ping(self) -> None:
+        """Return if the server answers."""
+
+    async def facts(self) -> ServerFacts:
+        """Observe the server's version and configuration."""
+
+    def supports(self, operator: Operator, type_: FieldType) -> bool:
+        """Whether the store applies the operator to the type exactly and atomically."""
+
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
+        """Make tables, columns and indexes for the fragment; idempotent, keeps existing data."""
+
+    async def drop(self, fragment: Fragment) -> None:
+        """Remove the fragment with all its data."""
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
+        """Read records; None for those that are not there."""
+
+    async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
+        """Apply writes, each atomically with its outbox entry; the results in the same order.
+
+        `token` names these writes to `fence`; without one they are not checked, and cost nothing.
+        """
+
+    async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
+        """Return the versions that stand of a record, and of a token's writes have no more stand.
+
+        Once this returns, no write that carries the token takes effect on the record any more, even
+        one that lies on its way to the server; what has taken effect is among the versions. They
+        are by group and may be those of a tombstone; empty: nothing is known of the object. It
+        holds for `REMEMBER_S` at least, and goes by no clock but the server's own.
+        """
+
+    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+        """Return what is remembered of an operation on an object."""
+
+    async def scan(
+        self,
+        fragment: Fragment,
+        after: str | None,
+        limit: int,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        """Read up to `limit` records in the order of their ids, beyond `after`."""
+
+    async def count(self, fragment: Fragment) -> int:
+        """Count the objects of the class that are there."""
+
+
+@runtime_checkable
+class Reapable(Protocol):
+    """A store whose tombstones, remembered operations and outbox do not expire by themselves."""
+
+    async def reap(self, limit: int) -> int:
+        """Remove up to `limit` of those past their retention; return how many were removed."""
