@@ -32,6 +32,7 @@ from mediator.control.schemas import Schemas
 from mediator.control.watch import Duty, Watch
 from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
+from mediator.coordination.leases import Leases
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.guard import NullGuard, WriteGuard
 from mediator.integrity.check import Integrity
@@ -48,6 +49,7 @@ from mediator.placement.routing import RoutingModel
 from mediator.planes import SystemRegistration
 from mediator.query.budget import Limits
 from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
+from mediator.scaling.energy import Energy
 from mediator.stores.port import Reapable
 from mediator.systems import StoreFactory, Systems
 from mediator.transactions.coordinator import Transactions
@@ -81,6 +83,7 @@ class MediatorOptions:
         clock: The time, for everything but the stores.
         alone: Whether there must be no other replica: what it keeps for itself others need to know.
         migrate: Whether the tables of the catalogue are upgraded at the start.
+        energy: What the operator states of powers.
     """
 
     catalogue_url: str
@@ -95,6 +98,7 @@ class MediatorOptions:
     clock: Clock = field(default_factory=SystemClock)
     alone: bool = False
     migrate: bool = True
+    energy: Energy = field(default_factory=Energy)
 
 
 class Mediator:
@@ -124,34 +128,30 @@ class Mediator:
         self._presence = Presence(self._catalogue, alone=options.alone)
         self._registrations = CatalogueSystems(self._catalogue)
         self._systems = Systems()
-        self._registry = Registry(
-            self._systems, self._registrations, factory, self._book, self._observe, self._clock
-        )
+        self._registry = self._register(factory)
         events = CatalogueEvents(self._catalogue)
         calls = StoreCalls(self._systems, options.guard, self._clock)
         self._sweep = Sweep(self._systems, calls.write_guarded, self._clock)
         self._watermarks = Watermarks(self._clock)
         self.data = self._operate(calls)
         self.settlement = Settlement(calls, self._model)
-        log = CatalogueTransactions(self._catalogue)
-        self.transactions = Transactions(self.data, calls, log, self._clock)
+        self.transactions = self._transact(calls)
         self.primaries = self._materialise(calls, events)
         self.changes = self._follow()
         self._schemas = self._place(calls)
-        self._advisor = Advisor(self._registry.candidates, self._book.offered, self._clock)
-        judgement = self._judge(events)
-        self.control = Control(
-            self._catalogue,
-            self._registry,
-            self._systems,
-            self._schemas,
-            judgement,
-            self._advisor,
-            self.data,
+        self._advisor = Advisor(
+            self._registry.candidates, self._book.offered, self._clock, energy=options.energy
         )
+        judgement = self._judge(events)
+        self.control = self._govern(judgement)
         self.archive = self._keep()
         self.integrity = Integrity(self.data, self._feed(), self._clock)
         self._watch = Watch(self._duties(judgement))
+
+    def _register(self, factory: StoreFactory) -> Registry:
+        return Registry(
+            self._systems, self._registrations, factory, self._book, self._observe, self._clock
+        )
 
     def _operate(self, calls: StoreCalls) -> Executor:
         split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), self._observe)
@@ -159,6 +159,10 @@ class Mediator:
         return Executor(
             calls, split, self._watermarks, self._refresh, limits, self._clock, self._observe
         )
+
+    def _transact(self, calls: StoreCalls) -> Transactions:
+        log = CatalogueTransactions(self._catalogue)
+        return Transactions(self.data, calls, log, self._clock)
 
     def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> MaterialiseService:
         shared = self._coordination
@@ -200,6 +204,17 @@ class Mediator:
     def _judge(self, events: CatalogueEvents) -> Judgement:
         patience = Patience(self._options.proposal_margin, self._options.proposal_dwell_s)
         return Judgement(self._registry, self.data, events, patience, self._observe, self._clock)
+
+    def _govern(self, judgement: Judgement) -> Control:
+        return Control(
+            self._catalogue,
+            self._registry,
+            self._systems,
+            self._schemas,
+            judgement,
+            self._advisor,
+            self.data,
+        )
 
     def _keep(self) -> Archive:
         guard, feed = self._options.guard, self._feed()
@@ -272,6 +287,11 @@ class Mediator:
         await asyncio.gather(
             self._registry.close(), self._catalogue.close(), self._exchange.close()
         )
+
+    @property
+    def leases(self) -> Leases | None:
+        """What replicas agree by on who does something; None: there is nothing that they share."""
+        return self._coordination.leases if self._coordination else None
 
     async def reconfigure(self, systems: Sequence[SystemRegistration]) -> list[str]:
         """Reach systems as settings say by now; see `Registry.reconfigure`."""

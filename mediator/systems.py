@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Literal
 
 from mediator.errors import OutcomeUnknown, Unavailable
 from mediator.stores.guarded import GuardedStore
-from mediator.stores.port import Store, StoreError, StoreTimeout, SystemConfig
+from mediator.stores.port import Store, StoreError, StoreRefused, StoreTimeout, SystemConfig
 
 __all__ = ["StoreFactory", "Systems", "unavailable"]
+
+_log = logging.getLogger("portolan.systems")
 
 StoreFactory = Callable[[SystemConfig], Store]
 """Makes an unopened store of the right kind; the composition root knows the kinds."""
@@ -54,7 +57,8 @@ def unavailable(
     """Turn a store's failure into what the client is told.
 
     A write that timed out or whose connection broke may have taken effect; only a call that the
-    breaker held back certainly has not.
+    breaker held back certainly has not. What is refused was not done, and the system is well: a
+    full disk, or a table that is gone. The reason is for those who operate it.
     """
     retry_after_s = max(1.0, store.breaker.retry_after_s)
     if operation == "write" and isinstance(error, StoreTimeout):
@@ -63,8 +67,11 @@ def unavailable(
             system=store.name,
             retry_after_s=retry_after_s,
         )
+    refused = isinstance(error, StoreRefused)
+    if refused:
+        _log.warning("%s refused to %s: %s", store.name, operation, error)
     return Unavailable(
-        f"The system {store.name} does not answer.",
+        f"The system {store.name} {'refused it' if refused else 'does not answer'}.",
         system=store.name,
         retry_after_s=retry_after_s,
     )

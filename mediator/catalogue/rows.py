@@ -18,6 +18,7 @@ from mediator.catalogue.tables import (
     redo,
     revisions,
     runs,
+    schema_changes,
     secrets,
     systems,
     tenant_databases,
@@ -37,6 +38,7 @@ LEFT: Final[tuple[Table, ...]] = (
     databases,  # by their schemas
     systems,  # how to reach them is the settings' to say
     epoch,
+    schema_changes,
     access,  # counts on where it is restored
     redo,  # settled, or not in the backup
     transactions,

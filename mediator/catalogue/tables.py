@@ -31,6 +31,7 @@ __all__ = [
     "redo",
     "revisions",
     "runs",
+    "schema_changes",
     "secrets",
     "systems",
     "tenant_databases",
@@ -62,6 +63,16 @@ databases = Table(
     Column("layout", JSONB, nullable=False),
 )
 """One row per database: its schema as JSON, and where each cache group of each class lives."""
+
+schema_changes = Table(
+    "schema_changes",
+    metadata,
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("change", Text, nullable=False),
+    Column("database", Text, nullable=False),
+)
+"""Which database each of the last epochs has changed, by which change: its id never comes again.
+Epochs of code that does not know this table are missing."""
 
 systems = Table(
     "systems",

@@ -24,13 +24,12 @@ from collections.abc import (
     Callable,
     Collection,
     Coroutine,
-    Mapping,
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, TypeVar
 
-from mediator.catalogue.schemas import CatalogueSchemas, Snapshot, StoredDatabase
+from mediator.catalogue.schemas import CatalogueSchemas, StoredDatabase
 from mediator.control.changes import (
     drifted,
     left_behind,
@@ -40,6 +39,7 @@ from mediator.control.changes import (
     unused,
     would_move,
 )
+from mediator.control.follower import Follower
 from mediator.control.layout import (
     copies_of,
     fragments_of,
@@ -69,7 +69,7 @@ from mediator.observation import Observer, PlacementDecided
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.placement.advice import notes_on, placements_of
-from mediator.placement.decide import NO_PINS, Decision, decide, pins_of, primary_mistake
+from mediator.placement.decide import Decision, decide, pins_of, primary_mistake
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.planes import SchemaChange
 from mediator.schema.parse import parse_schema
@@ -103,27 +103,27 @@ class Schemas:
         self._executor = executor
         self._observe = observe
         self._changing = asyncio.Lock()
-        self._routes: dict[str, tuple[StoredDatabase, DatabaseRoute]] = {}
+        self._follower = Follower(catalogue, executor)
         self._doubtful: set[Fragment] = set()
 
     async def refresh(self) -> None:
-        """Put the catalogue's routing model in force if it is newer than ours."""
+        """Put in force what others have changed; see `Follower.look`."""
         if self._doubtful and not self._changing.locked():
             async with self._changing:
-                self._settle(await self._catalogue.snapshot())
-        elif await self._catalogue.epoch() > self._executor.model.epoch:
-            self._adopt(await self._catalogue.snapshot())
+                await self._settle()
+        else:
+            await self._follower.look()
 
     @asynccontextmanager
     async def unchanged(self) -> AsyncIterator[RoutingModel]:
         """Keep this replica from changing schemas while the block runs; yields the newest model."""
         async with self._changing:
-            self._settle(await self._catalogue.snapshot())
+            await self._settle()
             yield self._executor.model
 
     async def all(self) -> list[dict[str, Any]]:
         """List the databases."""
-        stored = (await self._catalogue.snapshot()).databases.values()
+        await self.refresh()
         return [
             {
                 "name": database.name,
@@ -131,25 +131,18 @@ class Schemas:
                 "version": database.version,
                 "classes": sorted(database.document["classes"]),
             }
-            for database in stored
+            for database in self._follower.all()
         ]
 
-    async def get(self, name: str) -> StoredDatabase:
-        """Return a stored database; raises `NotFound`."""
-        found = (await self._catalogue.snapshot()).databases.get(name)
-        if found is None:
-            raise NotFound(f"There is no database {name}.")
-        return found
-
     async def present(self, name: str) -> SchemaChange:
-        """Return a stored schema with the placements in force."""
+        """Return a stored schema with the placements in force; raises `NotFound`."""
         await self.refresh()
-        stored = await self.get(name)
-        schema = parse_schema(name, stored.document)
-        route = self._executor.model.databases.get(name)
-        pins = pins_of(route, list(route.classes)) if route else NO_PINS
-        decision = decide(schema, self._registry.candidates(), pins)
-        return self._change(stored, self._executor.model.epoch, decision, schema=schema)
+        stored = self._expect(name)
+        model = self._executor.model
+        route = model.databases[name]
+        pins = pins_of(route, list(route.classes))
+        decision = decide(route.schema, self._registry.candidates(), pins)
+        return self._change(stored, model.epoch, decision, schema=route.schema)
 
     async def put(
         self, name: str, document: Any, *, dry_run: bool, version: int | None
@@ -159,33 +152,32 @@ class Schemas:
         if mistake := primary_mistake(schema, self._registry.candidates()):
             raise SchemaInvalid(mistake, places=[Place("/primary/system", mistake)])
         async with self._changing:
-            snapshot = await self._catalogue.snapshot()
-            stored = snapshot.databases.get(name)
+            await self._settle()
+            stored = self._follower.stored(name)
             seen = stored.version if stored else 0
             if version is not None and version != seen:
                 raise PreconditionFailed(f"The schema of {name} has version {seen} now.")
-            self._settle(snapshot)
-            present = self._executor.model.databases.get(name)
+            model = self._executor.model
+            present = model.databases.get(name)
             holding = await self._holding(present)
             decision, moves = self._decide(schema, present, holding)
             new = stored_form(schema, decision, stored, without_copies(self._systems))
             check_primary(schema, primary_of(new), self._systems)
-            moves += left_behind(present, route_of(new), holding)
+            route = route_of(new)
+            moves += left_behind(present, route, holding)
             if dry_run:
-                return self._change(new, snapshot.epoch, decision, moves, schema=schema)
+                return self._change(new, model.epoch, decision, moves, schema=schema)
             if moves:
                 raise would_move(moves)
-            epoch = await self._put_in_force(new, holding)
+            epoch = await self._put_in_force(new, route, holding)
         self._observe(_decided(name, epoch, decision))
         return self._change(new, epoch, decision, schema=schema)
 
     async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
         """Drop a database with its data; returns the objects of each class."""
         async with self._changing:
-            snapshot = await self._catalogue.snapshot()
-            self._settle(snapshot)
-            if name not in snapshot.databases:
-                raise NotFound(f"There is no database {name}.")
+            await self._settle()
+            self._expect(name)
             route = self._executor.model.databases[name]
             counts = {c: await self._count_or_prepare(r) for c, r in route.classes.items()}
             if not dry_run:
@@ -211,29 +203,20 @@ class Schemas:
             notes=(*notes_on(decision), *notes_on_primary(schema, self._keeper)),
         )
 
-    def _route(self, stored: StoredDatabase) -> DatabaseRoute:
-        """Return the routes of a database; the same objects as long as nothing changes.
+    def _expect(self, name: str) -> StoredDatabase:
+        stored = self._follower.stored(name)
+        if stored is None:
+            raise NotFound(f"There is no database {name}.")
+        return stored
 
-        Writes are held by fragment: a fragment made anew would get around that.
-        """
-        known = self._routes.get(stored.name)
-        if known is None or known[0] != stored:
-            known = self._routes[stored.name] = (stored, route_of(stored))
-        return known[1]
-
-    def _adopt(self, snapshot: Snapshot) -> None:
-        if snapshot.epoch <= self._executor.model.epoch:
-            return
-        routes = {name: self._route(stored) for name, stored in snapshot.databases.items()}
-        self._executor.adopt(RoutingModel(snapshot.epoch, routes))
-
-    def _settle(self, snapshot: Snapshot) -> None:
+    async def _settle(self) -> None:
         """Adopt a model; what a failed change has held back and is still in force goes on."""
-        self._adopt(snapshot)
-        databases = self._executor.model.databases.values()
-        in_force = {fragment for route in databases for fragment in fragments_of(route)}
-        self._calls.reinstate(self._doubtful & in_force)
-        self._doubtful.clear()
+        await self._follower.catch_up()
+        if self._doubtful:
+            databases = self._executor.model.databases.values()
+            in_force = {fragment for route in databases for fragment in fragments_of(route)}
+            self._calls.reinstate(self._doubtful & in_force)
+            self._doubtful.clear()
 
     @asynccontextmanager
     async def _held(self, fragments: Collection[Fragment]) -> AsyncIterator[None]:
@@ -249,7 +232,7 @@ class Schemas:
             self._doubtful.update(fragments)
             if isinstance(error, MediatorError):
                 with suppress(Unavailable):
-                    self._settle(await self._catalogue.snapshot())
+                    await self._settle()
             raise
 
     async def _drop(self, name: str, route: DatabaseRoute) -> None:
@@ -258,15 +241,8 @@ class Schemas:
             await self._keeper.retract(copies_of(route))
             for fragment in (*fragments, *copies_of(route)):
                 await self._on(fragment, "write", _dropping(fragment))
-            epoch = await self._catalogue.remove(name)
-        self._routes.pop(name, None)
-        databases = self._executor.model.databases
-        self._follow(epoch, {n: r for n, r in databases.items() if n != name})
-
-    def _follow(self, epoch: int, databases: Mapping[str, DatabaseRoute]) -> None:
-        """Put our own change in force; if others came between, `refresh` has yet to find theirs."""
-        before = self._executor.model.epoch
-        self._executor.adopt(RoutingModel(epoch if epoch == before + 1 else before, databases))
+            moment = await self._catalogue.remove(name)
+        self._follower.has_removed(moment, name)
 
     async def _holding(self, present: DatabaseRoute | None) -> set[str]:
         """Name the classes that hold objects."""
@@ -297,8 +273,9 @@ class Schemas:
         ]
         return decision, moves + reinterpreted(schema, present.schema, holding)
 
-    async def _put_in_force(self, new: StoredDatabase, holding: set[str]) -> int:
-        route = route_of(new)
+    async def _put_in_force(
+        self, new: StoredDatabase, route: DatabaseRoute, holding: set[str]
+    ) -> int:
         present = self._executor.model.databases.get(new.name)
         changing = replaced(present, route, holding)
         async with self._held(changing):
@@ -310,12 +287,12 @@ class Schemas:
             await self._keeper.retract(unheld(present, route))
             for copy in copies_of(route):
                 await self._on(copy, "write", _preparing(copy, None))
-            epoch = await self._catalogue.put(new)
-        self._follow(epoch, {**self._executor.model.databases, new.name: self._route(new)})
+            moment = await self._catalogue.put(new)
+        self._follower.has_put(moment, new, route)
         for fragment in (*unused(present, route), *outdated(present, route)):
             with suppress(Unavailable):  # the change is in force; an empty table may stay behind
                 await self._on(fragment, "write", _dropping(fragment))
-        return epoch
+        return moment.epoch
 
     async def _check_still_empty(
         self, present: DatabaseRoute | None, changing: Sequence[Fragment]

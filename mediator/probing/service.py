@@ -9,7 +9,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
+from mediator.changes.log_relays import Leasing
 from mediator.clock import Clock
+from mediator.ending import end
 from mediator.errors import Conflict, Invalid, Place
 from mediator.materialise.freshness import STRONG, Wish
 from mediator.placement.routing import ClassRoute
@@ -18,6 +20,7 @@ from mediator.probing.model import ProbeLimits, ProbeRequest
 from mediator.probing.path import PlanePath, Reader
 from mediator.probing.probe import Probe, Probed
 from mediator.probing.report import summary
+from mediator.probing.turns import Turn
 
 __all__ = ["CacheReaders", "StalenessProbes"]
 
@@ -26,11 +29,13 @@ CacheReaders: TypeAlias = Callable[[ProbeRequest], AbstractAsyncContextManager[R
 
 _log = logging.getLogger("portolan.probing")
 
+_LOST = "It could not be seen to that no other replica probes: the probe was ended."
+
 _State: TypeAlias = Literal["running", "done", "stopped", "failed"]
 
 
 class StalenessProbes:
-    """Carries out probes, one at a time: two would measure each other.
+    """Carries out probes, one at a time among all replicas: two would measure each other.
 
     Args:
         plane: The data plane; the writes of a probe are writes like any other.
@@ -38,6 +43,7 @@ class StalenessProbes:
         caches: Makes readers for caches. It decides which URLs may be asked: a probe is no way to
             make this service send requests anywhere.
         limits: What may be asked for.
+        leases: Leases that replicas share; without them there is one probe in each process.
     """
 
     def __init__(
@@ -46,10 +52,12 @@ class StalenessProbes:
         clock: Clock,
         caches: CacheReaders | None = None,
         limits: ProbeLimits | None = None,
+        leases: Leasing | None = None,
     ) -> None:
         self._plane = plane
         self._clock = clock
         self._caches = caches
+        self._leases = leases
         self._last: _Run | None = None
         self.limits = limits or ProbeLimits()
 
@@ -60,14 +68,19 @@ class StalenessProbes:
             NotFound: There is no such database or class.
             AdvisoryOnly: The database holds no data.
             Invalid: There is no such path.
-            Conflict: Another probe is going on.
+            Conflict: Another probe is going on, here or in another replica.
+            Unavailable: Nobody knows whether one is.
         """
         route = await self._plane.route(request.database, request.class_name)
         path, bound_s = self._path(request, route)
         if self._last is not None and self._last.state == "running":
             raise Conflict("Another probe is going on; two would measure each other.")
+        turn = Turn(self._leases, self._clock)
+        if not await turn.take():
+            detail = "Another replica carries out a probe; two would measure each other."
+            raise Conflict(f"{detail} That replica tells of it and ends it.")
         given = bound_s if request.bound_s is None else request.bound_s
-        self._last = _Run(request, path, given, self._clock)
+        self._last = _Run(request, path, given, turn, self._clock)
         return self._last.describe()
 
     def describe(self) -> dict[str, Any] | None:
@@ -106,8 +119,10 @@ class _Run:
         request: ProbeRequest,
         path: AbstractAsyncContextManager[PlanePath],
         bound_s: float | None,
+        turn: Turn,
         clock: Clock,
     ) -> None:
+        self._turn = turn
         self._request = request
         self._bound_s = bound_s
         self._begun_s = clock.now()
@@ -118,14 +133,30 @@ class _Run:
     async def _carry_out(self, path: AbstractAsyncContextManager[PlanePath], clock: Clock) -> None:
         try:
             async with path as opened:
-                await Probe(opened, clock).run(self._request.plan, self._probed)
+                await self._probe(Probe(opened, clock))
+            ended: _State = "failed" if _LOST in self._probed.reasons else "done"
         except asyncio.CancelledError:
-            self.state = "stopped"
+            ended = "stopped"
         except Exception:  # noqa: BLE001 - nobody awaits the task: the description must tell
             _log.exception("a staleness probe failed")
-            self.state = "failed"
-        else:
-            self.state = "done"
+            ended = "failed"
+        await self._turn.give_back()  # before it is told: who sees the end may begin the next
+        self.state = ended
+
+    async def _probe(self, probe: Probe) -> None:
+        """Measure until all is done, or the turn is another's."""
+        probing = asyncio.create_task(probe.run(self._request.plan, self._probed))
+        lost = asyncio.create_task(self._turn.lost())
+        try:
+            await asyncio.wait({probing, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if not probing.done():
+                self._probed.reasons.append(_LOST)
+        finally:
+            probing.cancel()  # once: a second time would end the removal of scratch objects
+            await asyncio.wait({probing})
+            await end([lost])
+        if not probing.cancelled():
+            probing.result()
 
     async def stop(self) -> None:
         if not self._task.cancelling():  # twice would end the removal of scratch objects
@@ -133,6 +164,7 @@ class _Run:
         await asyncio.wait([self._task])
         if self.state == "running":  # it had not come to its first step
             self.state = "stopped"
+            await self._turn.give_back()
 
     def describe(self) -> dict[str, Any]:
         request, made = self._request, len(self._probed.measurements) + self._probed.failures

@@ -1,0 +1,146 @@
+"""Following the catalogue: the routing model of a replica is kept up with schemas as they are set.
+
+What is read and parsed is what has changed (`mediator.catalogue.schemas`), so that neither a change
+nor a request costs the more, the more databases there are. What may come in between:
+
+- *Another replica sets a schema, and a request for it comes here at once.* The request finds no
+  such class and looks; the look begins after the request came, so after the schema was set.
+- *Many ask for what is not there.* They share a look, which is one query (`Coalesced`).
+- *This replica changes a schema while it reads what others did.* What was read may be older than
+  the change: it is dropped, and read again from where the replica is then.
+- *Others have changed schemas between what this replica knows and its own change.* It puts its
+  change in force, but stays at the moment it knows: the next look finds the others', and its own
+  again, which is recognised.
+- *A database is dropped, and set anew.* Both changes name it; it is as it is at the end. Whoever
+  sees it gone forgets its routes.
+- *A replica was away for long, or the catalogue was restored*, so that its epoch goes back or has
+  another history: all is read. The model keeps the number it had until the catalogue's is greater,
+  for the number of a model never goes back.
+- *The catalogue does not answer, or a look is cut short.* Nothing has changed here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mediator.catalogue.schemas import (
+    CatalogueSchemas,
+    Difference,
+    Moment,
+    Snapshot,
+    StoredDatabase,
+)
+from mediator.control.coalescing import Coalesced
+from mediator.control.layout import route_of
+from mediator.operations.executor import Executor
+from mediator.placement.routing import DatabaseRoute, RoutingModel
+
+__all__ = ["Follower"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    stored: StoredDatabase
+    route: DatabaseRoute
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a replica knows: all that had changed by a moment, and perhaps its own change since."""
+
+    moment: Moment
+    databases: Mapping[str, _Placed]
+
+
+class Follower:
+    """Keeps an executor's routing model up with the catalogue.
+
+    Args:
+        catalogue: Schemas as they are set.
+        executor: Whose model it is; nobody else gives it one.
+    """
+
+    def __init__(self, catalogue: CatalogueSchemas, executor: Executor) -> None:
+        self._catalogue = catalogue
+        self._executor = executor
+        self._known = _Known(Moment(0), {})
+        self.look = Coalesced(self._look)
+        """Look whether anything has changed, and put in force what has; one query if nothing has.
+
+        Raises `Unavailable` if the catalogue does not answer.
+        """
+
+    def stored(self, name: str) -> StoredDatabase | None:
+        """Return a database as the catalogue keeps it, if it is known."""
+        placed = self._known.databases.get(name)
+        return placed.stored if placed else None
+
+    def all(self) -> list[StoredDatabase]:
+        """Return all databases, in the order of their names."""
+        return [placed.stored for _, placed in sorted(self._known.databases.items())]
+
+    async def catch_up(self) -> None:
+        """Put in force what has changed by now; waits for a change that is being made.
+
+        Raises:
+            Unavailable: The catalogue does not answer.
+        """
+        while True:
+            before = self._known
+            news = await self._catalogue.since(before.moment)
+            after = await _after(before, news)
+            if self._known is before:
+                if after != before:
+                    self._adopt(after)
+                return
+
+    def has_put(self, moment: Moment, stored: StoredDatabase, route: DatabaseRoute) -> None:
+        """Put a change of this replica in force."""
+        databases = {**self._known.databases, stored.name: _Placed(stored, route)}
+        self._advance(moment, databases)
+
+    def has_removed(self, moment: Moment, name: str) -> None:
+        """Put a removal by this replica in force."""
+        databases = {n: placed for n, placed in self._known.databases.items() if n != name}
+        self._advance(moment, databases)
+
+    async def _look(self) -> None:
+        if await self._catalogue.moment() != self._known.moment:
+            await self.catch_up()
+
+    def _advance(self, moment: Moment, databases: Mapping[str, _Placed]) -> None:
+        here = self._known.moment
+        nothing_between = moment.epoch == here.epoch + 1
+        self._adopt(_Known(moment if nothing_between else here, databases))
+
+    def _adopt(self, known: _Known) -> None:
+        self._known = known
+        routes = {name: placed.route for name, placed in known.databases.items()}
+        epoch = max(known.moment.epoch, self._executor.model.epoch)
+        self._executor.adopt(RoutingModel(epoch, routes))
+
+
+async def _after(before: _Known, news: Snapshot | Difference) -> _Known:
+    """Return what is known with the news."""
+    if isinstance(news, Snapshot):
+        changed, databases = news.databases, {}
+    else:
+        changed = {name: stored for name, stored in news.changed.items() if stored}
+        kept = before.databases.items()
+        databases = {name: placed for name, placed in kept if name not in news.changed}
+    for name, stored in changed.items():
+        databases[name] = await _placed(before.databases.get(name), stored)
+    return _Known(news.moment, databases)
+
+
+async def _placed(known: _Placed | None, stored: StoredDatabase) -> _Placed:
+    """Return the routes of a database; the same objects as long as nothing changes.
+
+    Writes are held by fragment: a fragment made anew would get around that.
+    """
+    if known is not None and known.stored == stored:
+        return known
+    await asyncio.sleep(0)  # others are let in between, however many there are
+    return _Placed(stored, route_of(stored))
