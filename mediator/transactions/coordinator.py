@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import uuid4
@@ -120,12 +120,21 @@ class Transactions:
         raise Blocked
 
     async def _attempt(self, transaction: Transaction) -> list[Outcome]:
-        database = transaction.database
-        names = {w.class_name for w in transaction.writes}
-        routes = {name: await self._plane.route(database, name) for name in sorted(names)}
+        routes = await self._routes(transaction)
+        try:
+            return await self._carry_out(transaction, routes)
+        except OutcomeUnknown:
+            raise
+        except Unavailable:
+            if await self._settler.outdated(routes.values()):
+                raise Blocked from None  # what did not answer may have been a class that is gone
+            raise
+
+    async def _carry_out(
+        self, transaction: Transaction, routes: dict[str, ClassRoute]
+    ) -> list[Outcome]:
         targets = [Target(routes[w.class_name], w.id) for w in transaction.writes]
         await self._end_expired(targets)
-        await self._add_read(transaction, routes)
         if not targets:
             await self._check_reads(transaction, routes, "")
             return []
@@ -136,7 +145,7 @@ class Transactions:
             works = await self._decide(transaction, routes, targets, entry.mark)
         except BaseException:
             with suppress(MediatorError):
-                await self._settler.drop(entry.mark, targets)
+                await self._settler.abandon(entry, targets)
             raise
         return await self._commit(entry, works, targets, transaction)
 
@@ -227,13 +236,31 @@ class Transactions:
             ):
                 raise Blocked
 
-    async def _add_read(self, transaction: Transaction, routes: dict[str, ClassRoute]) -> None:
-        """Find the classes of the read set; one that is gone is found out by validation."""
-        for seen in transaction.reads:
-            if seen.class_name not in routes:
-                with suppress(NotFound):
-                    route = await self._plane.route(transaction.database, seen.class_name)
-                    routes[seen.class_name] = route
+    async def _routes(self, transaction: Transaction) -> dict[str, ClassRoute]:
+        """Find the classes of a transaction; one of those read that is gone fails validation.
+
+        However many are unknown, one look for a newer model tells of all. There is a second one
+        only if a write has to be refused after the first has found the class of another.
+        """
+        database = transaction.database
+        written = {write.class_name for write in transaction.writes}
+        named = written | {seen.class_name for seen in transaction.reads}
+        if unknown := named - self._classes(database).keys():
+            first = min(unknown & written or unknown)
+            try:
+                await self._plane.route(database, first)
+            except NotFound:
+                if first in written:
+                    raise
+        classes = self._classes(database)
+        routes = {name: classes[name] for name in sorted(named & classes.keys())}
+        for name in sorted(written - routes.keys()):
+            routes[name] = await self._plane.route(database, name)
+        return routes
+
+    def _classes(self, database: str) -> Mapping[str, ClassRoute]:
+        found = self._plane.model.databases.get(database)
+        return found.classes if found else {}
 
     async def _end_expired(self, targets: Sequence[Target]) -> None:
         for target in targets:

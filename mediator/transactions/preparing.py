@@ -41,12 +41,12 @@ class Work:
     """What one operation of the write set comes to.
 
     Attributes:
-        route: Where its class lives.
+        route: Where its class lives; None: nowhere any more, so nothing is to be applied.
         steps: What is to be applied; None: nothing.
         outcome: The answer, if nothing is to be applied.
     """
 
-    route: ClassRoute
+    route: ClassRoute | None
     steps: Steps | None
     outcome: Outcome | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -31,6 +31,10 @@ RETRY_S: Final = 1.0
 
 class Plane(Protocol):
     """What transactions need of the plane that carries out single operations."""
+
+    @property
+    def model(self) -> RoutingModel:
+        """The routing model in force."""
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
         """Find where a class lives."""
@@ -100,11 +104,8 @@ class Settler:
         """Apply what a transaction has committed; returns the outcomes."""
         targets = await self._targets(entry)
         routes = {target.route.schema.name: target.route for target in targets}
-        works = []
-        for told in entry.redo or ():
-            # What is no longer there has nothing to be applied to.
-            with suppress(KeyError):
-                works.append(load_work(routes[told["class"]], told, entry.mark))
+        redo = entry.redo or ()
+        works = [load_work(routes.get(told["class"]), told, entry.mark) for told in redo]
         return await self.apply(entry.mark, works, targets)
 
     async def apply(
@@ -119,6 +120,10 @@ class Settler:
             outcomes = await self._applier.apply(works, targets, mark)
         except Unavailable as error:
             with suppress(Unavailable):
+                if await self.outdated(t.route for t in targets) and (
+                    entry := await self._log.find(mark)
+                ):
+                    return await self.roll_forward(entry)
                 await self._log.postpone(mark, RETRY_S)
             detail = "The transaction is committed; its writes follow once all systems answer."
             raise OutcomeUnknown(detail, system=error.system) from error
@@ -131,6 +136,24 @@ class Settler:
         """Take away the marks of a transaction that will not happen, and forget it."""
         await unlock_all(self.marker, targets, mark)
         await self._log.remove(mark)
+
+    async def abandon(self, entry: Entry, targets: Sequence[Target]) -> None:
+        """Drop a transaction that will not happen, wherever its objects live by now."""
+        try:
+            await self.drop(entry.mark, targets)
+        except Unavailable:
+            if not await self.outdated(target.route for target in targets):
+                raise
+            await self.drop(entry.mark, await self._targets(entry))
+
+    async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
+        """Whether routes are of an older model than the newest: their places may be gone."""
+        databases = (await self._plane.newest()).databases
+        for route in routes:
+            database = databases.get(route.anchor.database)
+            if database is None or database.classes.get(route.schema.name) is not route:
+                return True
+        return False
 
     async def _settle(self, entry: Entry) -> None:
         try:

@@ -1,0 +1,126 @@
+"""Classes that are dropped in the middle of a transaction: gone is gone; no system is blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from mediator.catalogue.tables import transactions as table
+from mediator.catalogue.transaction_log import CatalogueTransactions
+from mediator.errors import NotFound, TransactionAborted
+from mediator.operations.model import Outcome, Put
+from mediator.transactions.model import Seen, Transaction
+from tests.process.service import Service, field_on, unique
+
+STAYING = {
+    "carts": {"fields": {"n": field_on("redis", "integer", default=0)}},
+    "pairs": {
+        "fields": {
+            "title": field_on("postgres"),
+            "hits": field_on("redis", "integer", group="zz"),
+            "a_long_name": field_on("mongo", group="a_long_name"),
+        }
+    },
+}
+GONE = {"users": {"fields": {"n": field_on("postgres", "integer", default=0)}}}
+
+
+@pytest.fixture
+async def shop(mediator: Service) -> str:
+    return await mediator.put_schema({**STAYING, **GONE})
+
+
+def put(database: str, class_name: str, id_: str, **values: Any) -> Put:
+    return Put(database, class_name, id_, unique("op"), values=values, fingerprint="f")
+
+
+def both(database: str, id_: str, *reads: Seen) -> Transaction:
+    writes = put(database, "carts", id_, n=1), put(database, "users", id_, n=1)
+    return Transaction(database, unique("tx"), reads, writes, fingerprint="f")
+
+
+async def run(mediator: Service, wanted: Transaction) -> list[Outcome]:
+    return await mediator.mediator.transactions.run(wanted)
+
+
+def dropping(
+    mediator: Service, database: str, then: Callable[..., Awaitable[Any]], *, before: bool
+) -> Callable[..., Awaitable[Any]]:
+    """Drop the class once a step is reached, or once it is taken."""
+
+    async def step(*args: Any) -> Any:
+        if before:
+            await drop(mediator, database)
+        result = await then(*args)
+        if not before:
+            await drop(mediator, database)
+        return result
+
+    return step
+
+
+async def drop(mediator: Service, database: str) -> None:
+    await mediator.mediator.control.set_schema(database, {"classes": STAYING})
+
+
+async def logged(mediator: Service, operation: str) -> list[str]:
+    log = mediator.mediator.transactions._log
+    assert isinstance(log, CatalogueTransactions)
+    async with log._catalogue.begin() as connection:
+        found = await connection.execute(
+            select(table.c.state).where(table.c.operation == operation)
+        )
+        return list(found.scalars())
+
+
+async def test_a_class_that_goes_before_the_marks_is_not_found(
+    mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions, wanted = mediator.mediator.transactions, both(shop, unique())
+    step = dropping(mediator, shop, transactions._marker.lock, before=True)
+    monkeypatch.setattr(transactions._marker, "lock", step)
+    with pytest.raises(NotFound, match="no class users"):
+        await run(mediator, wanted)
+    assert await logged(mediator, wanted.operation) == []
+    with pytest.raises(NotFound):
+        await mediator.get(shop, "carts", wanted.writes[0].id)
+
+
+async def test_a_class_that_goes_before_it_is_validated_has_changed(
+    mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions, id_ = mediator.mediator.transactions, unique()
+    step = dropping(mediator, shop, transactions._marker.standing, before=True)
+    monkeypatch.setattr(transactions._marker, "standing", step)
+    seen = Seen("users", id_, None)
+    wanted = Transaction(shop, unique("tx"), (seen,), (put(shop, "carts", id_, n=1),), "f")
+    with pytest.raises(TransactionAborted):
+        await run(mediator, wanted)
+    assert await logged(mediator, wanted.operation) == []
+
+
+async def test_what_is_committed_is_done_without_the_class_that_went(
+    mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions, wanted = mediator.mediator.transactions, both(shop, unique())
+    step = dropping(mediator, shop, transactions._log.commit, before=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(transactions._log, "commit", step)
+        first = await run(mediator, wanted)
+    again = await run(mediator, wanted)
+    assert [outcome.id for outcome in first] == [write.id for write in wanted.writes]
+    assert [o.versions for o in again] == [o.versions for o in first]
+    assert first[1].versions == {}
+    assert await logged(mediator, wanted.operation) == ["done"]
+    assert await mediator.values(shop, "carts", wanted.writes[0].id) == {"n": 1}
+
+
+async def test_a_retry_is_answered_to_the_letter(mediator: Service, shop: str) -> None:
+    write = put(shop, "pairs", unique(), title="a", hits=1, a_long_name="b")
+    wanted = Transaction(shop, unique("tx"), (), (write,), fingerprint="f")
+    [first] = await run(mediator, wanted)
+    [again] = await run(mediator, wanted)
+    assert list(again.versions.items()) == list(first.versions.items())
