@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean
 from typing import Any, Final
 
 from mediator.clock import Clock
 from mediator.placement.candidates import Candidate
+from mediator.scaling.energy import Energy, Load, tell
 from mediator.scaling.forecast import HISTORY_S
 from mediator.scaling.model import BAND, Figures, Sample, Subject
 from mediator.scaling.recommend import recommend
@@ -36,6 +37,7 @@ _KINDS: Final[Mapping[str, tuple[Metric, Metric]]] = {
 _SERVICE_AHEAD_S: Final = 300.0
 _SYSTEM_AHEAD_S: Final = 1800.0
 _HALVED: Final = 2.0
+_PARTS: Final[Mapping[float, str]] = {1.0: "All of it", 0.5: "Half of it"}
 
 
 class Advisor:
@@ -46,6 +48,7 @@ class Advisor:
         offered: Tells the present rates, by system and ``read`` or ``write``.
         clock: Gives the monotonic time.
         worked_s: Tells the seconds of processor time that this process has taken.
+        energy: What the operator states of powers; of what nothing is stated, nothing is told.
     """
 
     def __init__(
@@ -54,11 +57,13 @@ class Advisor:
         offered: Callable[[], Mapping[tuple[str, str], float]],
         clock: Clock,
         worked_s: Callable[[], float] = time.process_time,
+        energy: Energy | None = None,
     ) -> None:
         self._candidates = candidates
         self._offered = offered
         self._now = clock.monotonic
         self._worked_s = worked_s
+        self._energy = energy or Energy()
         self._last = (self._now(), worked_s())
         self._own: float | None = None
         self._others: tuple[float, ...] = ()
@@ -93,12 +98,24 @@ class Advisor:
         figures = self._figures()
         return {
             "band": asdict(BAND),
-            _SERVICE: {**self._recommended(self._service()), **self._of_service()},
-            "systems": {
-                name: {**self._recommended(_system(name)), **_told(each)}
-                for name, each in figures.items()
-            },
+            _SERVICE: self._advise_on_service(figures.values()),
+            "systems": {name: self._advise_on(name, each) for name, each in figures.items()},
         }
+
+    def _advise_on_service(self, figures: Iterable[Figures]) -> dict[str, Any]:
+        told = {**self._recommended(self._service()), **self._of_service()}
+        if (stated := self._energy.service) is None:
+            return told
+        rate = sum(sum(each.rates.values()) for each in figures)
+        load = _load_of_service(self._used(), rate, self._replicas, _most(told))
+        sizes = {float(n): _replicas(n) for n in range(1, 2 * self._replicas + 1)}
+        return {**told, "energy": tell(stated, load, sizes)}
+
+    def _advise_on(self, name: str, figures: Figures) -> dict[str, Any]:
+        told = {**self._recommended(_system(name)), **_told(figures)}
+        if (stated := self._energy.systems.get(name)) is None:
+            return told
+        return {**told, "energy": tell(stated, _load_of(figures, _most(told)), _PARTS)}
 
     def _recommended(self, subject: Subject) -> dict[str, Any]:
         advice = recommend(subject, tuple(self._history.get(subject.name, ())), self._now())
@@ -143,6 +160,36 @@ def _figures_of(candidate: Candidate, offered: Mapping[tuple[str, str], float]) 
         {kind: metrics[most] for kind, (most, _) in _KINDS.items() if most in metrics},
         {kind: metrics[time_] for kind, (_, time_) in _KINDS.items() if time_ in metrics},
     )
+
+
+def _most(told: Mapping[str, Any]) -> float | None:
+    """Return the highest utilisation to be reckoned with, as advice has found it."""
+    return None if told["peak"] is None else max(told["peak"], told["forecast"])
+
+
+def _load_of(figures: Figures, most: float | None) -> Load | None:
+    """Return what is asked of a system; None: nothing, or something of it is not known."""
+    if figures.used is None or figures.delay_s is None:
+        return None
+    return Load(figures.used, sum(figures.rates.values()), figures.delay_s, 1.0, most)
+
+
+def _load_of_service(
+    used: float | None, rate: float, replicas: int, most: float | None
+) -> Load | None:
+    """Return what is asked of the service, whose operations are the calls that it makes.
+
+    How long an operation takes in the service itself follows from its share of a core, stretched
+    by what else that core does.
+    """
+    if not used or used >= 1 or rate <= 0:
+        return None
+    alone_s = used * replicas / rate
+    return Load(used, rate, alone_s / (1 - used), float(replicas), most)
+
+
+def _replicas(number: int) -> str:
+    return "1 replica" if number == 1 else f"{number} replicas"
 
 
 def _system(name: str) -> Subject:

@@ -87,6 +87,14 @@ class Figures:
         """Calls under way at a time, by Little's law: rate times latency."""
         return sum(rate * self.latencies.get(kind, 0.0) for kind, rate in self.rates.items())
 
+    @property
+    def delay_s(self) -> float | None:
+        """Seconds of an operation, reads and writes weighed by their rates; None: not known."""
+        asked = {kind: rate for kind, rate in self.rates.items() if rate > 0}
+        if not asked or any(not self.latencies.get(kind) for kind in asked):
+            return None
+        return self.in_flight / sum(asked.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:

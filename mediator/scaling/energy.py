@@ -1,0 +1,171 @@
+"""Energy and delay of an operation, by powers that the operator states (papers/wattdb, section 2).
+
+Nothing here is measured with a meter. Between idle and peak, power is taken to grow with
+utilisation; of several replicas it adds up. The energy-delay product (EDP) of an operation is its
+energy times its delay: what saves energy by being slow gains nothing.
+
+What another size would cost is a model: the same operations, spread over more or fewer equal
+parts, each of which serves all that it has in turns. There an operation takes ``1 / (1 - used)`` of
+what it takes alone (M/M/1, processor sharing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mediator.scaling.model import BAND, Band
+
+__all__ = ["Cost", "Energy", "Load", "Stated", "cost", "least", "tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What the operator states of a system as a whole, or of one replica.
+
+    Attributes:
+        idle_w: Watts that it draws when it does nothing.
+        peak_w: Watts at full utilisation.
+        goal_js: The EDP that an operation should not exceed, in joule-seconds; None: no goal.
+    """
+
+    idle_w: float
+    peak_w: float
+    goal_js: float | None = None
+
+    def power_w(self, used: float) -> float:
+        """Return the watts at a utilisation; more than all of it draws no more."""
+        return self.idle_w + (self.peak_w - self.idle_w) * min(used, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """All that is stated: of a replica of the service, and of systems by their names."""
+
+    service: Stated | None = None
+    systems: Mapping[str, Stated] = field(default_factory=dict)
+
+
+class Cost(NamedTuple):
+    """What an operation takes: joules and seconds."""
+
+    energy_j: float
+    delay_s: float
+
+    @property
+    def edp_js(self) -> float:
+        """Its energy-delay product, in joule-seconds."""
+        return self.energy_j * self.delay_s
+
+    def relative_to(self, baseline: Cost) -> float:
+        """Return the EDP as a multiple of a baseline's."""
+        return self.edp_js / baseline.edp_js
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of something, and how it stands it.
+
+    Attributes:
+        used: Utilisation at its present size.
+        rate: Operations/s, of all parts together.
+        delay_s: Seconds of an operation.
+        size: The present size, in parts of which the powers are stated.
+        most: The highest utilisation that has to be reckoned with; None: not known yet.
+    """
+
+    used: float
+    rate: float
+    delay_s: float
+    size: float
+    most: float | None
+
+
+def cost(stated: Stated, load: Load, size: float) -> Cost | None:
+    """Return what an operation would take at a size; None: it could not serve what is asked."""
+    used = load.used * load.size / size
+    energy_j = size * stated.power_w(used) / load.rate
+    if size == load.size:
+        return Cost(energy_j, load.delay_s)
+    if max(used, load.used) >= 1:
+        return None
+    return Cost(energy_j, load.delay_s * (1 - load.used) / (1 - used))
+
+
+def least(
+    stated: Stated, load: Load, sizes: Sequence[float], band: Band = BAND
+) -> tuple[float, Cost] | None:
+    """Return the size that keeps the band with the least EDP, and its cost; None: no size does.
+
+    Args:
+        stated: What it draws.
+        load: What is asked.
+        sizes: Those that there may be. The smallest one may be used less than the band asks for.
+        band: Where utilisation is to stay.
+    """
+    if load.most is None:
+        return None
+    kept = [
+        size
+        for size in sizes
+        if load.most * load.size / size <= band.high
+        and (load.used * load.size / size >= band.low or size == min(sizes))
+    ]
+    costs = [(size, told) for size in kept if (told := cost(stated, load, size)) is not None]
+    return min(costs, key=lambda each: (each[1].edp_js, each[0]), default=None)
+
+
+def tell(stated: Stated, load: Load | None, sizes: Mapping[float, str]) -> dict[str, Any]:
+    """Return as JSON what the powers come to, with the reason in words.
+
+    Args:
+        stated: What it draws.
+        load: What is asked; None: not known, or nothing.
+        sizes: What each size that there may be is called.
+    """
+    told: dict[str, Any] = {
+        "stated": {"idle_w": stated.idle_w, "peak_w": stated.peak_w, "edp_goal_js": stated.goal_js}
+    }
+    now = None if load is None else cost(stated, load, load.size)
+    if load is None or now is None:
+        return {**told, "why": "Nothing is known to be asked of it, so no operation has an energy."}
+    best = least(stated, load, tuple(sizes))
+    return {
+        **told,
+        "power_w": load.size * stated.power_w(load.used),
+        "energy_j": now.energy_j,
+        "delay_s": now.delay_s,
+        "edp_js": now.edp_js,
+        "goal_met": None if stated.goal_js is None else now.edp_js <= stated.goal_js,
+        "least": None if best is None else _size(*best, now),
+        "why": " ".join(_sentences(stated, load, now, best, sizes)),
+    }
+
+
+def _size(size: float, best: Cost, now: Cost) -> dict[str, float]:
+    return {"size": size, "edp_js": best.edp_js, "relative": best.relative_to(now)}
+
+
+def _sentences(
+    stated: Stated,
+    load: Load,
+    now: Cost,
+    best: tuple[float, Cost] | None,
+    sizes: Mapping[float, str],
+) -> list[str]:
+    took = f"{now.energy_j:.3g} J and {now.delay_s:.3g} s: {now.edp_js:.3g} J·s"
+    told = [f"By the stated powers an operation takes {took}."]
+    if stated.goal_js is not None:
+        side = "within" if now.edp_js <= stated.goal_js else "above"
+        told.append(f"That is {side} the goal of {stated.goal_js:.3g} J·s.")
+    if load.most is None:
+        told.append("Half an hour has to be seen before sizes are compared.")
+    elif best is None:
+        told.append("No size that was compared would stay within the band.")
+    elif best[0] == load.size:
+        told.append("No other size that stays within the band has less.")
+    else:
+        share = best[1].relative_to(now)
+        told.append(f"{sizes[best[0]]} would stay within the band with {share:.2f} of that.")
+    return told
