@@ -29,9 +29,13 @@ _REMEDY: Final = "install a JDK (17 or newer), or set PORTOLAN_SPARK to a Spark 
 
 _CONF: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
+    # Written in Java: Snappy and Zstandard unpack a library of the system when they are first used.
+    # If the disk is full then, they are lost to the JVM for as long as it lives.
+    "spark.sql.parquet.compression.codec": "lz4_raw",
 }
 _OWN_CONF: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
+    "spark.shuffle.mapStatus.compression.codec": "lz4",  # falls back to Java by itself
     # Arrow is how batches travel; a frame that cannot is a defect, not a slower path.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",

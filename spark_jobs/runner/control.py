@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from math import inf
 from time import monotonic
 from typing import Any, Final, Literal
 
@@ -46,6 +47,8 @@ class Control:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
+        self._held_until = inf
+        self._outward = self._lapsed = False
         self._stages: dict[str, StageProgress] = {}
         self._counters: dict[str, int] = {}
         self._log: deque[str] = deque(maxlen=_LINES)
@@ -62,9 +65,32 @@ class Control:
         """Whether it is to end."""
         return self._cancelled.is_set()
 
+    def hold(self, until: float) -> None:
+        """Note until when, on the monotonic clock, nobody else is given the run."""
+        self._held_until = until
+
+    def go_outward(self) -> None:
+        """Begin with what others see, which takes a run that nobody else has.
+
+        What is kept under an attempt spoils nothing. But whoever takes the run over writes the
+        result that was kept when he took it; another one must not get among it.
+
+        Raises:
+            RunCancelled: It may have been given to somebody else, or is to end.
+        """
+        self._outward = True
+        self.check()
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether it ends for that: it stays so, though its worker may be heard again meanwhile."""
+        return self._lapsed
+
     def check(self) -> None:
-        """Raise `RunCancelled` if the run is to end."""
-        if self.cancelled:
+        """Raise `RunCancelled` if the run is to end, or somebody else may have it."""
+        if self._outward and monotonic() >= self._held_until:
+            self._lapsed = True
+        if self.cancelled or self._lapsed:
             raise RunCancelled
 
     @property

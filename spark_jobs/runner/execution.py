@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.failures import reason_of
+from spark_jobs.runner.failures import reason_of, spoils_session
 from spark_jobs.runner.interruption import interrupt, interruptible
 from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
@@ -67,6 +67,7 @@ class Ending:
         forecast: What it was to cost, if it came to that.
         rows: Rows of the result; None: there is none.
         result: The stage whose frame is the result.
+        spoilt: Whether nothing else can be trusted to succeed on the session.
     """
 
     state: RunState
@@ -74,6 +75,7 @@ class Ending:
     forecast: Forecast | None = None
     rows: int | None = None
     result: str | None = None
+    spoilt: bool = False
 
 
 class Run:
@@ -120,7 +122,9 @@ class Run:
             if self._control.cancelled:  # an interrupted action fails in many ways
                 return Ending("cancelled", forecast=self._control.forecast)
             _log.warning("run %s failed", self._directory.path.name, exc_info=error)
-            return Ending("failed", (reason_of(error),), self._control.forecast)
+            spoilt = spoils_session(error)
+            reasons = (reason_of(error),)
+            return Ending("failed", reasons, self._control.forecast, spoilt=spoilt)
 
     def interrupt(self) -> None:
         """Interrupt what runs now; to be called again until `carry_out` has returned."""
@@ -130,6 +134,10 @@ class Run:
             _log.warning("run %s was not interrupted: %s", self._directory.path.name, error)
 
     def _carry_out(self) -> Ending:
+        if not self._directory.claim(self._job.fingerprint):
+            raise InputUnfit(
+                "What is kept here belongs to another job: use a directory of its own."
+            )
         reading = [self._reading(wanted) for wanted in self._job.inputs]
         self._control.plan([*(stage.name for stage in reading), FORECAST])
         for stage in reading:
@@ -205,6 +213,7 @@ class Run:
     def _writing(self, into: Into, result: str) -> Stage:
         def write(desk: Desk) -> None:
             assert self._write is not None  # only a service takes such jobs
+            self._control.go_outward()
             files = ResultFiles(self._directory.frame(result))
             self._write(desk, self._directory.path.name, into, files)
 

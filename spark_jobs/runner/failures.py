@@ -7,14 +7,20 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 
-from spark_jobs.runner.port import InputUnfit
+from spark_jobs.runner.port import InputUnfit, SpecInvalid
 
-__all__ = ["reason_of"]
+__all__ = ["reason_of", "spoils_session"]
 
 _DEEPEST: Final = 10
 _FULL: Final = re.compile(
     r"No space left on device|File too large|Disk quota exceeded|ENOSPC|EDQUOT|EFBIG"
 )
+_NOT_UNPACKED: Final = re.compile(
+    r"Could not initialize class (?:org\.xerial\.snappy|com\.github\.luben\.zstd)\."
+    r"|FAILED_TO_LOAD_NATIVE_LIBRARY"
+)
+"""Tried once in the life of a JVM; what it says later names the full disk that was the cause."""
+
 _MALFORMED: Final = re.compile(r"MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD")
 _FORMAT: Final = re.compile(r"FAILED_READ_FILE")
 _UNFIT: Final = re.compile(r"(?:^|\n)(?:[\w.]+\.)?InputUnfit: ([^\n]{1,1000})")
@@ -25,7 +31,7 @@ _MEMORY: Final = re.compile(r"OutOfMemoryError|Java heap space")
 
 def reason_of(error: BaseException) -> str:
     """Return a sentence that says why a run failed, and what to do if that is known."""
-    if isinstance(error, InputUnfit):
+    if isinstance(error, InputUnfit | SpecInvalid):  # of a specification, what only data can show
         return str(error)
     text = _told(error)
     if unfit := _UNFIT.findall(text):  # raised where the rows are, and carried home as text
@@ -37,7 +43,17 @@ def reason_of(error: BaseException) -> str:
     return f"It failed with {name}; the log of the worker has the rest. It can be resumed."
 
 
+def spoils_session(error: BaseException) -> bool:
+    """Whether what failed fails for as long as the JVM lives, though its cause is gone."""
+    return _NOT_UNPACKED.search(_told(error)) is not None
+
+
+_BEGIN_ANEW: Final = (
+    "Spark could not unpack a library, most likely for lack of room: make room where temporary"
+    " files lie, and resume. A worker begins anew by itself; start a server of Spark Connect again."
+)
 _SENTENCES: Final = (
+    (_NOT_UNPACKED, _BEGIN_ANEW),
     (_FULL, "The disk is full: make room, or point PORTOLAN_JOBS_DIR elsewhere, and resume."),
     (_MALFORMED, "An input has a record that is malformed; nothing was left out silently."),
     (_FORMAT, "An input file is not of the format that it is said to be."),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, Final
 
 from spark_jobs.kinds import find_kind
@@ -80,6 +82,7 @@ class Job:
         inputs: The tables that it reads; classes have their database.
         limits: What it may cost.
         into: Where its result is written besides; None: nowhere.
+        fingerprint: Of what determines its stages; the same job under other limits has the same.
     """
 
     kind: Kind[Any]
@@ -87,6 +90,7 @@ class Job:
     inputs: tuple[Input, ...]
     limits: Limits = Limits()
     into: Into | None = None
+    fingerprint: str = ""
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -116,7 +120,12 @@ def read_job(document: Any, database: str | None = None) -> Job:
     except SpecInvalid as error:
         raise SpecInvalid(f"/spec{error.pointer}", error.reason) from error
     inputs = [_placed(i, database, spec_document) for i in kind.inputs(spec)]
-    return Job(kind, spec, tuple(inputs), limits, into)
+    return Job(kind, spec, tuple(inputs), limits, into, _fingerprint(document))
+
+
+def _fingerprint(document: Mapping[str, Any]) -> str:
+    told = json.dumps([document["kind"], document["spec"]], sort_keys=True)
+    return blake2b(told.encode(), digest_size=16).hexdigest()
 
 
 def _limits(members: Members) -> Limits:

@@ -14,6 +14,11 @@ What can happen, and what is left behind:
    and files of its own attempt. Whoever has the run now has read the manifest already, and looks at
    no later version of it. At worst the older one finds its files removed, and fails.
 
+5. Somebody comes with another job, or the same one with another specification: the manifest names
+   the job, and nothing is taken up.
+6. What a manifest names is gone, for somebody has cleared a disk: that stage and all behind it are
+   done again. They may have been made of what is not there any more.
+
 A manifest is renamed into place after its files and itself are on the disk, so a crash of the
 machine leaves the old one or the new one.
 """
@@ -24,6 +29,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -70,7 +76,8 @@ class RunDirectory:
         self._attempt = attempt or max(before, default=0) + 1
         # One's own manifest is there if a worker that died had this attempt: it goes on.
         earlier = [number for number in before if number <= self._attempt]
-        self._stages = self._read(max(earlier)) if earlier else {}
+        self._job, stages = self._read(max(earlier)) if earlier else (None, {})
+        self._stages = dict(takewhile(self._is_there, stages.items()))
         self._sweep()
 
     @property
@@ -82,6 +89,11 @@ class RunDirectory:
     def stages(self) -> Mapping[str, KeptStage]:
         """The finished stages, in the order in which they were finished."""
         return self._stages
+
+    def claim(self, job: str) -> bool:
+        """Say which job the stages are of; False if they are of another one."""
+        self._job = self._job or job
+        return self._job == job
 
     def fresh(self) -> Path:
         """Return the path of a directory that is not there yet, for a stage's Parquet."""
@@ -121,16 +133,21 @@ class RunDirectory:
     def _manifest(self, attempt: int) -> Path:
         return self.path / f"{_MANIFEST}{attempt:06d}.json"
 
-    def _read(self, attempt: int) -> dict[str, KeptStage]:
+    def _read(self, attempt: int) -> tuple[str | None, dict[str, KeptStage]]:
         document = orjson.loads(self._manifest(attempt).read_bytes())
-        return {name: KeptStage(**members) for name, members in document["stages"].items()}
+        stages = {name: KeptStage(**members) for name, members in document["stages"].items()}
+        return document.get("job"), stages
+
+    def _is_there(self, stage: tuple[str, KeptStage]) -> bool:
+        directory = stage[1].directory
+        return directory is None or self.path_of(directory).is_dir()
 
     def _write(self, stages: Mapping[str, KeptStage]) -> None:
         target = self._manifest(self._attempt)
         written = target.with_suffix(f".{uuid4().hex}")
         try:
             with written.open("wb") as file:
-                file.write(orjson.dumps({"stages": stages}))
+                file.write(orjson.dumps({"job": self._job, "stages": stages}))
                 file.flush()
                 os.fsync(file.fileno())
             written.replace(target)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -79,12 +80,15 @@ class Shift:
         """Carry the run out, and tell its ending.
 
         Raises:
-            SessionDied: The session has died, and the run is left as if the worker had.
+            SessionDied: The session has died, and the run is left as if the worker had; or it is
+                spoilt for others, and the run has failed.
         """
         if self._taken.cancelling:
             self._control.cancel()
         _log.info("run %s begins, attempt %d", self._taken.id, self._taken.attempt)
         loop = asyncio.get_running_loop()
+        self._control.hold(-inf)  # how old the lease is by now nobody knows
+        await self._beat()
         task = loop.run_in_executor(self._bench.thread, self._carry_out)
         while not task.done():
             await asyncio.wait({task}, timeout=_BEAT_S)
@@ -101,6 +105,8 @@ class Shift:
             await self._bench.queue.release(self._taken)
         elif self._heard != "lost":
             await self._end(ending)
+        if ending.spoilt:
+            raise SessionDied
 
     def _carry_out(self) -> Ending:
         try:
@@ -126,13 +132,18 @@ class Shift:
 
     async def _beat(self) -> None:
         state: RunState = "forecasting" if self._control.forecast is None else "running"
+        asked = monotonic()
         try:
             self._heard = await self._bench.queue.beat(
                 self._taken, state, self._control.snapshot(), self._bench.lease_s
             )
         except Unavailable as error:
-            # The run goes on: if somebody else gets it meanwhile, nothing of ours will count.
+            # The run goes on: if somebody else gets it meanwhile, nothing of ours will count, and
+            # nothing is written into a class.
             _log.warning("run %s cannot be reported: %s", self._taken.id, error.detail)
+        else:
+            if self._heard == "go on":
+                self._control.hold(asked + self._bench.lease_s)
         if self._heard != "go on" or self._overdue():
             self._control.cancel()
         if self._control.cancelled and self._run is not None:
@@ -146,8 +157,9 @@ class Shift:
         return monotonic() >= self._deadline
 
     def _released(self, ending: Ending) -> bool:
-        """Whether the run ends here because the worker does, and nobody else wants it to."""
-        return ending.state == "cancelled" and self._heard == "go on" and self._ending.is_set()
+        """Whether the run ends here for the worker's sake, and nobody else wants it to."""
+        ours = self._ending.is_set() or self._control.lapsed
+        return ending.state == "cancelled" and self._heard == "go on" and ours
 
     def _lives(self) -> bool:
         try:

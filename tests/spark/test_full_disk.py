@@ -1,17 +1,13 @@
-"""A disk that is full: the run fails and says so, nothing of it is half there, and it goes on.
-
-No process may write files longer than a few bytes: what the system answers half way through is
-what it answers on a full disk, but for the number (`EFBIG` instead of `ENOSPC`).
-"""
+"""A disk that is full: the run fails and says so, nothing of it is half there, and it goes on."""
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import psutil
+import orjson
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,21 +16,7 @@ from spark_jobs.runner.control import Control
 from spark_jobs.runner.execution import Run
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.sources.reading import read_input
-
-ROOM = 100
-"""Bytes: less than any Parquet file, and than any manifest with two stages, has."""
-
-
-def spark_processes() -> list[int]:
-    """The JVM of the session, and what it has started."""
-    children = psutil.Process().children()  # embedded servers in Java are among them
-    (jvm,) = [child for child in children if "pyspark-shell" in child.cmdline()]
-    return [jvm.pid, *(child.pid for child in jvm.children(recursive=True))]
-
-
-def this_process() -> list[int]:
-    """The planner: it writes the manifests."""
-    return [psutil.Process().pid]
+from tests.spark.room import ROOM, allow, room_again, spark_processes, this_process
 
 
 class FillingControl(Control):
@@ -51,21 +33,6 @@ class FillingControl(Control):
             allow(self._writers, ROOM)
 
 
-def allow(processes: list[int], size: int) -> None:
-    """Let processes write files of so many bytes at most."""
-    for pid in processes:
-        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
-
-
-@contextmanager
-def room_again(processes: list[int]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        allow(processes, resource.RLIM_INFINITY)
-
-
 @pytest.mark.parametrize(
     ("stage", "writers"),
     [("read records", spark_processes), ("count", spark_processes), ("forecast", this_process)],
@@ -76,7 +43,6 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(
     people = tmp_path / "people.csv"
     people.write_text("id,city\n" + "".join(f"{n},c{n % 7}\n" for n in range(100)))
     trial = Trial("example.count", {"records": {"file": str(people)}, "field": "city"})
-    # Before there is no room: Spark unpacks libraries when it first writes, and tries only once.
     expected = run_trial(trial, spark, RunDirectory(tmp_path / "whole"))
     full = writers()
     control = FillingControl(stage, full)
@@ -88,3 +54,18 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(
     assert ending.result is None
     assert stage not in RunDirectory(tmp_path / "run").stages
     assert run_trial(trial, spark, RunDirectory(tmp_path / "run")) == expected
+
+
+@pytest.mark.large  # two sessions of Spark start
+@pytest.mark.timeout(300)
+def test_a_disk_that_is_full_at_the_first_write_spoils_no_session(tmp_path: Path) -> None:
+    """A codec that must be unpacked is lost to its JVM, and the run says so; ours is not."""
+    command = [sys.executable, "-m", "tests.spark.first_write", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, check=True)
+    first, again, foreign, spoilt = orjson.loads(done.stdout)
+    assert (first["state"], first["spoilt"]) == ("failed", False)
+    assert "The disk is full" in first["reasons"][0]
+    assert again["state"] == "done"
+    for ending in (foreign, spoilt):
+        assert (ending["state"], ending["spoilt"]) == ("failed", True)
+        assert "could not unpack a library" in ending["reasons"][0]

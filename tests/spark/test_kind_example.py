@@ -34,6 +34,16 @@ def test_it_is_interrupted_and_resumed(trial: Trial, spark: SparkSession, tmp_pa
     check_interrupted(trial, spark, tmp_path / "runs")
 
 
+def test_stages_of_another_job_are_not_taken_up(
+    trial: Trial, spark: SparkSession, tmp_path: Path
+) -> None:
+    expected = run_trial(trial, spark, RunDirectory(tmp_path / "run"))
+    other = Trial(trial.kind, {**trial.spec, "field": "id"})
+    with pytest.raises(AssertionError, match="belongs to another job"):
+        run_trial(other, spark, RunDirectory(tmp_path / "run"))
+    assert run_trial(trial, spark, RunDirectory(tmp_path / "run")) == expected
+
+
 def test_it_counts(trial: Trial, spark: SparkSession, tmp_path: Path) -> None:
     assert run_trial(trial, spark, RunDirectory(tmp_path / "run")) == [
         '{"value":"Ulm","rows":2,"share":0.5}',

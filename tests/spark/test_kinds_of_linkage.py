@@ -59,7 +59,11 @@ def open_(scratch: Path) -> Trial:
     return Trial("linkage.open", spec)
 
 
-@pytest.fixture(params=[private, open_], ids=["private", "open"])
+def in_process(scratch: Path) -> Trial:
+    return Trial("linkage.open", {**open_(scratch).spec, "engine": "splink"})
+
+
+@pytest.fixture(params=[private, open_, in_process], ids=["private", "open", "in process"])
 def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Trial:
     make: Callable[[Path], Trial] = request.param
     return make(tmp_path)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.workers import CatalogueWorkers
-from spark_jobs.runner.port import Input
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.job import Into
+from spark_jobs.runner.port import Desk, Input
+from spark_jobs.runner.results import ResultFiles
+from spark_jobs.session import SessionDied
 from tests.faults.conditions import eventually
 from tests.spark.office import JOB, Office, people
 
@@ -49,6 +55,24 @@ def endless(spark: SparkSession, wanted: Input) -> DataFrame:
     return people(spark, wanted).mapInArrow(sleep, "id string, city string")
 
 
+def unpacked(_spark: SparkSession, _wanted: Input) -> DataFrame:
+    """What Spark says of a codec that it could not unpack, however much room there is later."""
+    raise RuntimeError("Could not initialize class org.xerial.snappy.Snappy")
+
+
+async def test_a_session_that_is_spoilt_is_given_up_and_its_run_goes_on(office: Office) -> None:
+    run = await office.submit()
+    with pytest.raises(SessionDied):
+        async with office.worker(unpacked):
+            await office.ended(run)
+    failed = await office.find(run)
+    assert failed.state == "failed"
+    assert "make room" in failed.ending["reasons"][0]
+    await office.runs.resume("club", run)
+    async with office.worker():
+        assert len(office.rows(await office.ended(run))) == 2
+
+
 async def test_a_run_that_sleeps_is_cancelled(office: Office) -> None:
     run = await office.submit()
     async with office.worker(endless):
@@ -79,6 +103,38 @@ async def test_a_worker_that_lost_its_run_changes_nothing(office: Office) -> Non
         assert taken is None
         await office.ended(run)
     assert (await office.find(run)).state == "cancelled"
+
+
+async def test_a_worker_that_may_have_lost_its_run_writes_into_no_class(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears nothing while its lease passes; what it finished is there for whoever comes next."""
+    hold, written = Control.hold, list[Any]()
+    silent = [True]
+
+    def heard(control: Control, until: float) -> None:
+        hold(control, -inf if silent else until)
+
+    def write(desk: Desk, _run: str, _into: Into, files: ResultFiles) -> None:
+        desk.progress(0, 1)
+        written.extend(files.page((0, 0), 100)[0])
+
+    monkeypatch.setattr(Control, "hold", heard)
+    run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
+    async with office.worker(people, write):
+        await eventually(given_back(office, run))
+        assert written == []
+        silent.clear()
+        done = await office.ended(run)
+    assert done.state == "done"
+    assert written == office.rows(done)
+
+
+def given_back(office: Office, run: str) -> Callable[[], Any]:
+    async def again() -> bool:
+        return (await office.find(run)).attempt > 1
+
+    return again
 
 
 def reading(office: Office, run: str) -> Callable[[], Any]:

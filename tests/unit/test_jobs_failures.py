@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.runner.failures import reason_of
-from spark_jobs.runner.port import InputUnfit
+from spark_jobs.runner.port import InputUnfit, SpecInvalid
 
 INSIDE = "postgresql://portolan:hush-hush@db.example/x\n  File worker.py, line 7"
 
@@ -14,8 +14,10 @@ INSIDE = "postgresql://portolan:hush-hush@db.example/x\n  File worker.py, line 7
     ("error", "told"),
     [
         (InputUnfit("left has no column id."), "left has no column id."),
+        (SpecInvalid("/model", "it is no model of these"), "/model: it is no model of these"),
         (OSError(28, "No space left on device"), "The disk is full"),
         (OSError(27, "File too large"), "The disk is full"),
+        (RuntimeError("Could not initialize class com.github.luben.zstd.Zstd; full"), "unpack"),
         (RuntimeError(f"{INSIDE}\nspark_jobs.runner.port.InputUnfit: a row has no id\n"), "a row"),
         (RuntimeError(f"{INSIDE}\nmediator.errors.Unavailable: x"), "did not answer"),
         (RuntimeError(f"{INSIDE} java.lang.OutOfMemoryError: Java heap space"), "Memory ran out"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,79 @@ def test_one_that_lost_the_run_spoils_nothing(tmp_path: Path) -> None:
     after = RunDirectory(tmp_path, 3)
     assert list(after.stages) == ["one", "two"]
     assert read(after, "two") == "quick"
+
+
+def test_one_that_opens_late_neither_reads_nor_sweeps_what_is_newer(tmp_path: Path) -> None:
+    keep(RunDirectory(tmp_path, 1), "one", "a")
+    quick = RunDirectory(tmp_path, 2)
+    keep(quick, "two", "quick")
+    unfinished = write(quick, "b")
+    late = RunDirectory(tmp_path, 1)
+    assert list(late.stages) == ["one"]
+    assert quick.path_of(unfinished).exists()
+    assert read(quick, "two") == "quick"
+
+
+def test_files_are_on_the_disk_before_a_manifest_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash of the machine cannot be had here: what is flushed before the name counts can."""
+    directory = RunDirectory(tmp_path)
+    fsync, replace = os.fsync, Path.replace
+    flushed: set[int] = set()
+    named: list[set[int]] = []
+
+    def note(handle: int) -> None:
+        fsync(handle)
+        flushed.add(os.fstat(handle).st_ino)
+
+    def name(written: Path, target: Path) -> Path:
+        stage = directory.path_of(kept)
+        wanted = {path.stat().st_ino for path in (written, stage, stage / "part-0")}
+        named.append(wanted - flushed)
+        return replace(written, target)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Path, "replace", name)
+    kept = write(directory, "a")
+    directory.commit("one", KeptStage(kept))
+    assert named == [set()]
+
+
+def test_a_stage_counts_when_a_manifest_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory(tmp_path)
+    kept = write(directory, "a")
+
+    def full(*_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        directory.commit("one", KeptStage(kept))
+    assert not directory.stages
+
+
+def test_stages_are_taken_up_by_the_same_job_alone(tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path)
+    assert first.claim("one")
+    keep(first, "one", "a")
+    again = RunDirectory(tmp_path)
+    assert not again.claim("other")
+    assert again.claim("one")
+    assert RunDirectory(tmp_path / "new").claim("other")
+
+
+def test_a_stage_whose_files_are_gone_is_done_again_with_all_behind_it(tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path)
+    for stage in ("one", "two", "three"):
+        keep(first, stage, stage)
+    shutil.rmtree(first.frame("two"))
+    lost = first.frame("three")
+    again = RunDirectory(tmp_path)
+    assert list(again.stages) == ["one"]
+    assert not lost.exists()
 
 
 def test_an_attempt_that_begins_again_goes_on(tmp_path: Path) -> None:

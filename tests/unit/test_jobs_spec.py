@@ -62,6 +62,14 @@ def test_over_http_only_classes_of_the_database_are_read() -> None:
         assert caught.value.pointer == "/spec/records"
 
 
+def test_jobs_are_told_apart_by_what_determines_their_stages() -> None:
+    known = read_job(COUNT).fingerprint
+    assert read_job({**COUNT, "limits": {"rows": 1}}).fingerprint == known
+    assert read_job(dict(reversed(COUNT.items()))).fingerprint == known
+    other = {"records": {"file": "people.csv"}, "field": "name"}
+    assert read_job(COUNT | {"spec": other}).fingerprint != known
+
+
 def test_limits_are_compared_with_the_forecast() -> None:
     forecast = Forecast({"left": 3, "right": 4}, pairs=12, memory_bytes=5, time_s=2.5)
     assert Limits().exceeded(forecast) == ()

@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.parse import read_rules_and_comparisons, read_spec, written
-from spark_jobs.linkage.open.spec import Clustering, Measure, Take
+from spark_jobs.linkage.open.spec import Clustering, Engine, Measure, Take
 from spark_jobs.runner.port import SpecInvalid
 
 GOOD: dict[str, Any] = {
@@ -34,6 +34,13 @@ def test_a_specification_says_what_it_says() -> None:
     assert spec.inputs[0].fields == ("born", "surname")
     assert spec.within
     assert spec.clustering is Clustering.AVERAGE
+
+
+def test_only_who_asks_for_another_engine_gets_it() -> None:
+    assert read_spec(GOOD).engine is Engine.SPARK
+    assert read_spec({**GOOD, "engine": "auto"}).engine is Engine.AUTO
+    order = [stage.name for stage in OpenLinkage().stages(read_spec({**GOOD, "engine": "auto"}))]
+    assert order.index("engine") < order.index("compare")
 
 
 def test_two_tables_are_linked_and_not_searched_for_doubles() -> None:
@@ -104,6 +111,8 @@ def changed(*path: str | int, to: Any) -> dict[str, Any]:
         (changed("threshold", to=1.5), "/threshold"),
         (changed("within", to=False), "/within"),
         (changed("clustering", to="magic"), "/clustering"),
+        (changed("engine", to="duckdb"), "/engine"),
+        (changed("engine", to=["splink"]), "/engine"),
         (changed("limits", to={"pairs": 0}), "/limits/pairs"),
         (changed("model", to=7), "/model"),
         (changed("truth", to=""), "/truth"),

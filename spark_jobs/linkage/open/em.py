@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from spark_jobs.linkage.open.agreement import Levels
 from spark_jobs.linkage.open.strings import Floats, Rows
 
-__all__ = ["Estimate", "Patterns", "Session", "estimate", "session"]
+__all__ = ["Estimate", "Patterns", "Session", "estimate", "guess", "session", "share_of"]
 
 _ROUNDS: Final = 200
 _OUTER: Final = 5
@@ -101,12 +101,12 @@ def estimate(
     """
     u = _shares(random.levels, random.counts, sizes)
     share = 1.0 / max(2.0, pairs)
-    m = tuple(_guess(size) for size in sizes)
+    m = tuple(guess(size) for size in sizes)
     for _ in range(_OUTER):
         sessions = [session(blocked.of_rule(r), m, u, out) for r, out in enumerate(decided)]
         m = _averaged(sessions, m)
         surest = max((one.matches for one in sessions), default=0.0)
-        share = max(_share(blocked, m, u, pairs), min(surest / pairs, _SHARE_LIMITS[1]))
+        share = max(share_of(blocked, m, u, pairs), min(surest / pairs, _SHARE_LIMITS[1]))
         others = random.counts * (1.0 - _posterior(random.levels, m, u, share))
         u = _shares(random.levels, others, sizes)
     return Estimate(m, u, share)
@@ -146,7 +146,7 @@ def _average(sessions: Sequence[Session], k: int, before: Floats) -> Floats:
     return mean
 
 
-def _guess(size: int) -> Floats:
+def guess(size: int) -> Floats:
     """Where m begins: nine in ten agree, each lower level half as often as the one above."""
     falling = 0.5 ** np.arange(size - 2)
     return np.array([0.0, *(0.9 * falling / falling.sum()), 0.1])
@@ -182,7 +182,7 @@ def _posterior(
     return posterior
 
 
-def _share(blocked: Patterns, m: Sequence[Floats], u: Sequence[Floats], pairs: float) -> float:
+def share_of(blocked: Patterns, m: Sequence[Floats], u: Sequence[Floats], pairs: float) -> float:
     """Matches among all pairs: what the rules do not find counts as none."""
     share = 1.0 / max(2.0, pairs)
     for _ in range(_ROUNDS):

@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.blocks import RuleLoad, heaviest, loads
+from spark_jobs.linkage.open.engine import choose
 from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.plan import planned
 from spark_jobs.linkage.open.prepare import values
 from spark_jobs.linkage.open.propose import Proposal
-from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.linkage.open.spec import Engine, OpenSpec
 from spark_jobs.runner.port import Desk, Forecast, InputUnfit
 
 __all__ = ["foretell"]
@@ -21,7 +22,7 @@ __all__ = ["foretell"]
 _RECORDS_PER_S: Final = 20_000
 _PAIRS_PER_S: Final = 200_000
 _BASE_BYTES: Final = 512 * 2**20
-_BYTES_PER_PAIR: Final = 40
+_BYTES_PER_PAIR: Final = {Engine.SPARK: 40, Engine.SPLINK: 400}  # Splink keeps both values by it
 _BYTES_PER_RECORD: Final = 500
 _STARTING_S: Final = 10.0
 
@@ -30,7 +31,7 @@ def foretell(spec: OpenSpec, desk: Desk) -> Forecast:
     """Count.
 
     Raises:
-        InputUnfit: An input is empty, lacks a column, or has an id twice.
+        InputUnfit: An input is empty, lacks a column, has an id twice, or is not for Splink.
         SpecInvalid: The model is one of other comparisons.
     """
     rows = {wanted.name: desk.input(wanted.name).count() for wanted in spec.inputs}
@@ -60,13 +61,17 @@ def _counted(
 ) -> Forecast:
     found = loads(records, spec)
     total, pairs = sum(rows.values()), sum(load.pairs for load in found)
+    choice = choose(spec, records, pairs)
+    told = () if spec.engine is Engine.SPARK else (f"Engine {choice.engine}: {choice.reason}",)
     return Forecast(
         rows=rows,
         pairs=pairs,
         heaviest=heaviest(records, spec),
-        memory_bytes=_BASE_BYTES + _BYTES_PER_RECORD * total + _BYTES_PER_PAIR * min(pairs, 10**7),
+        memory_bytes=_BASE_BYTES
+        + _BYTES_PER_RECORD * total
+        + _BYTES_PER_PAIR[choice.engine] * min(pairs, 10**7),
         time_s=_STARTING_S + total * len(spec.blocking) / _RECORDS_PER_S + pairs / _PAIRS_PER_S,
-        notes=(*_notes(spec, found, pairs), *(proposal.reasons if proposal else ())),
+        notes=(*told, *_notes(spec, found, pairs), *(proposal.reasons if proposal else ())),
     )
 
 

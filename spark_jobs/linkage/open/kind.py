@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_jobs.linkage.open.parse import read_spec
-from spark_jobs.linkage.open.spec import OpenSpec, Result
+from spark_jobs.linkage.open.spec import Engine, OpenSpec, Result
 from spark_jobs.runner.port import Desk, Forecast, Input, Stage
 
 if TYPE_CHECKING:  # reading a specification needs no Spark
@@ -37,13 +37,14 @@ class OpenLinkage:
         return foretell(spec, desk)
 
     def stages(self, spec: OpenSpec) -> tuple[Stage, ...]:
-        """Plan, prepare, block, compare, fit, cluster, evaluate."""
+        """Plan, prepare, choose an engine, block, compare, fit, cluster, evaluate."""
         return tuple(Stage(name, _step(name, spec)) for name in _order(spec))
 
 
 def _order(spec: OpenSpec) -> tuple[str, ...]:
     last = ("pairs", "clusters") if spec.result is Result.CLUSTERS else ("clusters", "pairs")
-    return ("plan", "values", "records", "compare", "model", "roots", *last)
+    chosen = ("engine",) if spec.engine is Engine.AUTO else ()
+    return ("plan", "values", *chosen, "records", "compare", "model", "roots", *last)
 
 
 def _step(name: str, spec: OpenSpec) -> Callable[[Desk], DataFrame | None]:

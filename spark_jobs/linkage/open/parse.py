@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from spark_jobs.linkage.open.spec import (
     Clustering,
     Comparison,
+    Engine,
     KeyPart,
     Level,
     Limits,
@@ -38,7 +39,7 @@ _MOST_PAIRS: Final = 10**12
 _NEEDS_LENGTH: Final = {Take.PREFIX, Take.SUFFIX, Take.WORD}
 _KNOWN: Final = ("cluster", "source", "record")
 
-ChoiceT = TypeVar("ChoiceT", Clustering, Result, Take)
+ChoiceT = TypeVar("ChoiceT", Clustering, Engine, Result, Take)
 
 
 def read_spec(document: Mapping[str, Any]) -> OpenSpec:
@@ -63,6 +64,7 @@ def read_spec(document: Mapping[str, Any]) -> OpenSpec:
         threshold=members.number("threshold", above=0, most=1, default=0.9),
         clustering=_choice(members, "clustering", Clustering, usual),
         result=_choice(members, "result", Result, Result.CLUSTERS),
+        engine=_choice(members, "engine", Engine, Engine.SPARK),
         limits=_limits(members),
         seed=members.whole("seed", least=0, most=2**31 - 1, default=1),
         known=_known(members),

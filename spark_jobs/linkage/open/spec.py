@@ -12,6 +12,7 @@ from spark_jobs.runner.port import Input
 __all__ = [
     "Clustering",
     "Comparison",
+    "Engine",
     "KeyPart",
     "Level",
     "Limits",
@@ -162,6 +163,16 @@ class Result(StrEnum):
     PAIRS = "pairs"
 
 
+class Engine(StrEnum):
+    """What blocks, compares and estimates; all else is the same."""
+
+    SPARK = "spark"
+    SPLINK = "splink"
+    """Splink on DuckDB, in the process of the worker."""
+    AUTO = "auto"
+    """Splink where it can do the run, else Spark."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Beyond these a run does not go.
@@ -189,6 +200,7 @@ class OpenSpec:
         threshold: Pairs at least this probable are linked.
         clustering: How links become clusters.
         result: Which frame is the result.
+        engine: What blocks, compares and estimates.
         limits: What the run may cost.
         seed: Where random numbers begin.
         known: Input of clusters found before (`cluster`, `source`, `record`), whose records are not
@@ -204,6 +216,7 @@ class OpenSpec:
     threshold: float = 0.9
     clustering: Clustering = Clustering.AVERAGE
     result: Result = Result.CLUSTERS
+    engine: Engine = Engine.SPARK
     limits: Limits = field(default_factory=Limits)
     seed: int = 1
     known: Input | None = None

@@ -11,12 +11,13 @@ from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.blocks import RuleLoad, loads, split_heavy
 from spark_jobs.linkage.open.clusters import assigned, merges, named
+from spark_jobs.linkage.open.engine import engine, kept_engine
 from spark_jobs.linkage.open.evaluate import blocking_recall, evaluation
 from spark_jobs.linkage.open.model import Model, bits_of
 from spark_jobs.linkage.open.pairs import compared
 from spark_jobs.linkage.open.plan import kept_document, kept_plan, one_document, plan
 from spark_jobs.linkage.open.prepare import values, with_frequencies
-from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.linkage.open.spec import Engine, OpenSpec
 from spark_jobs.linkage.open.training import trained
 from spark_jobs.runner.port import Desk, InputUnfit
 
@@ -42,6 +43,10 @@ def _compare(spec: OpenSpec, desk: Desk) -> DataFrame:
     if pairs > spec.limits.pairs:
         raise InputUnfit(f"The rules make {pairs:,} pairs; limits.pairs is {spec.limits.pairs:,}.")
     desk.report("blocking", {"rules": [_told(complete, load) for load in found]})
+    if kept_engine(spec, desk) is Engine.SPLINK:
+        from spark_jobs.linkage.open.in_process import comparing  # noqa: PLC0415 - extra linkage
+
+        return comparing.compared(complete, desk)
     return compared(records, complete, pairs, records.count() * len(complete.blocking))
 
 
@@ -51,11 +56,22 @@ def _told(spec: OpenSpec, load: RuleLoad) -> Mapping[str, Any]:
 
 
 def _model(spec: OpenSpec, desk: Desk) -> DataFrame:
-    pairs = desk.output("compare")
-    desk.count("pairs compared", pairs.count())
-    model = trained(desk.output("records"), pairs, kept_plan(spec, desk))
+    desk.count("pairs compared", desk.output("compare").count())
+    model = _fitted(spec, desk)
     desk.report("model", model.to_json())
     return one_document(desk, model.to_json())
+
+
+def _fitted(spec: OpenSpec, desk: Desk) -> Model:
+    """The model that the specification brings, or the estimate of its engine."""
+    complete = kept_plan(spec, desk)
+    if complete.model is not None:
+        return Model.of_json(complete.model, complete.comparisons)
+    if kept_engine(spec, desk) is Engine.SPLINK:
+        from spark_jobs.linkage.open.in_process import training  # noqa: PLC0415 - extra linkage
+
+        return training.trained(complete, desk)
+    return trained(desk.output("records"), desk.output("compare"), complete)
 
 
 def kept_model(spec: OpenSpec, desk: Desk) -> Model:
@@ -170,6 +186,7 @@ def _evaluate(spec: OpenSpec, desk: Desk, clusters: DataFrame) -> None:
 STAGES: Final[Mapping[str, Callable[[OpenSpec, Desk], DataFrame]]] = {
     "plan": plan,
     "values": _values,
+    "engine": engine,
     "records": _records,
     "compare": _compare,
     "model": _model,

@@ -14,27 +14,26 @@ from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.pairs import random_pairs
 from spark_jobs.linkage.open.spec import OpenSpec
 
-__all__ = ["trained"]
+__all__ = ["all_pairs", "decided", "trained"]
 
 _SAMPLE: Final = 10_000
 _RANDOM_PAIRS: Final = 1_000_000
 
 
 def trained(records: DataFrame, pairs: DataFrame, spec: OpenSpec) -> Model:
-    """Estimate the model from compared pairs, or take the one that the specification brings."""
-    if spec.model is not None:
-        return Model.of_json(spec.model, spec.comparisons)
+    """Estimate the model from compared pairs."""
     estimated = estimate(
         _random(records, spec),
         _blocked(pairs, spec),
-        [_decided(spec, rule) for rule in range(len(spec.blocking))],
+        [decided(spec, rule) for rule in range(len(spec.blocking))],
         [len(one.level_names) for one in spec.comparisons],
-        _all_pairs(records, within=spec.within),
+        all_pairs(records, within=spec.within),
     )
     return Model(spec.comparisons, estimated)
 
 
-def _decided(spec: OpenSpec, rule: int) -> frozenset[int]:
+def decided(spec: OpenSpec, rule: int) -> frozenset[int]:
+    """The comparisons of which a rule says how they come out."""
     columns = spec.blocking[rule].columns
     return frozenset(k for k, one in enumerate(spec.comparisons) if columns & {*one.columns})
 
@@ -59,7 +58,8 @@ def _random(records: DataFrame, spec: OpenSpec) -> Patterns:
     return Patterns(levels, counts, np.zeros(len(patterns), np.int64))
 
 
-def _all_pairs(records: DataFrame, *, within: bool) -> float:
+def all_pairs(records: DataFrame, *, within: bool) -> float:
+    """How many pairs there are, blocked or not; one at least."""
     counts = np.array([row["count"] for row in records.groupBy("source").count().collect()], float)
     less = counts.sum() if within else float((counts**2).sum())
     return max(1.0, float(counts.sum() ** 2 - less) / 2)

@@ -4,28 +4,51 @@ Greedy, and stable in the sense of Gale and Shapley: no two records that were no
 more similar to each other than to what they were linked with. Of equally similar pairs the one of
 lower ids comes first, so the result is the same every time. It is not the assignment with the
 greatest sum, which would part good pairs to make room for mediocre ones.
+
+Who is linked depends on all pairs before, so one task goes through them in order. Spark sorts them,
+on the disk if they are many; the task holds one batch, and each end that is taken: of every record
+at most one for each other owner, however many pairs there are. That is in the forecast of memory.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
-__all__ = ["assigned"]
+from spark_jobs.linkage.private.stored import in_order
+
+__all__ = ["assigned", "first_come"]
 
 
 def assigned(links: DataFrame) -> DataFrame:
     """Leave each record one partner of each other owner at most.
 
     Args:
-        links: Links in the order of `linked`.
+        links: Links as `linked` gives them.
+
+    Returns:
+        Those that are left, in the same order.
     """
-    table = links.toArrow()
-    taken: set[tuple[str, str, str]] = set()
-    kept = []
-    columns = [table[name].to_pylist() for name in ("left_party", "left", "right_party", "right")]
-    for left_party, left, right_party, right in zip(*columns, strict=True):
-        ends = (left_party, left, right_party), (right_party, right, left_party)
-        kept.append(taken.isdisjoint(ends))
-        if kept[-1]:
-            taken.update(ends)
-    return links.sparkSession.createDataFrame(table.filter(kept))
+    return in_order(links.repartition(1)).mapInArrow(first_come, links.schema)
+
+
+def first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Keep the links none of whose ends an earlier link took.
+
+    Args:
+        batches: Links, the better ones first.
+    """
+    taken: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for batch in batches:
+        names = ("left_party", "left", "right_party", "right")
+        kept = []
+        for one, left, other, right in zip(*(batch[n].to_pylist() for n in names), strict=True):
+            lefts, rights = taken[one, other], taken[other, one]
+            kept.append(left not in lefts and right not in rights)
+            if kept[-1]:
+                lefts.add(left)
+                rights.add(right)
+        yield batch.filter(pa.array(kept, pa.bool_()))

@@ -29,6 +29,9 @@ _PAIRS_PER_S: Final = 400_000_000
 _ROWS_PER_S: Final = 50_000
 _START_S: Final = 10.0
 _BYTES_PER_RECORD: Final = 1_000
+_BYTES_PER_END: Final = 160
+"""Of a record that is linked one to one; `assignment` tells why."""
+
 _HEAVIEST: Final = 10
 
 
@@ -64,7 +67,7 @@ class PrivateLinkage:
             rows,
             total,
             tuple(sorted(pairs, key=lambda block: -block.pairs)[:_HEAVIEST]),
-            people * _BYTES_PER_RECORD,
+            people * (_BYTES_PER_RECORD + _bytes_of_ends(spec)),
             _START_S + people / _ROWS_PER_S + total / rate,
         )
 
@@ -76,6 +79,11 @@ class PrivateLinkage:
             Stage("compare", lambda desk: _compare(spec, desk)),
             Stage("links", lambda desk: _links(spec, desk)),
         )
+
+
+def _bytes_of_ends(spec: PrivateSpec) -> int:
+    """What the record at the end of links takes: one partner of each other owner is remembered."""
+    return (len(spec.parties) - 1) * _BYTES_PER_END if spec.one_to_one else 0
 
 
 def _records(spec: PrivateSpec, desk: Desk) -> DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.private.blocks import Comparison
@@ -20,7 +20,7 @@ from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.linkage.private.vectors import Order
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["Stored", "comparison_of", "linked", "order_in"]
+__all__ = ["Stored", "comparison_of", "in_order", "linked", "order_in"]
 
 _WORD_BITS = 64
 
@@ -52,7 +52,17 @@ def linked(matches: DataFrame, names: list[str], top_k: int | None) -> DataFrame
         of = Window.partitionBy("left_party", "left", "right_party")
         place = f.row_number().over(of.orderBy(f.desc("similarity"), "right"))
         links = links.withColumn("place", place).where(f.col("place") <= top_k).drop("place")
-    return links.orderBy(f.desc("similarity"), "left_party", "left", "right_party", "right")
+    return links.orderBy(*_best_first())
+
+
+def in_order(links: DataFrame) -> DataFrame:
+    """Sort the links of each partition as `linked` sorts all of them."""
+    return links.sortWithinPartitions(*_best_first())
+
+
+def _best_first() -> list[Column]:
+    names = ("left_party", "left", "right_party", "right")
+    return [f.desc("similarity"), *map(f.col, names)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Open linkage in one process: Splink on DuckDB, on records that Spark prepared."""

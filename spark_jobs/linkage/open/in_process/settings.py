@@ -1,0 +1,107 @@
+"""A specification in Splink's words, with column names of ours: no value or name of a user is code.
+
+A comparison k reads the column ``c<k>``, for numbers ``n<k>``, for words ``w<k>``; rule r is the
+key ``k<r>``. Limits are numbers that were read strictly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from splink import SettingsCreator
+from splink import comparison_level_library as levels
+from splink.blocking_rule_library import CustomRule
+from splink.comparison_library import CustomComparison
+
+from spark_jobs.linkage.open.spec import Comparison, Level, Measure, OpenSpec
+
+__all__ = ["ROW", "level_of", "settings", "training_rule"]
+
+ROW: Final = "unique_id"
+"""The column of a record's row."""
+
+_BONUS_FOR_ALL: Final = 0.82
+"""What the bonus can make of 0.7 at most."""
+
+
+def settings(spec: OpenSpec) -> SettingsCreator:
+    """All rules and comparisons of a complete specification."""
+    return SettingsCreator(
+        link_type=_link_type(spec),
+        comparisons=[_comparison(k, one) for k, one in enumerate(spec.comparisons)],
+        blocking_rules_to_generate_predictions=[
+            CustomRule(_same_block(spec, rule)) for rule in range(len(spec.blocking))
+        ],
+        retain_matching_columns=True,  # levels are among them
+        retain_intermediate_calculation_columns=True,  # and frequencies among these
+    )
+
+
+def training_rule(spec: OpenSpec, rule: int, decided: Sequence[int]) -> CustomRule:
+    """A rule that Splink trains by, without the comparisons that it decides.
+
+    Splink leaves out what it finds mentioned in the rule; a key does not tell what is in it.
+    """
+    mentioned = [f" AND (l.c{k} IS NULL OR l.c{k} IS NOT NULL)" for k in decided]
+    return CustomRule(_same_block(spec, rule) + "".join(mentioned))
+
+
+def _link_type(spec: OpenSpec) -> Literal["link_only", "link_and_dedupe", "dedupe_only"]:
+    if len(spec.inputs) == 1:
+        return "dedupe_only"
+    return "link_and_dedupe" if spec.within else "link_only"
+
+
+def _same_block(spec: OpenSpec, rule: int) -> str:
+    known = " AND NOT (l.known AND r.known)" if spec.known is not None else ""
+    return f"l.k{rule} = r.k{rule}{known}"
+
+
+def _comparison(k: int, comparison: Comparison) -> CustomComparison:
+    listed = [level_of(k, level) for level in comparison.levels]
+    if comparison.term_frequency:
+        listed[0] = listed[0].configure(tf_adjustment_column=f"c{k}")
+    return CustomComparison(
+        output_column_name=f"c{k}",
+        comparison_levels=[levels.NullLevel(f"c{k}"), *listed, levels.ElseLevel()],
+    )
+
+
+def level_of(k: int, level: Level) -> Any:
+    """A level of a comparison, as Splink's creator of one."""
+    return _LEVELS[level.measure](k, level)
+
+
+def _difference(k: int, level: Level) -> Any:
+    return levels.AbsoluteDifferenceLevel(f"n{k}", max(0.0, level.limit))
+
+
+def _jaro_winkler(k: int, level: Level) -> Any:
+    """DuckDB gives the bonus for a prefix only to what is more than 0.7 alike without it."""
+    if level.limit > _BONUS_FOR_ALL:
+        return levels.JaroWinklerLevel(f"c{k}", level.limit)
+    left, right = f"c{k}_l", f"c{k}_r"
+    jaro = f"jaro_similarity({left}, {right})"
+    shared = " ".join(
+        f"WHEN substr({left}, 1, {n + 1}) <> substr({right}, 1, {n + 1}) THEN {n}" for n in range(4)
+    )
+    bonus = f"0.1 * (CASE {shared} ELSE 4 END) * (1.0 - {jaro})"
+    return levels.CustomLevel(f"{jaro} + {bonus} >= {level.limit!r}")
+
+
+def _shared_words(k: int, level: Level) -> Any:
+    """Words in common over words in either; Splink's own measure is of characters."""
+    both = f"len(list_intersect(w{k}_l, w{k}_r))"
+    either = f"(len(w{k}_l) + len(w{k}_r) - {both})"
+    return levels.CustomLevel(f"{both} / {either} >= {level.limit!r}")
+
+
+_LEVELS: Final[Mapping[Measure, Callable[[int, Level], Any]]] = {
+    Measure.EXACT: lambda k, _: levels.ExactMatchLevel(f"c{k}"),
+    Measure.LEVENSHTEIN: lambda k, level: levels.DamerauLevenshteinLevel(f"c{k}", int(level.limit)),
+    Measure.JARO_WINKLER: _jaro_winkler,
+    Measure.JACCARD: _shared_words,
+    Measure.NUMBER: _difference,
+    Measure.DAYS: _difference,
+}

@@ -1,0 +1,48 @@
+"""A session for which the disk is full when it first writes: what its runs end with, as JSON.
+
+Two runs with the codec that sessions have, without room and with room again; then the same two with
+a codec that must be unpacked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import orjson
+from pyspark.sql import SparkSession
+
+from spark_jobs.runner.conformance import Trial
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.execution import Ending, Run
+from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.session import SparkOptions, open_session
+from spark_jobs.sources.reading import read_input
+from tests.spark.room import ROOM, allow, room_again, spark_processes
+
+CODEC = "spark.sql.parquet.compression.codec"
+
+
+def endings(spark: SparkSession, directory: Path) -> Iterator[Ending]:
+    """Carry the runs out."""
+    (directory / "people.csv").write_text("id,city\n1,Ulm\n2,Ulm\n3,Jena\n")
+    source = {"file": str(directory / "people.csv")}
+    job = Trial("example.count", {"records": source, "field": "city"}).job
+    jvm = spark_processes()
+    for codec in (spark.conf.get(CODEC), "snappy"):
+        spark.conf.set(CODEC, codec or "")
+        for room in (False, True):
+            kept = RunDirectory(directory / str(codec))
+            with room_again(jvm):
+                if not room:
+                    allow(jvm, ROOM)
+                yield Run(job, kept, spark, read_input, Control()).carry_out()
+
+
+if __name__ == "__main__":
+    opened = open_session(SparkOptions("local[1,1]", {"spark.sql.shuffle.partitions": "1"}))
+    found = [asdict(ending) for ending in endings(opened, Path(sys.argv[1]))]
+    sys.stdout.buffer.write(orjson.dumps(found))
+    opened.stop()

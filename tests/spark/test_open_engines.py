@@ -1,0 +1,217 @@
+"""Open linkage by Splink in this process: the same results as on Spark, or a refusal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+from splink import Linker
+
+from benchmarks.citizens import people
+from benchmarks.open_desk import FolderDesk, frame
+from spark_jobs.linkage.open import engine as choosing
+from spark_jobs.linkage.open.in_process.comparing import compared as in_process
+from spark_jobs.linkage.open.in_process.duck import connected, splink_api
+from spark_jobs.linkage.open.in_process.settings import settings
+from spark_jobs.linkage.open.in_process.tables import given
+from spark_jobs.linkage.open.kind import OpenLinkage
+from spark_jobs.linkage.open.letters import FREE
+from spark_jobs.linkage.open.model import Model
+from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.runner.port import Desk, InputUnfit
+
+pytestmark = pytest.mark.timeout(900)  # whole runs, on a machine that may be busy
+LARGE = pytest.mark.large  # whole runs of both engines, a minute and more
+
+Row = dict[str, Any]
+
+PEOPLE: list[Row] = list(people(150, 2, seed=5))
+FILE = {"file": "people.csv"}
+BAR = 0.97
+SQL = "name\"'); DROP TABLE t0; --"
+GIVEN: dict[str, Any] = {
+    "inputs": {"people": FILE},
+    "blocking": [
+        ["phone"],
+        ["surname", {"column": "given_name", "take": "prefix", "length": 2}],
+        ["date_of_birth"],
+    ],
+    "comparisons": [
+        {
+            "columns": ["given_name"],
+            "levels": ["exact", {"jaro_winkler": 0.85}],
+            "term_frequency": True,
+        },
+        {"columns": ["surname"], "levels": ["exact", {"levenshtein": 1}], "term_frequency": True},
+        {"columns": ["street"], "levels": [{"jaccard": 0.9}, {"jaccard": 0.5}]},
+        {"columns": ["phone"], "levels": ["exact", {"levenshtein": 2}, {"number": 1_000}]},
+        {"columns": ["date_of_birth"], "levels": ["exact", {"days": 40}]},
+    ],
+    "truth": "entity",
+}
+
+
+def parsed(**changes: Any) -> OpenSpec:
+    return OpenLinkage().parse({**GIVEN, **changes})
+
+
+def carried_out(
+    spark: SparkSession, folder: Path, spec: OpenSpec, **inputs: Sequence[Row]
+) -> FolderDesk:
+    desk = FolderDesk(spark, folder, {name: frame(spark, rows) for name, rows in inputs.items()})
+    desk.forecast(spec)
+    desk.carry_out(spec)
+    return desk
+
+
+@pytest.fixture(scope="module")
+def by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
+    return carried_out(spark, tmp_path_factory.mktemp("spark"), parsed(), people=PEOPLE)
+
+
+@pytest.fixture(scope="module")
+def by_splink(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
+    folder = tmp_path_factory.mktemp("splink")
+    return carried_out(spark, folder, parsed(engine="splink"), people=PEOPLE)
+
+
+def compared(desk: FolderDesk) -> set[tuple[Any, ...]]:
+    return {
+        (row["l"], row["r"], row["pattern"], round(row["rarity"], 9))
+        for row in desk.rows("compare")
+    }
+
+
+def together(desk: FolderDesk) -> set[tuple[str, str]]:
+    cluster = {row["id"]: row["cluster"] for row in desk.rows("clusters")}
+    return {
+        (one, other)
+        for one, other in combinations(sorted(cluster), 2)
+        if cluster[one] == cluster[other]
+    }
+
+
+@LARGE
+def test_both_compare_the_same_pairs_alike(by_spark: FolderDesk, by_splink: FolderDesk) -> None:
+    assert compared(by_splink) == compared(by_spark)
+
+
+@LARGE
+def test_both_find_who_is_who(by_spark: FolderDesk, by_splink: FolderDesk) -> None:
+    """F1 with the truth, and of one engine with the other."""
+    for desk in (by_spark, by_splink):
+        assert desk.reports["evaluation"]["pairwise"]["f1"] >= BAR
+    one, other = together(by_spark), together(by_splink)
+    assert 2 * len(one & other) / (len(one) + len(other)) >= BAR
+
+
+@LARGE
+def test_a_score_is_the_one_that_splink_gives(by_splink: FolderDesk) -> None:
+    """Splink, told the model of the run, weighs every pair as the run did."""
+    spec, desk = parsed(), cast("Desk", by_splink)
+    model = Model.of_json(by_splink.reports["model"], spec.comparisons)
+    document = settings(spec).create_settings_dict("duckdb")
+    document["probability_two_random_records_match"] = model.estimate.share
+    for k, comparison in enumerate(document["comparisons"]):
+        for at, level in enumerate(comparison["comparison_levels"][1:], start=1):
+            level["m_probability"] = model.estimate.m[k][at]
+            level["u_probability"] = model.estimate.u[k][at]
+    with connected() as duck:
+        names = given(spec, desk).fill(duck)
+        linker = Linker(names, document, splink_api(duck), set_up_basic_logging=False)
+        predicted = linker.inference.predict().as_record_dict()
+    weights = {frozenset((row["unique_id_l"], row["unique_id_r"])): row for row in predicted}
+    rows = by_splink.rows("compare")
+    bits = model.pattern_bits(np.array([row["pattern"] for row in rows]))
+    assert len(weights) == len(rows)
+    for row, base in zip(rows, bits, strict=True):
+        theirs = weights[frozenset((row["l"], row["r"]))]["match_weight"]
+        assert base + row["rarity"] == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderDesk:
+    """Two tables, some records known, with letters of several bytes and a name that is SQL."""
+    rows: dict[str, list[Row]] = {"left": [], "right": []}
+    for at, person in enumerate(PEOPLE[:120]):
+        name = (person["given_name"] or "").replace("o", "ł").replace("a", "я") or None
+        row = {"id": person["id"], SQL: name, "surname": person["surname"]}
+        rows["left" if at % 2 else "right"].append(row)
+    known = [
+        {"id": row["id"], "cluster": "old", "source": source, "record": row["id"]}
+        for source in rows
+        for row in rows[source][:10]
+    ]
+    inputs = {name: frame(spark, told) for name, told in {**rows, "known": known}.items()}
+    return FolderDesk(spark, tmp_path_factory.mktemp("tables"), inputs)
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_both_take_tables_known_clusters_and_any_letters(
+    tables: FolderDesk, *, within: bool
+) -> None:
+    spec = parsed(
+        inputs={"left": FILE, "right": FILE},
+        within=within,
+        known=FILE,
+        truth=SQL,
+        blocking=[["surname"], [{"column": SQL, "take": "prefix", "length": 1}]],
+        comparisons=[
+            {
+                "columns": [SQL],
+                "levels": [
+                    "exact",
+                    {"levenshtein": 1},
+                    {"jaro_winkler": 0.9},
+                    {"jaro_winkler": 0.7},
+                ],
+            },
+            {"columns": ["surname", SQL], "levels": ["exact", {"jaccard": 0.4}]},
+        ],
+    )
+    tables.carry_out(spec, until="compare")
+    found = in_process(spec, cast("Desk", tables)).collect()
+    columns = ("l", "r", "pattern", "rarity")
+    assert {tuple(row[name] for name in columns) for row in found} == {
+        tuple(row[name] for name in columns) for row in tables.rows("compare")
+    }
+    assert len(found) == tables.output("compare").count() > 0
+
+
+@pytest.mark.parametrize("engine", ["splink", "auto"])
+def test_what_splink_cannot_do_is_said(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """Refused if it was asked for by name, else done by Spark, with the reason."""
+    many = "".join(chr(code) for code in range(0x4E00, 0x4E00 + len(FREE) + 1))
+    written: list[Row] = [*PEOPLE[:3], {**PEOPLE[3], "surname": many}]
+    spec = parsed(engine=engine)
+
+    def says(rows: Sequence[Row], reason: str) -> None:
+        desk = FolderDesk(spark, tmp_path, {"people": frame(spark, rows)})
+        if engine == "splink":
+            with pytest.raises(InputUnfit, match=f"^/engine: .*{reason}"):
+                desk.forecast(spec)
+        else:
+            told, *_ = desk.forecast(spec).notes
+            assert told.startswith("Engine spark: ")
+            assert re.search(reason, told)
+
+    says(written, "letters beyond a to z")
+    monkeypatch.setattr(choosing, "IN_PROCESS_PAIRS", -1)
+    says(PEOPLE[:3], "one process is given -1")
+    monkeypatch.setattr(choosing, "find_spec", lambda _: None)
+    says(PEOPLE[:3], r'pip install "portolan\[linkage\]"')
+
+
+def test_a_record_alone_is_chosen_for_and_stays_alone(spark: SparkSession, tmp_path: Path) -> None:
+    desk = carried_out(spark, tmp_path, parsed(engine="auto"), people=PEOPLE[:1])
+    assert desk.reports["engine"] == {"engine": "splink", "reason": "0 pairs fit one process."}
+    (row,) = desk.rows("clusters")
+    assert row["cluster"] == f"people/{PEOPLE[0]['id']}"

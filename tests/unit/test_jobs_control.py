@@ -1,0 +1,44 @@
+"""A run under way: what it may do while it is not known whose it is."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.port import RunCancelled
+
+
+def test_what_others_see_is_written_by_whoever_has_the_run() -> None:
+    control = Control()
+    control.hold(-inf)
+    control.check()  # what is kept under an attempt spoils nothing
+    control.hold(inf)
+    control.go_outward()
+    control.check()
+    control.hold(-inf)
+    with pytest.raises(RunCancelled):
+        control.check()
+    assert control.lapsed
+    assert not control.cancelled
+
+
+def test_a_run_without_a_queue_is_always_ours() -> None:
+    control = Control()
+    control.go_outward()
+    assert not control.lapsed
+    control.cancel()
+    with pytest.raises(RunCancelled):
+        control.check()
+
+
+def test_a_run_that_was_let_go_stays_so_when_its_worker_is_heard_again() -> None:
+    control = Control()
+    control.hold(-inf)
+    with pytest.raises(RunCancelled):
+        control.go_outward()
+    control.hold(inf)
+    assert control.lapsed
+    with pytest.raises(RunCancelled):
+        control.check()

@@ -1,0 +1,76 @@
+"""One-to-one links: what going through all pairs at once would choose, batch by batch."""
+
+from __future__ import annotations
+
+import sys
+from random import Random
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.linkage.private.assignment import first_come
+from spark_jobs.linkage.private.kind import _BYTES_PER_END
+
+Link = tuple[str, str, str, str, float]
+NAMES = ("left_party", "left", "right_party", "right", "similarity")
+
+
+def ends(link: Link) -> set[tuple[str, str, str]]:
+    """Whose partner of which owner a link uses up."""
+    return {link[:3], (link[2], link[3], link[0])}
+
+
+def best_of_both(links: list[Link]) -> list[Link]:
+    """Take again and again what both ends like best, and what touches it away: no order needed."""
+    rank, left, chosen = {link: n for n, link in enumerate(links)}, set(links), set()
+    while left:
+        best = {end: min((x for x in left if end in ends(x)), key=rank.__getitem__)
+                for link in left for end in ends(link)}  # fmt: skip
+        mutual = {link for link in left if all(best[end] == link for end in ends(link))}
+        used = {end for link in mutual for end in ends(link)}
+        chosen |= mutual
+        left = {link for link in left if not ends(link) & used}
+    return sorted(chosen, key=rank.__getitem__)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[Link]:
+    """Links of two to four owners, some of whose records have the same ids; ties are common."""
+    owners = ["a", "b", "c", "d"][: draw(st.integers(2, 4))]
+    pairs = [(x, y) for n, x in enumerate(owners) for y in owners[n + 1 :]]
+    ids = st.sampled_from("01234")
+    several = st.tuples(st.sampled_from(pairs), ids, ids)
+    found = draw(st.lists(several, unique=True, max_size=40))
+    similar = st.sampled_from([1.0, 0.9, 0.85, 0.8])
+    links = [(one, left, other, right, draw(similar)) for (one, other), left, right in found]
+    return sorted(links, key=lambda link: (-link[4], *link[:4]))
+
+
+def batch(links: list[Link]) -> pa.RecordBatch:
+    types = [pa.string()] * 4 + [pa.float64()]
+    columns = [[link[n] for link in links] for n in range(5)]
+    arrays = [pa.array(values, type_) for values, type_ in zip(columns, types, strict=True)]
+    return pa.record_batch(arrays, names=list(NAMES))
+
+
+def through(links: list[Link], sizes: list[int]) -> list[Link]:
+    batches, first = [], 0
+    for size in [*sizes, len(links)]:
+        batches.append(batch(links[first : first + size]))
+        first += size
+    return [
+        tuple(row[name] for name in NAMES) for b in first_come(batches) for row in b.to_pylist()
+    ]
+
+
+@given(graphs(), st.lists(st.integers(0, 7), max_size=8))
+def test_it_chooses_what_both_like_best(links: list[Link], sizes: list[int]) -> None:
+    assert through(links, sizes) == best_of_both(links)
+
+
+def test_what_it_remembers_of_a_record_is_in_the_forecast() -> None:
+    """However many pairs: all that stays is an id for each record, and its place in a set."""
+    ids = {f"{Random(n).getrandbits(160):040x}" for n in range(10_000)}
+    most = (sys.getsizeof(ids) + sum(sys.getsizeof(id_) for id_ in ids)) / len(ids)
+    assert most <= _BYTES_PER_END
