@@ -65,5 +65,5 @@ FROM base AS api
 COPY --from=build /opt/portolan /opt/portolan
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8081/live', timeout=2)"]
+    CMD ["python", "-m", "app.alive"]
 CMD ["serve"]

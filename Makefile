@@ -52,12 +52,27 @@ $(TOOLS)/.go: helm/tools/go.mod helm/tools/go.sum
 	cd helm/tools && GOBIN=$(TOOLS) GOTOOLCHAIN=auto CGO_ENABLED=0 go install -trimpath tool
 	@touch $@
 
+# The kinds that are not Kubernetes' own, as the modules that define them carry them.
+GATEWAY := sigs.k8s.io/gateway-api
+OPERATOR := github.com/prometheus-operator/prometheus-operator
+DEFINED = $$(go list -m -f '{{.Dir}}/$(2)' $(1))
+
+$(TOOLS)/.schemas: helm/tools/schemas/go.mod helm/tools/schemas/go.sum
+	rm -rf $(TOOLS)/schemas && mkdir -p $(TOOLS)/schemas
+	cd helm/tools/schemas && go mod download $(GATEWAY) $(OPERATOR)
+	cd helm/tools/schemas && install -m 644 -t $(TOOLS)/schemas \
+	  $(call DEFINED,$(GATEWAY),config/crd/standard/*_httproutes.yaml) \
+	  $(call DEFINED,$(GATEWAY),config/crd/standard/*_backendtlspolicies.yaml) \
+	  $(call DEFINED,$(OPERATOR),example/prometheus-operator-crd/*_servicemonitors.yaml) \
+	  $(call DEFINED,$(OPERATOR),example/prometheus-operator-crd/*_prometheusrules.yaml)
+	@touch $@
+
 $(TOOLS)/.hadolint: helm/tools/hadolint.lock
 	$(PYTHON) -m venv $(TOOLS)/venv
 	$(TOOLS)/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-chart: install $(TOOLS)/.go $(TOOLS)/.hadolint
+chart: install $(TOOLS)/.go $(TOOLS)/.schemas $(TOOLS)/.hadolint
 	$(TOOLS)/venv/bin/hadolint --failure-threshold warning Dockerfile
 	$(BIN)/python -m helm.reference --check
 	for values in $(CHART)/ci/*.yaml; do $(TOOLS)/helm lint --strict --quiet --kube-version 1.34 -f $$values $(CHART) || exit 1; done

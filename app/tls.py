@@ -1,7 +1,11 @@
 """TLS of a port: a certificate and its key, in files that are read again when they are renewed.
 
-Renewed files are tried apart before they take the place of those in use: a certificate that is
-there before its key would leave a port without either. Connections that are open stay as they are.
+Renewed files become a context of their own, which takes the place of the one before in a single
+step: whatever happens to the files while they are read, a connection finds a certificate and its
+key, or the ones before. Connections that are open stay as they are.
+
+Kubernetes renews a mounted Secret by turning the link ``..data``, through which the files are
+reached, to another directory. So files are compared by which they are, not by their times alone.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ class Certificate:
     chain: Path
     key: Path
     _context: ssl.SSLContext | None = None
+    _newest: ssl.SSLContext | None = None
     _seen: tuple[int, ...] = field(default=())
 
     @property
@@ -50,9 +55,10 @@ class Certificate:
             MissingSetting: The files are of no use; the message says why.
         """
         if self._context is None:
-            self._seen = self._times()
-            self._context = self._load()
-            self._warn()
+            self._seen = self._marks()
+            self._context = self._newest = self._load()
+            self._context.sni_callback = self._turn
+            self._warn(self.ends)
         return self._context
 
     @property
@@ -75,17 +81,16 @@ class Certificate:
     async def reread(self) -> None:
         """Use what is in the files now, if it has changed and can be used."""
         try:
-            times = self._times()
-            if times == self._seen:
+            marks = self._marks()
+            if marks == self._seen:
                 return
-            self._load()
-            self._into(self.context)
+            renewed, ends = self._load(), self.ends
         except MissingSetting as error:
             _log.warning("the renewed certificate is not used: %s", error)
             return
-        self._seen = times
-        _log.info("the %s port has a renewed certificate, until %s", self.port, self.ends)
-        self._warn()
+        self._newest, self._seen = renewed, marks
+        _log.info("the %s port has a renewed certificate, until %s", self.port, ends)
+        self._warn(ends)
 
     def duty(self) -> Duty:
         """Return what is to be done again and again."""
@@ -93,24 +98,28 @@ class Certificate:
             f"looking for a renewed certificate of the {self.port} port", REREAD_S, self.reread
         )
 
+    def _turn(self, connection: ssl.SSLObject, _host: str | None, _first: ssl.SSLContext) -> None:
+        """Have a new connection use the newest certificate, whether it names a host or not."""
+        if self._newest is not None:
+            connection.context = self._newest
+
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        self._into(context)
-        return context
-
-    def _into(self, context: ssl.SSLContext) -> None:
         try:
             context.load_cert_chain(self.chain, self.key, password=_refuse)
         except (OSError, ValueError) as error:
             raise self._useless(error) from None
+        return context
 
-    def _times(self) -> tuple[int, ...]:
+    def _marks(self) -> tuple[int, ...]:
+        """Return what differs once a file is another, or was written."""
         try:
-            return (self.chain.stat().st_mtime_ns, self.key.stat().st_mtime_ns)
+            told = (self.chain.stat(), self.key.stat())
         except OSError as error:
             raise self._useless(error) from None
+        return tuple(mark for each in told for mark in (each.st_ino, each.st_mtime_ns))
 
     def _useless(self, error: Exception) -> MissingSetting:
         files = f"{self.chain} and {self.key}"
@@ -127,9 +136,9 @@ class Certificate:
             why = f"{files} hold no certificate and key in PEM"
         return MissingSetting(f"The {self.port} port cannot speak TLS: {why}.")
 
-    def _warn(self) -> None:
-        if self.ends <= datetime.now(UTC):
-            _log.warning("the certificate of the %s port ended at %s", self.port, self.ends)
+    def _warn(self, ends: datetime) -> None:
+        if ends <= datetime.now(UTC):
+            _log.warning("the certificate of the %s port ended at %s", self.port, ends)
 
 
 class _Encrypted(ValueError):

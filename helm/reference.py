@@ -39,6 +39,7 @@ _OWN: Final = frozenset(
         *("host", "port", "admin_host", "admin_port", "data_dir", "jobs_dir"),
         *("embedded", "durability", "catalogue_url", "coordination_url", "systems"),
         *("sketch_url", "purge", "drain_s", "metrics_open", "key"),
+        *("tls_certificate", "tls_key", "admin_tls_certificate", "admin_tls_key"),
     }
 )
 """Settings that the chart decides, or that are secrets."""

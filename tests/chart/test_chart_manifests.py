@@ -15,12 +15,11 @@ from benchmarks.proxy_process import program
 from helm.reference import CHART, SETTINGS
 from sketch.proxies import shipped
 from tests.chart.conftest import EXAMPLES, Manifest, Render
+from tests.chart.foreign import mistakes
 
 pytestmark = pytest.mark.chart
 
 OLDEST, NEWEST = "1.30", "1.37"
-FOREIGN = {"HTTPRoute", "PrometheusRule", "ServiceMonitor"}
-"""Kinds that are not Kubernetes' own; helm-unittest looks at what they say."""
 RECORDED = CHART.parent / "immutable.yaml"
 
 
@@ -38,8 +37,55 @@ def pods(manifests: list[Manifest]) -> list[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_every_object_is_valid(manifests: list[Manifest], version: str) -> None:
     for each in manifests:
-        if each["kind"] not in FOREIGN:
+        told = mistakes(each)
+        if told is None:  # then it is Kubernetes' own, or refused as unknown
             kubernetes_validate.validate(each, version, strict=True)
+        else:
+            assert told == [], each["metadata"]["name"]
+
+
+FOREIGN = {"BackendTLSPolicy", "HTTPRoute", "PrometheusRule", "ServiceMonitor"}
+
+
+def test_the_examples_have_every_kind_that_the_chart_may_make(render: Render) -> None:
+    made = [each for path in EXAMPLES for each in render("-f", str(path))]
+    assert {each["kind"] for each in made if mistakes(each) is not None} == FOREIGN
+    named = {
+        kind
+        for path in CHART.glob("templates/**/*.yaml")
+        for kind in re.findall(r"^kind: (\w+)", path.read_text(), re.MULTILINE)
+    }
+    assert named <= {each["kind"] for each in made}
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken", "where"),
+    [
+        ("ServiceMonitor", ("endpoints", 0, "intervall"), "spec/endpoints/0"),
+        ("ServiceMonitor", ("endpoints", 0, "interval"), "spec/endpoints/0/interval"),
+        ("HTTPRoute", ("rules", 0, "backendRefs", 0, "port"), "spec/rules/0/backendRefs/0/port"),
+        ("HTTPRoute", ("hosts",), "spec"),
+        ("PrometheusRule", ("groups", 0, "rules", 0, "expr"), "spec/groups/0/rules/0/expr"),
+        ("PrometheusRule", ("groups", 0, "name"), "spec/groups/0/name"),
+    ],
+)
+def test_what_is_wrong_in_a_foreign_kind_is_found(
+    render: Render, kind: str, broken: tuple[str | int, ...], where: str
+) -> None:
+    made = render("-f", str(CHART / "ci" / "everything-values.yaml"))
+    [manifest] = of_kind(made, kind)
+    at: Any = manifest["spec"]
+    for step in broken[:-1]:
+        at = at[step]
+    at[broken[-1]] = ["wrong"]
+    assert [told.partition(":")[0] for told in mistakes(manifest) or []] == [where]
+
+
+def test_a_kind_that_is_defined_nowhere_is_not_taken_for_valid() -> None:
+    unknown = {"apiVersion": "example.org/v1", "kind": "Unheard", "metadata": {"name": "x"}}
+    assert mistakes(unknown) is None
+    with pytest.raises(kubernetes_validate.SchemaNotFoundError):
+        kubernetes_validate.validate(unknown, NEWEST, strict=True)
 
 
 def test_the_oldest_version_is_what_the_chart_says() -> None:

@@ -4,55 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
-from cryptography.x509.oid import NameOID
 
 from app.doctor import examine_tls
-from app.serve import _server
-from app.settings import HttpSettings, MissingSetting
+from app.serve import _server, serving
+from app.settings import HttpSettings, MediatorSettings, MissingSetting
 from app.tls import Certificate, certificates
-
-
-def write_certificate(
-    directory: Path, name: str, *, days: float = 30, password: bytes | None = None
-) -> Certificate:
-    """Write a certificate that signs itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    told = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    ends = datetime.now(UTC) + timedelta(days=days)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(told)
-        .issuer_name(told)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(ends - timedelta(days=90))
-        .not_valid_after(ends)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, SHA256())
-    )
-    hidden = NoEncryption() if password is None else BestAvailableEncryption(password)
-    files = Certificate("data", directory / "tls.crt", directory / "tls.key")
-    files.chain.write_bytes(made.public_bytes(Encoding.PEM))
-    files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden))
-    return files
+from tests.process.certificates import write_certificate
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
@@ -74,10 +41,10 @@ async def served(certificate: Certificate) -> AsyncIterator[int]:
             await task
 
 
-async def asked(port: int, context: ssl.SSLContext) -> tuple[str, str]:
+async def asked(port: int, context: ssl.SSLContext, host: str = "localhost") -> tuple[str, str]:
     """Ask over a connection of its own; returns whose certificate answered, and what it said."""
     reader, writer = await asyncio.open_connection(
-        "127.0.0.1", port, ssl=context, server_hostname="localhost"
+        "127.0.0.1", port, ssl=context, server_hostname=host
     )
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -121,6 +88,90 @@ async def test_renewed_files_that_do_not_fit_leave_the_old_ones_in_use(
         assert await asked(port, trusted) == ("CN=first", "https")
 
 
+def renew_secret(directory: Path, name: str, stamp: str) -> None:
+    """Renew the files as the kubelet renews a mounted Secret: by turning one link."""
+    (made := directory / f"..{stamp}").mkdir()
+    files = write_certificate(made, name)
+    for file in (files.chain, files.key):
+        os.utime(file, ns=(7, 7))  # that their times tell nothing
+        if not (link := directory / file.name).is_symlink():
+            link.symlink_to(Path("..data") / file.name)
+    data = directory / "..data"
+    before = data.resolve()
+    (turned := directory / "..data_tmp").symlink_to(made.name)
+    turned.replace(data)
+    if before != data:
+        shutil.rmtree(before)
+
+
+async def test_a_mounted_secret_is_followed_when_its_link_is_turned(tmp_path: Path) -> None:
+    renew_secret(tmp_path, "first", "2026_11_01")
+    certificate = Certificate("data", tmp_path / "tls.crt", tmp_path / "tls.key")
+    async with served(certificate) as port:
+        assert await asked(port, trusting(certificate)) == ("CN=first", "https")
+        for turn in range(3):
+            renew_secret(tmp_path, f"renewed {turn}", f"2026_12_0{turn}")
+            await certificate.reread()
+            assert await asked(port, trusting(certificate)) == (f"CN=renewed {turn}", "https")
+
+
+async def test_who_names_no_host_is_shown_the_renewed_certificate(tmp_path: Path) -> None:
+    certificate = write_certificate(tmp_path, "first")
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    async with served(certificate) as port:
+        write_certificate(tmp_path, "second")
+        os.utime(certificate.chain, ns=(1, 1))
+        await certificate.reread()
+        assert await asked(port, anybody, host="") == ("CN=second", "https")
+
+
+@pytest.mark.parametrize("torn", ["certificate", "key", "both"])
+async def test_files_that_are_half_written_leave_the_old_ones_in_use(
+    tmp_path: Path, torn: str
+) -> None:
+    certificate = write_certificate(tmp_path, "first")
+    trusted = trusting(certificate)
+    async with served(certificate) as port:
+        assert await asked(port, trusted) == ("CN=first", "https")
+        write_certificate(tmp_path, "second")
+        whole = trusting(certificate)
+        files = {"certificate": [certificate.chain], "key": [certificate.key]}
+        half = files.get(torn, [certificate.chain, certificate.key])
+        written = {file: file.read_bytes() for file in half}
+        for file, text in written.items():
+            file.write_bytes(text[: len(text) // 2])
+        await certificate.reread()
+        assert await asked(port, trusted) == ("CN=first", "https")
+        for file, text in written.items():
+            file.write_bytes(text)
+        await certificate.reread()
+        assert await asked(port, whole) == ("CN=second", "https")
+
+
+async def test_files_that_are_turned_while_they_are_read_leave_a_pair_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turned between being tried and being used, they would leave a certificate without its key."""
+    certificate = write_certificate(tmp_path, "first")
+    trusted = trusting(certificate)
+    load = Certificate._load
+
+    def turned(self: Certificate) -> ssl.SSLContext:
+        context = load(self)
+        self.key.write_bytes(b"not a key any more")
+        return context
+
+    async with served(certificate) as port:
+        assert await asked(port, trusted) == ("CN=first", "https")
+        write_certificate(tmp_path, "second")
+        whole = trusting(certificate)
+        monkeypatch.setattr(Certificate, "_load", turned)
+        os.utime(certificate.chain, ns=(1, 1))
+        await certificate.reread()
+        assert await asked(port, whole) == ("CN=second", "https")
+
+
 async def test_versions_before_1_2_are_refused(tmp_path: Path) -> None:
     certificate = write_certificate(tmp_path, "first")
     assert certificate.context.minimum_version is ssl.TLSVersion.TLSv1_2
@@ -144,6 +195,23 @@ def test_files_that_are_of_no_use_are_refused_with_a_sentence(tmp_path: Path) ->
     hidden = write_certificate(tmp_path / "a", "a", password=b"secret")
     with pytest.raises(MissingSetting, match="is encrypted"):
         hidden.check()
+
+
+@pytest.mark.parametrize("port", ["", "admin_"])
+async def test_a_port_whose_files_do_not_fit_ends_the_start_before_a_store_is_touched(
+    tmp_path: Path, port: str
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    good, other = write_certificate(tmp_path / "a", "a"), write_certificate(tmp_path / "b", "b")
+    mixed = HttpSettings.model_validate(
+        {f"{port}tls_certificate": good.chain, f"{port}tls_key": other.key}
+    )
+    untouched = MediatorSettings(embedded=True, data_dir=tmp_path / "untouched")
+    with pytest.raises(MissingSetting, match="is not that of the certificate"):
+        async with serving(mixed, untouched):
+            raise AssertionError
+    assert not untouched.data_dir.exists()
 
 
 def test_a_certificate_and_its_key_go_together(tmp_path: Path) -> None:

@@ -57,6 +57,20 @@ labels:
 {{ include "portolan.name" . }}{{ .Values.varnish.enabled | ternary "-varnish" "-api" }}
 {{- end -}}
 
+{{/* Where the admin API is. */}}
+{{- define "portolan.adminHost" -}}
+{{ include "portolan.name" . }}-admin.{{ .Release.Namespace }}.svc
+{{- end -}}
+
+{{/* What a port of the API speaks. Takes (list $ port), the port data or admin. */}}
+{{- define "portolan.scheme" -}}
+{{- if (index (index . 0).Values.tls (index . 1)).existingSecret -}} https {{- else -}} http {{- end -}}
+{{- end -}}
+
+{{- define "portolan.frontScheme" -}}
+{{- if .Values.varnish.enabled -}} http {{- else -}} {{ include "portolan.scheme" (list . "data") }} {{- end -}}
+{{- end -}}
+
 {{- define "portolan.frontPort" -}}
 {{ .Values.varnish.enabled | ternary .Values.varnish.service.port .Values.api.service.port }}
 {{- end -}}

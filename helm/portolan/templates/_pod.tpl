@@ -131,3 +131,41 @@ capabilities:
   mountPath: /var/lib/portolan-jobs
 {{- end }}
 {{- end -}}
+
+{{/* One of the three questions. Takes (list $ path). */}}
+{{- define "portolan.question" -}}
+httpGet: {path: {{ index . 1 }}, port: admin, scheme: {{ include "portolan.scheme" (list (index . 0) "admin") | upper }}}
+{{- end -}}
+
+{{/* The certificates of the ports. They are mounted whole, not by subPath, which no renewal reaches. */}}
+{{- define "portolan.tlsEnvironment" -}}
+{{- range $port, $prefix := dict "data" "PORTOLAN_TLS" "admin" "PORTOLAN_ADMIN_TLS" }}
+{{- if (index $.Values.tls $port).existingSecret }}
+- name: {{ $prefix }}_CERTIFICATE
+  value: /etc/portolan/tls/{{ $port }}/tls.crt
+- name: {{ $prefix }}_KEY
+  value: /etc/portolan/tls/{{ $port }}/tls.key
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "portolan.tlsMounts" -}}
+{{- range $port := list "data" "admin" }}
+{{- if (index $.Values.tls $port).existingSecret }}
+- name: tls-{{ $port }}
+  mountPath: /etc/portolan/tls/{{ $port }}
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "portolan.tlsVolumes" -}}
+{{- range $port := list "data" "admin" }}
+{{- with (index $.Values.tls $port).existingSecret }}
+- name: tls-{{ $port }}
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- end }}
+{{- end -}}

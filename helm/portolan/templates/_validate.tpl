@@ -16,6 +16,9 @@
 {{- if and $v.varnish.enabled $v.secrets.keys.purge }}
 - secrets.keys.purge: the chart says itself how its own Varnish is purged; leave it empty.
 {{- end }}
+{{- if and $v.varnish.enabled $v.tls.data.existingSecret }}
+- tls.data.existingSecret: Varnish speaks no TLS to the API; let the Ingress or the gateway speak it.
+{{- end }}
 {{- if and $v.worker.enabled (not $v.worker.jobs.existingClaim) (not $v.worker.jobs.size) }}
 - worker.jobs: name an existingClaim, or give the size of one; API and workers share it.
 {{- end }}

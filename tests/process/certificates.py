@@ -1,0 +1,50 @@
+"""Certificates that sign themselves, for ports of this machine."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
+
+from app.tls import Certificate
+
+__all__ = ["write_certificate"]
+
+_HERE: Final = (x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1")))
+
+
+def write_certificate(
+    directory: Path, name: str, *, days: float = 30, password: bytes | None = None
+) -> Certificate:
+    """Write a certificate that signs itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    told = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    ends = datetime.now(UTC) + timedelta(days=days)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(told)
+        .issuer_name(told)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(ends - timedelta(days=90))
+        .not_valid_after(ends)
+        .add_extension(x509.SubjectAlternativeName(_HERE), critical=False)
+        .sign(key, SHA256())
+    )
+    hidden = NoEncryption() if password is None else BestAvailableEncryption(password)
+    files = Certificate("data", directory / "tls.crt", directory / "tls.key")
+    files.chain.write_bytes(made.public_bytes(Encoding.PEM))
+    files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden))
+    return files
