@@ -52,9 +52,8 @@ def _refused(url: str, status: int) -> Finding:
 async def _findings(admin: httpx.AsyncClient, objects: int) -> AsyncIterator[Finding]:
     ready = (await admin.get("/ready")).json()
     degraded = ", ".join(ready["degraded"])
-    yield Finding(
-        "service", ready["ready"], f"without {degraded}" if degraded else "it is ready", fatal=True
-    )
+    detail = f"without {degraded}" if degraded else "it is ready"
+    yield Finding("service", ready["ready"], detail, fatal=not ready["ready"])
     for system in _items(await admin.get("/admin/v1/systems")):
         serves = system["state"] == "serving"
         detail = system["state"] if serves else f"{system['state']}: {system['trouble']}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -12,13 +12,14 @@ from pydantic import SecretStr
 
 from app.access.security import Security
 from app.access.settings import AccessSettings
+from app.admin.health import Refresh
 from app.admin.main import create_admin_app
 from app.admin.parts import AdminParts
 from app.api.asgi import DataApi
 from app.api.jobs import JobDesk
 from app.api.options import DataOptions
 from app.api.run_progress import RunStreams
-from app.coherence.caches import make_caches
+from app.coherence.caches import Caches, make_caches
 from app.coherence.probing import cache_readers
 from app.main import DataApp
 from app.recent import Recent
@@ -44,6 +45,7 @@ from mediator.guard import NullGuard, WriteGuard
 from mediator.observation import Observer, broadcast
 from mediator.probing import StalenessProbes
 from mediator.query.budget import Limits
+from mediator.scaling.energy import Energy
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.embedded.port import Endpoint, Kind
 from mediator.stores.kinds import make_store
@@ -104,28 +106,19 @@ async def build(
         MissingSetting: There is no catalogue.
         Unavailable: The catalogue does not answer.
     """
-    recent = Recent()
-    telemetry = Telemetry(TelemetrySettings())
-    instruments, observers = telemetry.instruments, (*telemetry.observers, recent.observe)
-    caches = None
-    if caching is not None:
-        url, tell = _revealed(settings.coordination_url), telemetry.cache_events()
-        caches = make_caches(caching, url, tell, telemetry.connect)
-    guard = caches.guard if caches else NullGuard()
-    alone = caches is not None and caches.alone
-    mediator = Mediator(_options(settings, guard, alone=alone), make_store, observers)
+    recent, telemetry = Recent(), Telemetry(TelemetrySettings())
+    observers = (*telemetry.observers, recent.observe)
+    caches = _caches(settings, caching, telemetry)
+    mediator = _mediator(settings, caches, observers)
     await _start(mediator, caching)
     security = await _secure(mediator, access)
-    gate = security.gate(lambda: mediator.data.model) if security else None
     relays = _relays(settings, broadcast(*observers))
-    if caches is not None:
-        instruments.caches.count_regrets(lambda: caches.estimator.regrets)
-        caches.start(mediator.settlement, lambda: mediator.data.model)
+    _keep_coherent(caches, mediator, telemetry)
     desk = _desk(mediator, settings)
-    options = await _options_of_data(http, caching, mediator)
+    gate = security.gate(lambda: mediator.data.model) if security else None
     data = DataApi(
         mediator.data,
-        options,
+        await _options_of_data(http, caching, mediator),
         broadcast(*observers),
         mediator.changes.subscriptions,
         caches,
@@ -135,10 +128,54 @@ async def build(
     )
     _watch(telemetry, mediator, data)
     refresh = telemetry.job_watch(mediator).refresh
-    parts = AdminParts(
+    probes = _probes(mediator, caching)
+    parts = _parts(mediator, caches, security, data, recent, probes, refresh)
+    admin = create_admin_app(mediator.control, telemetry.instruments.registry, parts)
+    telemetry.start(refresh)
+    served = traced(DataApp(data, gate), telemetry.traces)
+    file = _followed(settings, mediator)
+    watch = Watch([file.duty()] if file else [])
+    watch.start()
+    return Container(mediator, served, admin, relays, desk, telemetry, parts, file, watch)
+
+
+def _caches(
+    settings: MediatorSettings, caching: CacheSettings | None, telemetry: Telemetry
+) -> Caches | None:
+    if caching is None:
+        return None
+    url, tell = _revealed(settings.coordination_url), telemetry.cache_events()
+    return make_caches(caching, url, tell, telemetry.connect)
+
+
+def _mediator(
+    settings: MediatorSettings, caches: Caches | None, observers: Sequence[Observer]
+) -> Mediator:
+    guard = caches.guard if caches else NullGuard()
+    alone = caches is not None and caches.alone
+    return Mediator(_options(settings, guard, alone=alone), make_store, observers)
+
+
+def _keep_coherent(caches: Caches | None, mediator: Mediator, telemetry: Telemetry) -> None:
+    if caches is not None:
+        telemetry.instruments.caches.count_regrets(lambda: caches.estimator.regrets)
+        caches.start(mediator.settlement, lambda: mediator.data.model)
+
+
+def _parts(
+    mediator: Mediator,
+    caches: Caches | None,
+    security: Security | None,
+    data: DataApi,
+    recent: Recent,
+    probes: StalenessProbes,
+    refresh: Refresh,
+) -> AdminParts:
+    """Return what the admin application shows beside the control plane."""
+    return AdminParts(
         primaries=mediator.primaries,
         beginnings=caches.beginnings(mediator.secret) if caches else None,
-        probes=_probes(mediator, caching),
+        probes=probes,
         caches=caches,
         refresh=refresh,
         tenancy=mediator.tenancy,
@@ -148,13 +185,6 @@ async def build(
         integrity=mediator.integrity,
         only_loopback=security is None,
     )
-    admin = create_admin_app(mediator.control, instruments.registry, parts)
-    telemetry.start(refresh)
-    served = traced(DataApp(data, gate), telemetry.traces)
-    file = _followed(settings, mediator)
-    watch = Watch([file.duty()] if file else [])
-    watch.start()
-    return Container(mediator, served, admin, relays, desk, telemetry, parts, file, watch)
 
 
 def _desk(mediator: Mediator, settings: MediatorSettings) -> JobDesk:
@@ -176,7 +206,7 @@ async def _options_of_data(
 
 def _probes(mediator: Mediator, caching: CacheSettings | None) -> StalenessProbes:
     readers = cache_readers(caching.probe_caches) if caching else None
-    return StalenessProbes(mediator.data, SystemClock(), readers)
+    return StalenessProbes(mediator.data, SystemClock(), readers, leases=mediator.leases)
 
 
 def _watch(telemetry: Telemetry, mediator: Mediator, data: DataApi) -> None:
@@ -291,6 +321,7 @@ def _options(settings: MediatorSettings, guard: WriteGuard, *, alone: bool) -> M
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
         guard=guard,
+        energy=settings.energy.stated() if settings.energy else Energy(),
         alone=alone,
         relaying="elsewhere" if _has_relay_process(settings) else "here",
     )

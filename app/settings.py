@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.energy import EnergySettings
 from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability
 from mediator.stores.kinds import store_kinds
@@ -167,6 +168,12 @@ class MediatorSettings(BaseSettings):
         100_000, gt=0, description="Records that stores may send for one query."
     )
     query_seconds: float = Field(10.0, gt=0, description="Time that one query may take.")
+    energy: EnergySettings | None = Field(
+        None,
+        description="Powers in watts, for the energy-delay product in scaling advice, as JSON:"
+        ' {"service": {"idle_w": 20, "peak_w": 60, "edp_goal_js": 0.001}, "systems": {"redis":'
+        ' {"idle_w": 15, "peak_w": 45}}}.',
+    )
     embedded: bool = Field(False, description="Run on embedded stores of our own.")
     data_dir: Path = Field(Path(".portolan"), description="Where embedded stores keep their data.")
     durability: Literal["full", "second"] = Field(

@@ -59,14 +59,19 @@ def location_of(planned: Planned) -> str:
 
 
 def represent(planned: Planned, outcome: Outcome) -> dict[str, Any]:
-    """Return the JSON form of what an operation shows: its resource, or the fields it touched."""
+    """Return the JSON form of what an operation shows: its resource, or the fields it touched.
+
+    Fields follow by their names. Stores and replicas each have an order of their own, and a strong
+    tag promises the same bytes whoever answers (RFC 9110, section 8.8.1).
+    """
     operation = planned.operation
     values = outcome.values or {}
     if isinstance(operation, Create | Put):
         values = {**operation.values, **values}
     elif planned.touched is not None:
         values = {name: values[name] for name in planned.touched if name in values}
-    return {"id": outcome.id, **planned.resource.codec.encode(values)}
+    shown = planned.resource.codec.encode(values)
+    return {"id": outcome.id, **{name: shown[name] for name in sorted(shown)}}
 
 
 def answer_read(

@@ -42,94 +42,125 @@ def make_table(
 ) -> Table:
     """Make the routes; one without scopes asks for itself, class by class."""
     ids = OperationIds()
-    jobs = Jobs(directory, desk, options, ids)
     reads = caches.reads if caches else None
-    objects = Objects(options, ids, reads)
-    sketches = Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
     queries = Queries(options, reads)
-    exports = Exports(options)
+    jobs = Jobs(directory, desk, options, ids)
     return Table(
-        object=Route(
-            "/v1/{database}/{class}/{id}",
-            {
-                "GET": objects.get,
-                "HEAD": objects.get,
-                "PUT": objects.put,
-                "PATCH": objects.patch,
-                "DELETE": objects.delete,
-            },
-            scopes={**_READS, **_WRITES},
-            patch_types=tuple(PATCH_TYPES),
-        ),
-        collection=Route(
-            "/v1/{database}/{class}",
-            {
-                "GET": queries.get,
-                "HEAD": queries.get,
-                "POST": Creation(options, ids).post,
-            },
-            scopes={**_READS, **_WRITES},
-        ),
-        batch=Route(
-            "/v1/{database}/batch",
-            {"POST": Batches(directory, options, ids).post},
-            scopes=None,
-            of_class=False,
-        ),
-        transactions=Route(
-            "/v1/{database}/transactions",
-            {"POST": TransactionRoute(transact, directory, options, ids).post},
-            scopes=None,
-            of_class=False,
-        ),
+        object=_object(Objects(options, ids, reads)),
+        collection=_collection(queries, Creation(options, ids)),
+        batch=_batch(Batches(directory, options, ids)),
+        transactions=_transactions(TransactionRoute(transact, directory, options, ids)),
         queries=Route("/v1/{database}/{class}/query", {"POST": queries.post}, scopes=_QUERIES),
-        imports=Route(
-            "/v1/{database}/{class}/import",
-            {"POST": Imports(options, ids).post},
-            scopes=_WRITES,
+        imports=_imports(Imports(options, ids)),
+        exports=_exports(Exports(options)),
+        changes=_changes(Changes(directory, subscriptions)),
+        sketch=_sketch(
+            Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
         ),
-        exports=Route(
-            "/v1/{database}/{class}/export",
-            {"GET": exports.get, "HEAD": exports.get},
-            scopes=_READS,
-            offers=NDJSON,
-        ),
-        changes=Route(
-            "/v1/{database}/changes",
-            {"GET": Changes(directory, subscriptions).get},
-            scopes=None,
-            of_class=False,
-            streams=(EVENT_STREAM,),
-        ),
-        sketch=Route(
-            "/v1/{database}/sketch",
-            {"GET": sketches.get, "HEAD": sketches.get},
-            scopes=None,
-            of_class=False,
-            offers=SKETCH,
-            streams=(JSON,),
-        ),
-        jobs=Route(
-            "/v1/{database}/jobs",
-            {"POST": jobs.post, "GET": jobs.list},
-            scopes=_JOBS,
-            of_class=False,
-        ),
-        run=Route(
-            "/v1/{database}/jobs/{run}",
-            {"GET": jobs.get, "DELETE": jobs.delete},
-            scopes=_JOBS,
-            of_class=False,
-            streams=(EVENT_STREAM,),
-        ),
-        resume=Route(
-            "/v1/{database}/jobs/{run}/resume", {"POST": jobs.resume}, scopes=_JOBS, of_class=False
-        ),
-        results=Route(
-            "/v1/{database}/jobs/{run}/results",
-            {"GET": RunResults(desk, options).get},
-            scopes=_JOBS,
-            of_class=False,
-            streams=tuple(FILES),
-        ),
+        jobs=_jobs(jobs),
+        run=_run(jobs),
+        resume=_resume(jobs),
+        results=_results(RunResults(desk, options)),
+    )
+
+
+def _object(objects: Objects) -> Route:
+    return Route(
+        "/v1/{database}/{class}/{id}",
+        {
+            "GET": objects.get,
+            "HEAD": objects.get,
+            "PUT": objects.put,
+            "PATCH": objects.patch,
+            "DELETE": objects.delete,
+        },
+        scopes={**_READS, **_WRITES},
+        patch_types=tuple(PATCH_TYPES),
+    )
+
+
+def _collection(queries: Queries, creation: Creation) -> Route:
+    return Route(
+        "/v1/{database}/{class}",
+        {"GET": queries.get, "HEAD": queries.get, "POST": creation.post},
+        scopes={**_READS, **_WRITES},
+    )
+
+
+def _batch(batches: Batches) -> Route:
+    return Route("/v1/{database}/batch", {"POST": batches.post}, scopes=None, of_class=False)
+
+
+def _transactions(transactions: TransactionRoute) -> Route:
+    return Route(
+        "/v1/{database}/transactions", {"POST": transactions.post}, scopes=None, of_class=False
+    )
+
+
+def _imports(imports: Imports) -> Route:
+    return Route("/v1/{database}/{class}/import", {"POST": imports.post}, scopes=_WRITES)
+
+
+def _exports(exports: Exports) -> Route:
+    return Route(
+        "/v1/{database}/{class}/export",
+        {"GET": exports.get, "HEAD": exports.get},
+        scopes=_READS,
+        offers=NDJSON,
+    )
+
+
+def _changes(changes: Changes) -> Route:
+    return Route(
+        "/v1/{database}/changes",
+        {"GET": changes.get},
+        scopes=None,
+        of_class=False,
+        streams=(EVENT_STREAM,),
+    )
+
+
+def _sketch(sketches: Sketches) -> Route:
+    return Route(
+        "/v1/{database}/sketch",
+        {"GET": sketches.get, "HEAD": sketches.get},
+        scopes=None,
+        of_class=False,
+        offers=SKETCH,
+        streams=(JSON,),
+    )
+
+
+def _jobs(jobs: Jobs) -> Route:
+    return Route(
+        "/v1/{database}/jobs",
+        {"POST": jobs.post, "GET": jobs.list},
+        scopes=_JOBS,
+        of_class=False,
+    )
+
+
+def _run(jobs: Jobs) -> Route:
+    return Route(
+        "/v1/{database}/jobs/{run}",
+        {"GET": jobs.get, "DELETE": jobs.delete},
+        scopes=_JOBS,
+        of_class=False,
+        streams=(EVENT_STREAM,),
+    )
+
+
+def _resume(jobs: Jobs) -> Route:
+    return Route(
+        "/v1/{database}/jobs/{run}/resume", {"POST": jobs.resume}, scopes=_JOBS, of_class=False
+    )
+
+
+def _results(results: RunResults) -> Route:
+    return Route(
+        "/v1/{database}/jobs/{run}/results",
+        {"GET": results.get},
+        scopes=_JOBS,
+        of_class=False,
+        streams=tuple(FILES),
     )

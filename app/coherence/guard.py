@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from secrets import token_hex
+from os import urandom
 from typing import Final, TypeAlias, TypeVar
 
 from app.coherence.layouts import Layouts
@@ -12,6 +12,7 @@ from app.coherence.results import Found, RegisteredQueries, ResultsChanged, Tell
 from mediator.clock import Clock
 from mediator.errors import Unavailable
 from mediator.guard import Effects
+from mediator.query.results.effects import Effect
 from sketch.port import Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
@@ -84,7 +85,7 @@ class SketchGuard:
     async def begin(self, database: str, keys: Sequence[str]) -> str:
         """Mark keys as being written; raises `Unavailable`: the write must not be done."""
         parts = by_part(database, keys)
-        token = _SEPARATOR.join([token_hex(16), *(part.class_name for part in parts)])
+        token = _SEPARATOR.join([urandom(16).hex(), *(part.class_name for part in parts)])
         await _done([self._begin(part, of, token) for part, of in parts.items()])
         return token
 
@@ -158,8 +159,7 @@ class SketchGuard:
         """
         alone, changed = effects is not None and self._results.heeds(part, None), dict[str, None]()
         for tried in range(_TRIES):
-            told = None if effects is None else effects(alone).get(part.class_name, ())
-            found = self._results.changed(part, told)
+            found = self._results.changed(part, self._effects(part, effects, alone=alone))
             queries = tuple(found.numbers)
             changes = Changes(queries, found.mark, alone, insists=tried >= _PATIENCE)
             ended = await self._sketch.end(part, token, versions, changes)
@@ -173,6 +173,14 @@ class SketchGuard:
             else:
                 alone = False
         raise SketchUnavailable("Queries are registered faster than they are learned.")
+
+    def _effects(
+        self, part: Part, effects: Effects | None, *, alone: bool
+    ) -> Sequence[Effect] | None:
+        """Return what a write did to a class, as far as anybody asks; None: it may be anything."""
+        if not self._results.heeds(part, None):
+            return ()
+        return None if effects is None else effects(alone).get(part.class_name, ())
 
     def _note(self, part: Part, found: Found) -> None:
         if found.numbers:

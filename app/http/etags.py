@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mediator.schema.limits import INTEGER_MAX
+
 __all__ = ["VersionTag", "format_tag", "parse_tag"]
 
 _TAG = re.compile(r'"j([0-9]{1,18})((?:\.[a-z0-9_]{1,128}:(?:[0-9]{1,19}|-))+)"')
@@ -51,4 +53,8 @@ def parse_tag(tag: str) -> VersionTag | None:
         return None
     pairs = [part.split(":") for part in match[2][1:].split(".")]
     versions = {group: None if text == "-" else int(text) for group, text in pairs}
-    return VersionTag(int(match[1]), versions) if len(versions) == len(pairs) else None
+    # No store counts further than that: what is above was never printed, and cannot be compared.
+    beyond = any((version or 0) > INTEGER_MAX for version in versions.values())
+    if len(versions) != len(pairs) or beyond:
+        return None
+    return VersionTag(int(match[1]), versions)

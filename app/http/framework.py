@@ -71,7 +71,11 @@ async def _read(request: Request, limit: int) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit:
-            raise HttpError(BODY_TOO_LARGE, f"The body is larger than {limit} bytes.")
+            raise HttpError(
+                BODY_TOO_LARGE,
+                f"The body is larger than {limit} bytes.",
+                extra={"limit_bytes": limit},
+            )
     return bytes(body)
 
 

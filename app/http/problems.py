@@ -15,6 +15,7 @@ from mediator.errors import Forbidden, MediatorError, Place, Unauthenticated, Un
 __all__ = [
     "BODY_TOO_LARGE",
     "CROSS_SITE",
+    "HEAD_TOO_LARGE",
     "IDEMPOTENCY_KEY_IN_USE",
     "INTERNAL",
     "INVALID",
@@ -63,6 +64,7 @@ UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
     "unsupported-media-type", 415, "The media type is not supported"
 )
 TOO_MANY_REQUESTS: Final = ProblemType("too-many-requests", 429, "There are too many requests")
+HEAD_TOO_LARGE: Final = ProblemType("head-too-large", 431, "The header fields are too large")
 CROSS_SITE: Final = ProblemType("cross-site", 403, "Another site has sent the request")
 INTERNAL: Final = ProblemType("internal", 500, "Something went wrong")
 
@@ -113,6 +115,7 @@ PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
             BODY_TOO_LARGE,
             UNSUPPORTED_MEDIA_TYPE,
             TOO_MANY_REQUESTS,
+            HEAD_TOO_LARGE,
             CROSS_SITE,
             INTERNAL,
         },
