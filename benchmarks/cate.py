@@ -38,6 +38,8 @@ _WORKLOADS: Final[dict[str, tuple[Mix, float]]] = {
 _QUICK: Final = ("A, half writes", "one write in five, rates that change", "B, 5 % writes")
 _OPERATIONS: Final = 20_000
 _QUICK_OPERATIONS: Final = 10_000
+_FULL_OPERATIONS: Final = 100_000
+"""What the learner pays while it knows nothing weighs less, the longer it is in use."""
 
 
 async def run(options: Options) -> Measured:
@@ -50,11 +52,17 @@ async def run(options: Options) -> Measured:
 
 
 def _compared(name: str, mix: Mix, options: Options) -> Comparison:
-    operations = _QUICK_OPERATIONS if options.quick else _OPERATIONS
+    operations = _operations(options)
     world = World(Workload(mix, operations), seed=options.seed)
     climb = Climb(starts=8, climbs=1) if options.quick else Climb(starts=16, climbs=2)
     options.say(f"{name}: {operations:,} operations")
     return compare(Prepared.of(world), Question(_WEIGHTS, climb=climb))
+
+
+def _operations(options: Options) -> int:
+    if options.full:
+        return _FULL_OPERATIONS
+    return _QUICK_OPERATIONS if options.quick else _OPERATIONS
 
 
 def _results(name: str, bar: float, found: Comparison, options: Options) -> Iterator[Result]:

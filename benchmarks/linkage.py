@@ -115,7 +115,8 @@ def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[
 def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
     from splink import DuckDBAPI, SparkAPI  # noqa: PLC0415 - needs the extra linkage
 
-    from benchmarks.splink_beside import seconds, shown  # noqa: PLC0415 - as above
+    from benchmarks.splink_beside import seconds  # noqa: PLC0415 - as above
+    from spark_jobs.linkage.open.in_process.tables import shown  # noqa: PLC0415 - as above
     from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
 
     spec = read_spec(_SPEC)
@@ -125,7 +126,7 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
         desk.carry_out(spec)
         own = perf_counter() - began
         table = shown(desk.output("records"), spec)
-        duck = seconds(table.toPandas(), spec, DuckDBAPI())
+        duck = seconds(table.toArrow(), spec, DuckDBAPI())
         api: Any = SparkAPI
         other = seconds(table, spec, api(spark_session=spark))
     name = f"{data.name}, end to end"

@@ -35,7 +35,9 @@ _CLASS: Final = "articles"
 _BOUND_S: Final = 5.0
 _BATCH: Final = 100
 _READERS: Final = 8
-_STATISTICS_S: Final = 2.0
+_STATISTICS_S: Final = 11.0
+"""PostgreSQL may keep what an idle connection has written from its statistics for 10 s."""
+
 _ROWS: Final = "SELECT sum(n_tup_ins + n_tup_upd) FROM pg_stat_user_tables WHERE relname LIKE $1"
 """Nothing but copies is written to these tables while it is measured."""
 _PRIMARY: Final = Wish("primary")

@@ -47,14 +47,16 @@ class FolderDesk:
         """Keep a document, as JSON."""
         self.reports[name] = json.loads(json.dumps(document))
 
-    def carry_out(self, spec: OpenSpec) -> list[dict[str, Any]]:
-        """Do all stages; the rows of the result."""
+    def carry_out(self, spec: OpenSpec, until: str | None = None) -> list[dict[str, Any]]:
+        """Do all stages, or those until one; the rows of the last."""
         last = ""
         for stage in OpenLinkage().stages(spec):
             frame = stage.run(self)
             if frame is not None:
                 frame.write.parquet(str(self._folder / stage.name), mode="overwrite")
             last = stage.name
+            if last == until:
+                break
         return self.rows(last)
 
     def rows(self, stage: str) -> list[dict[str, Any]]:

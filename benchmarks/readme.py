@@ -1,7 +1,8 @@
-"""The table of figures in the README, made from the reports in `docs/figures`.
+"""The tables of figures, made from the reports in `docs/figures`.
 
 `portolan bench NAME --json docs/figures/NAME.json` records a report; `python -m benchmarks.readme`
-brings the README up to date. A test holds the two against each other.
+brings the README up to date, which has a summary, and `make reference` the page that has all of it.
+Tests hold them against each other.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["FIGURES", "README", "renewed", "reports_in", "table"]
+__all__ = ["FIGURES", "README", "bars_met", "renewed", "reports_in", "summary", "table"]
 
 _ROOT: Final = Path(__file__).parent.parent
 README: Final = _ROOT / "README.md"
@@ -21,6 +22,10 @@ FIGURES: Final = _ROOT / "docs" / "figures"
 _BEGIN: Final = "<!-- figures: made by `python -m benchmarks.readme`, not by hand -->\n"
 _END: Final = "<!-- end of figures -->\n"
 _HEAD: Final = "| what | figure | compared with | ratio | bar | |\n|---|---|---|---|---|---|\n"
+_SUMMARY_HEAD: Final = (
+    "| `portolan bench` | its worst result | figure | against | ratio | bar |"
+    " bars met |\n|---|---|---|---|---|---|---|\n"
+)
 _NOTHING: Final = "No figures have been recorded yet.\n"
 _THOUSAND: Final = 1000
 
@@ -38,8 +43,15 @@ def table(reports: Sequence[Mapping[str, Any]]) -> str:
     return _HEAD + "".join(rows) + "\n" + "".join(_measured_on(report) for report in reports)
 
 
+def summary(reports: Sequence[Mapping[str, Any]]) -> str:
+    """Render of each report the result that stands worst: short of its bar, or nearest to it."""
+    if not reports:
+        return _NOTHING
+    return _SUMMARY_HEAD + "".join(_in_short(report) for report in reports)
+
+
 def renewed(readme: str, reports: Sequence[Mapping[str, Any]]) -> str:
-    """Return a README with its table made anew.
+    """Return a README with its summary made anew.
 
     Raises:
         ValueError: The marks between which the table stands are not there.
@@ -48,20 +60,46 @@ def renewed(readme: str, reports: Sequence[Mapping[str, Any]]) -> str:
     _, end, after = rest.partition(_END)
     if not (begin and end):
         raise ValueError(f"the README has no place for figures: {_BEGIN.strip()}")
-    return before + begin + "\n" + table(reports) + "\n" + end + after
+    return before + begin + "\n" + summary(reports) + "\n" + end + after
+
+
+def _in_short(report: Mapping[str, Any]) -> str:
+    judged = [result for result in report["results"] if result["bar"] is not None]
+    missed = [result for result in judged if not result["met"]]
+    worst = min(missed, key=_nearness, default=None) or max(judged, key=_nearness, default=None)
+    return _line(f"`{report['name']}`", *_cells(worst or report["results"][0]), bars_met(report))
+
+
+def bars_met(report: Mapping[str, Any]) -> str:
+    """Say how many of a report's bars are met."""
+    judged = [result["met"] for result in report["results"] if result["bar"] is not None]
+    return f"{sum(judged)} of {len(judged)}" if judged else "none is set"
+
+
+def _nearness(result: Mapping[str, Any]) -> float:
+    """Return 1 for what is at its bar, and less for what is far from it on either side."""
+    reached, bar = result["figure"] if result["ratio"] is None else result["ratio"], result["bar"]
+    return min(reached / bar, bar / reached) if reached and bar else 0.0
 
 
 def _row(result: Mapping[str, Any]) -> str:
+    verdict = "" if result["bar"] is None else "met" if result["met"] else "missed"
+    return _line(*_cells(result), verdict)
+
+
+def _cells(result: Mapping[str, Any]) -> tuple[str, ...]:
     unit, bar, ratio = result["unit"], result["bar"], result["ratio"]
-    compared = "" if result["baseline"] is None else _number(result["baseline"])
-    cells = (
+    asked = "" if bar is None else f"{bar:g}" + (f" {unit}" if ratio is None else "")
+    return (
         result["name"],
         f"{_number(result['figure'])} {unit}",
-        compared,
+        "" if result["baseline"] is None else _number(result["baseline"]),
         "" if ratio is None else f"{ratio:.2f}",
-        "" if bar is None else f"{bar:g}" + (f" {unit}" if ratio is None else ""),
-        "" if bar is None else ("met" if result["met"] else "**missed**"),
+        f"{asked}, **missed**" if bar is not None and not result["met"] else asked,
     )
+
+
+def _line(*cells: str) -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 

@@ -61,14 +61,21 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What everything is measured with."""
+    """What everything is measured with.
+
+    Attributes:
+        options: What is asked for.
+        load: Asks the sides.
+        seconds: How long a side is asked at a time; in quick mode a quarter of a second.
+    """
 
     options: Options
     load: LoadProcess
+    seconds: float = 1.0
 
     async def rate(self, side: Side, method: str, connections: int) -> Tally:
         """Ask a side for a while."""
-        seconds = 0.25 if self.options.quick else 1.0
+        seconds = 0.25 if self.options.quick else self.seconds
         plan = Plan(side.host, side.port, [side.lane(method, connections)], seconds)
         (tally,) = await self.load.drive(plan)
         return tally

@@ -1,7 +1,7 @@
 """The pages that are made of the code: ``make reference``; a test holds them against it.
 
-`cli.md` has the help of each command, `benchmarks.md` a table of the benchmarks and of what was
-recorded of them.
+`cli.md` has the help of each command, `benchmarks.md` a table of the benchmarks, `measured.md` what
+was recorded of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from app.cli import app
-from benchmarks.readme import FIGURES, reports_in
+from benchmarks.readme import FIGURES, bars_met, reports_in, table
 from benchmarks.runner import available
 
 __all__ = ["generated"]
@@ -28,7 +28,11 @@ _END: Final = "<!-- end of what is made -->\n"
 
 def generated() -> Mapping[Path, str]:
     """Return each page as it has to be."""
-    pages = {DOCS / "cli.md": _commands(), DOCS / "benchmarks.md": _benchmarks()}
+    pages = {
+        DOCS / "cli.md": _commands(),
+        DOCS / "benchmarks.md": _benchmarks(),
+        DOCS / "measured.md": table(reports_in(FIGURES)),
+    }
     return {page: _renewed(page.read_text(), made) for page, made in pages.items()}
 
 
@@ -77,9 +81,7 @@ def _benchmarks() -> str:
 def _row(name: str, about: str, report: Mapping[str, Any] | None) -> str:
     if report is None:
         return f"| `{name}` | {about} | | not yet |\n"
-    judged = [result["met"] for result in report["results"] if result["bar"] is not None]
-    bars = f"{sum(judged)} of {len(judged)}"
-    return f"| `{name}` | {about} | {bars} | `docs/figures/{name}.json` |\n"
+    return f"| `{name}` | {about} | {bars_met(report)} | `docs/figures/{name}.json` |\n"
 
 
 def main() -> None:
