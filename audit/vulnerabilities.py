@@ -117,11 +117,22 @@ def _ask(locks: Sequence[Path]) -> Mapping[str, Any]:
         )
     except subprocess.TimeoutExpired:
         raise ConnectionError(f"it took longer than {WITHIN_S} s") from None
-    try:
-        told: dict[str, Any] = orjson.loads(done.stdout)
-    except orjson.JSONDecodeError:
+    told = _read(done.stdout)
+    if told is None:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ConnectionError(said[-1] if said else "nothing was answered") from None
+        raise ConnectionError(said[-1] if said else "nothing was answered that could be read")
+    return told
+
+
+def _read(printed: bytes) -> Mapping[str, Any] | None:
+    """Return a report; None if it is none, or not of the form that is judged."""
+    try:
+        told: dict[str, Any] = orjson.loads(printed)
+        for package in told["dependencies"]:
+            if "skip_reason" not in package:
+                _ = (package["name"], package["version"], package["vulns"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None
     return told
 
 

@@ -24,8 +24,8 @@ from tests.process.examinations import recall, remember
 __all__ = ["Service"]
 
 READY_WITHIN_S = 120.0
-_DATA = re.compile(r"Data API\s+(http://\S+?)/v1/")
-_ADMIN = re.compile(r"Admin API\s+(http://\S+?)/admin/v1/")
+_DATA = re.compile(r"Data API\s+(https?://\S+?)/v1/")
+_ADMIN = re.compile(r"Admin API\s+(https?://\S+?)/admin/v1/")
 _BEST = {"write_throughput": 1e6, "read_latency": 1e-6, "read_throughput": 1e6}
 _WORST = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
 _FAVOURED = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mediator.catalogue.schemas import Moment
 from mediator.clock import SystemClock
 from mediator.errors import (
     AdvisoryOnly,
@@ -25,6 +26,8 @@ from mediator.observation import ViolationDetected
 from mediator.operations.model import Create, Outcome
 from mediator.planes import SystemRegistration
 from mediator.query.model import OrderBy, Query
+from mediator.schema.parse import parse_schema
+from mediator.schema.tree import Schema
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, StoreUnavailable, SystemConfig
 from tests.conformance.racy import RacyStore
@@ -302,7 +305,7 @@ async def test_writes_to_a_class_that_moves_are_held_until_it_has_moved(
     catalogue = mediator.mediator._schemas._catalogue
     put = catalogue.put
 
-    async def meanwhile(database: Any) -> int:
+    async def meanwhile(database: Any) -> Moment:
         with pytest.raises(Unavailable):
             await mediator.create(name, "notes", "early", title="t")
         answers = await mediator.mediator.data.batch(
@@ -406,6 +409,31 @@ async def test_a_replica_finds_what_another_one_set(mediator: Service, replica: 
     await replica.mediator._registry.reconnect()
     assert "elasticity" in (await replica.mediator.control.system("redis"))["capabilities"]
     await mediator.mediator.control.amend("redis", declared=[])
+
+
+async def test_no_schema_is_parsed_but_the_one_that_changes(
+    mediator: Service, replica: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, parsed = await mediator.put_schema({"notes": on("postgres")}), []
+    await replica.mediator.data._refresh()
+
+    def counted(database: str, document: Any) -> Schema:
+        parsed.append(database)
+        return parse_schema(database, document)
+
+    for module in ("layout", "schemas"):
+        monkeypatch.setattr(f"mediator.control.{module}.parse_schema", counted)
+    more = {"classes": {"notes": on("postgres"), "more": on("redis")}}
+    await mediator.mediator.control.set_schema(name, more)
+    assert parsed == [name, name]  # as it came, and as it is kept
+    await replica.create(name, "more", "y", title="u")
+    assert parsed == [name] * 3
+    for plane in (mediator, replica):
+        assert (await plane.mediator.control.schema(name)).version == 2
+        assert name in [told["name"] for told in await plane.mediator.control.databases()]
+        with pytest.raises(NotFound):
+            await plane.mediator.control.schema("nobody")
+    assert parsed == [name] * 3
 
 
 async def test_of_two_changes_on_one_version_one_wins(mediator: Service, replica: Service) -> None:

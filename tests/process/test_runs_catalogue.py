@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.run_queue import RunQueue, TakenRun
@@ -81,11 +81,30 @@ async def test_a_worker_that_says_nothing_loses_its_run(desk: Desk) -> None:
     assert await desk.queue.beat(first, "running", {"by": 1}, LEASE_S) == "lost"
     assert not await desk.queue.end(first, "done", {}, {"rows": 1})
     await desk.queue.release(first)
+    await desk.queue.abandon(first)
+    assert await desk.queue.take(LEASE_S) is None
     assert await desk.queue.beat(second, "running", {"by": 2}, LEASE_S) == "go on"
     assert (await desk.find(run.id)).progress == {"by": 2}
     assert await desk.queue.end(second, "done", {}, {"rows": 2})
     assert await desk.queue.beat(second, "running", {}, LEASE_S) == "lost"
     assert (await desk.find(run.id)).ending == {"rows": 2}
+
+
+async def test_a_worker_that_is_heard_in_time_keeps_its_run(desk: Desk) -> None:
+    run = await desk.submit()
+    taken = await desk.take()
+    await desk.let_lease_pass(run.id)
+    assert await desk.queue.beat(taken, "running", {}, LEASE_S) == "go on"
+    assert await desk.queue.take(LEASE_S) is None
+
+
+async def test_a_worker_does_not_wait_for_one_that_takes_another_run(desk: Desk) -> None:
+    first, second = await desk.submit(), await desk.submit()
+    held = select(table.c.id).where(table.c.id == first.id).with_for_update()
+    async with desk.catalogue.begin() as connection:
+        await connection.execute(held)
+        async with asyncio.timeout(60):
+            assert (await desk.take()).id == second.id
 
 
 async def test_a_run_that_kills_its_workers_fails(desk: Desk) -> None:
@@ -153,8 +172,15 @@ async def test_resuming(desk: Desk) -> None:
     await desk.runs.cancel("club", run.id)
     again = await desk.runs.resume("club", run.id)
     assert (again.state, again.cancelling, again.ended) == ("queued", False, None)
-    taken = await desk.take()
-    await desk.queue.end(taken, "done", {}, {})
+    held = await desk.take()
+    await desk.runs.cancel("club", run.id)
+    await desk.queue.end(held, "cancelled", {}, {})
+    assert not (await desk.runs.resume("club", run.id)).cancelling
+    await desk.queue.end(await desk.take(), "stopped", {}, {})
+    with pytest.raises(Conflict, match="stopped"):
+        await desk.runs.resume("club", run.id)
+    run = await desk.submit()
+    await desk.queue.end(await desk.take(), "done", {}, {})
     with pytest.raises(Conflict, match="done"):
         await desk.runs.resume("club", run.id)
     with pytest.raises(Conflict, match="done"):

@@ -28,6 +28,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
 from mediator.placement.explain import explain
 from mediator.scaling.advisor import Advisor
+from mediator.scaling.energy import Energy, Stated
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.parse import parse_schema
 
@@ -40,6 +41,7 @@ class Plane:
 
     def __init__(self, name: str = "news") -> None:
         self.name = name
+        self.energy = Energy()
 
     async def databases(self) -> list[dict[str, Any]]:
         return [{"name": self.name, "mode": "mixed", "version": 1_234, "classes": []}]
@@ -57,7 +59,7 @@ class Plane:
 
     async def scaling(self) -> dict[str, Any]:
         clock: Any = SimpleNamespace(monotonic=lambda: 0.0)
-        return Advisor(list, dict, clock).advise()
+        return Advisor(list, dict, clock, energy=self.energy).advise()
 
 
 def module_of(folder: Path) -> ModuleType:
@@ -105,6 +107,15 @@ async def test_a_template_that_was_not_given_what_it_names_is_an_error(tmp_path:
     (tmp_path / "epochs.html").write_text("{{ nothing }}")
     with pytest.raises(UndefinedError):
         await shown(Plane(), page, path="/epochs")
+
+
+async def test_the_overview_tells_of_energy_where_powers_are_stated() -> None:
+    assert "stated powers" not in (await shown(Plane(), path="/")).text
+    stated = Plane()
+    stated.energy = Energy(service=Stated(20.0, 60.0))
+    told = (await shown(stated, path="/")).text
+    assert "20.0 to 60.0 W" in told
+    assert "nothing is measured with a meter" in told
 
 
 async def test_pages_say_what_to_do_first() -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
-from audit.vulnerabilities import Reviewed, judge, read_reviewed
+from audit import vulnerabilities
+from audit.vulnerabilities import Reviewed, judge, main, read_reviewed
 
 TODAY = date(2026, 7, 1)
 HOLE = {"id": "PYSEC-1", "aliases": ["GHSA-1"], "fix_versions": ["1.1"], "description": ""}
@@ -71,3 +78,113 @@ def test_reviews_have_all_that_they_need() -> None:
     ):
         with pytest.raises(ValueError, match=r"reviewed\.toml"):
             read_reviewed(broken)
+
+
+# --- The whole of it: pip-audit itself, asking a service that says what the test says.
+
+LEAKY = b"leaky==1.0 --hash=sha256:" + b"0" * 64 + b"\n"
+KNOWN = {
+    "vulns": [
+        {
+            "id": "PYSEC-1",
+            "summary": "it leaks",
+            "affected": [
+                {
+                    "package": {"name": "leaky", "ecosystem": "PyPI"},
+                    "ranges": [{"type": "ECOSYSTEM", "events": [{"fixed": "1.1"}]}],
+                }
+            ],
+        }
+    ]
+}
+
+
+@contextmanager
+def saying(status: int, body: bytes) -> Iterator[str]:
+    """A service that knows vulnerabilities, and says this to everything."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> int:
+    (tmp_path / "requirements.lock").write_bytes(LEAKY)
+    monkeypatch.setattr(vulnerabilities, "_ROOT", tmp_path)
+    asked = (*vulnerabilities._TRIED, "-s", "osv", "--osv-url", url)
+    monkeypatch.setattr(vulnerabilities, "_TRIED", asked)
+    return main()
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "said"),
+    [
+        (KNOWN, 1, "leaky 1.0: PYSEC-1, fixed in 1.1"),
+        ({}, 0, "Dependencies: no known vulnerability in 1 versions."),
+    ],
+)
+def test_a_pin_that_is_known_to_be_vulnerable_fails(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    told: dict[str, Any],
+    status: int,
+    said: str,
+) -> None:
+    with saying(200, orjson.dumps(told)) as url:
+        assert audited(tmp_path, monkeypatch, url) == status
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(200, b"<html>please log in</html>"), (200, b'{"vulns": 7}'), (503, b"")],
+)
+def test_a_service_that_answers_garbage_is_told_and_not_taken_for_a_clean_bill(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+    body: bytes,
+) -> None:
+    with saying(status, body) as url:
+        assert audited(tmp_path, monkeypatch, url) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Dependencies were not audited: ")
+    assert len(said.splitlines()) == 1
+    assert "no known vulnerability" not in said
+
+
+@pytest.mark.parametrize(
+    "printed", ["[]", "7", "{}", '{"dependencies": 7}', '{"dependencies": [{"name": "x"}]}', ""]
+)
+def test_a_report_of_another_form_is_told_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: str
+) -> None:
+    monkeypatch.setattr(vulnerabilities, "_TRIED", ("-c", f"print({printed!r})"))
+    assert main() == 0
+    assert capsys.readouterr().out.startswith("Dependencies were not audited: ")
+
+
+def test_a_service_that_never_answers_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(vulnerabilities, "_TRIED", ("-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(vulnerabilities, "WITHIN_S", 0.1)
+    assert main() == 0
+    assert "it took longer than 0.1 s" in capsys.readouterr().out

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from app.settings import PurgeTarget, SystemSettings
+from app.settings import HttpSettings, PurgeTarget, SystemSettings
 from helm.reference import SETTINGS
 from tests.process.image import STAGES, Stage
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+OVER_TLS = yaml.safe_load((ROOT / "compose" / "tls.yaml").read_text())
 IMAGES = ("api", "worker")
 
 
@@ -83,7 +84,7 @@ def test_what_is_written_goes_to_volumes() -> None:
 
 
 def test_the_service_is_asked_how_it_is() -> None:
-    assert "http://127.0.0.1:8081/live" in STAGES["api"].last("HEALTHCHECK")
+    assert STAGES["api"].last("HEALTHCHECK").endswith('CMD ["python", "-m", "app.alive"]')
 
 
 @pytest.mark.parametrize("service", ["api-1", "api-2", "worker", "prove"])
@@ -108,3 +109,32 @@ def test_compose_runs_what_the_project_is_made_of() -> None:
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
             assert not source.startswith(".") or (ROOT / source).exists(), volume
+
+
+@pytest.mark.parametrize("service", ["api-1", "api-2"])
+def test_compose_over_tls_tells_both_replicas_where_their_certificate_is(service: str) -> None:
+    told = OVER_TLS["services"][service]
+    assert told["environment"].keys() == {
+        "PORTOLAN_ADMIN_TLS_CERTIFICATE",
+        "PORTOLAN_ADMIN_TLS_KEY",
+    }
+    assert {f"PORTOLAN_{name.upper()}" for name in HttpSettings.model_fields} > told[
+        "environment"
+    ].keys()
+    [volume] = told["volumes"]
+    assert all(path.startswith(volume.split(":")[1]) for path in told["environment"].values())
+
+
+def test_compose_over_tls_has_who_asks_follow() -> None:
+    services = OVER_TLS["services"]
+    assert services.keys() < COMPOSE["services"].keys()
+    plain, told = COMPOSE["services"]["prove"]["command"], services["prove"]["command"]
+    assert told == [word.replace("http://api-1", "https://api-1") for word in plain]
+    [scraped], [before] = (
+        yaml.safe_load((ROOT / "compose" / name).read_text())["scrape_configs"]
+        for name in ("prometheus-tls.yaml", "prometheus.yaml")
+    )
+    assert scraped["scheme"] == "https"
+    assert scraped["static_configs"] == before["static_configs"]
+    mounted = {volume.split(":")[1] for volume in services["prometheus"]["volumes"]}
+    assert mounted == {"/etc/prometheus/prometheus.yml", scraped["tls_config"]["ca_file"]}

@@ -1,4 +1,4 @@
-"""The table of figures in the README."""
+"""The tables of figures, in short in the README."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.readme import FIGURES, README, renewed, reports_in, table
+from benchmarks.readme import FIGURES, README, renewed, reports_in, summary, table
 
 HITS = {
     "name": "hits",
@@ -43,7 +43,23 @@ def test_the_readme_has_the_figures_that_were_recorded() -> None:
 def test_every_result_is_a_row() -> None:
     told = table([REPORT]).splitlines()
     assert told[2] == "| hits | 4,513 updates/s | 2,000 | 2.26 | 1.5 | met |"
-    assert told[3] == "| top ten | 12.5 ms |  |  | 10 ms | **missed** |"
+    assert told[3] == "| top ten | 12.5 ms |  |  | 10 ms, **missed** | missed |"
+
+
+def test_what_missed_its_bar_stands_for_its_benchmark() -> None:
+    told = summary([REPORT]).splitlines()[2:]
+    assert told == ["| `ppm` | top ten | 12.5 ms |  |  | 10 ms, **missed** | 1 of 2 |"]
+
+
+def test_else_what_comes_nearest_to_its_bar_does() -> None:
+    far = {**HITS, "name": "far beyond", "ratio": 30.0}
+    told = summary([{**REPORT, "results": [far, HITS]}]).splitlines()[2:]
+    assert told == ["| `ppm` | hits | 4,513 updates/s | 2,000 | 2.26 | 1.5 | 2 of 2 |"]
+
+
+def test_without_bars_the_first_result_does() -> None:
+    told = summary([{**REPORT, "results": [{**HITS, "bar": None, "met": None}]}]).splitlines()[2:]
+    assert told == ["| `ppm` | hits | 4,513 updates/s | 2,000 | 2.26 |  | none is set |"]
 
 
 def test_figures_are_told_with_what_they_were_measured_on() -> None:
@@ -55,7 +71,7 @@ def test_figures_are_told_with_what_they_were_measured_on() -> None:
 def test_a_new_table_takes_the_place_of_the_old_one() -> None:
     text = README.read_text()
     once = renewed(text, [REPORT])
-    assert "4,513 updates/s" in once
+    assert "12.5 ms" in once
     assert renewed(once, []) == renewed(text, [])
 
 

@@ -1,0 +1,159 @@
+"""Replicas that follow one catalogue, without stores, and what their looks cost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, event, insert, select, text, update
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.schemas import CatalogueSchemas, StoredDatabase
+from mediator.catalogue.tables import databases, epoch, schema_changes
+from mediator.clock import SystemClock
+from mediator.control.follower import Follower
+from mediator.control.layout import route_of
+from mediator.guard import NullGuard
+from mediator.operations.calls import StoreCalls
+from mediator.operations.executor import Executor
+from mediator.query.budget import Limits
+from mediator.systems import Systems
+
+__all__ = ["Replica", "World", "documented", "opened_world"]
+
+LAYOUT = {
+    "version": 1,
+    "primary": None,
+    "groups": {"main": {"system": "redis", "fields": ["title"]}},
+    "order": ["main"],
+}
+
+
+def documented(name: str, version: int = 1, *classes: str) -> StoredDatabase:
+    """Return a database with classes of one field."""
+    named = classes or ("notes",)
+    document = {c: {"fields": {"title": {"type": "string"}}} for c in named}
+    return StoredDatabase(name, version, {"classes": document}, dict.fromkeys(named, LAYOUT))
+
+
+class Replica:
+    """A replica: its follower, and the executor that asks it for classes that are unknown."""
+
+    def __init__(self, catalogue: CatalogueSchemas) -> None:
+        clock, unused = SystemClock(), None
+        calls = StoreCalls(Systems(), NullGuard(), clock)
+        parts: Any = unused
+        self.executor = Executor(calls, parts, parts, self._refresh, Limits(), clock, parts)
+        self.catalogue = catalogue
+        self.follower = Follower(catalogue, self.executor)
+
+    @property
+    def stored(self) -> list[StoredDatabase]:
+        """What is in force here."""
+        assert [d.name for d in self.follower.all()] == sorted(self.executor.model.databases)
+        return self.follower.all()
+
+    async def put(self, database: StoredDatabase) -> None:
+        """Set a schema as `Schemas` does."""
+        route = route_of(database)
+        self.follower.has_put(await self.catalogue.put(database), database, route)
+
+    async def remove(self, name: str) -> None:
+        """Drop a database as `Schemas` does."""
+        self.follower.has_removed(await self.catalogue.remove(name), name)
+
+    async def _refresh(self) -> None:
+        await self.follower.look()
+
+
+class World:
+    """A catalogue that replicas follow; counts what goes on."""
+
+    def __init__(self, catalogue: Catalogue, patched: pytest.MonkeyPatch) -> None:
+        self._catalogue = catalogue
+        self.schemas = CatalogueSchemas(catalogue)
+        self.queries: list[str] = []
+        self.parsed: list[str] = []
+
+        def counted(stored: StoredDatabase) -> Any:
+            self.parsed.append(stored.name)
+            return route_of(stored)
+
+        patched.setattr("mediator.control.follower.route_of", counted)
+
+    def replica(self) -> Replica:
+        """Start a replica, which knows nothing yet."""
+        return Replica(self.schemas)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count queries and parsed databases from now on."""
+        engine = self._catalogue._engine.sync_engine
+
+        def note(_c: object, _k: object, statement: str, *_: object) -> None:
+            self.queries.append(statement)
+
+        self.queries.clear()
+        self.parsed.clear()
+        event.listen(engine, "before_cursor_execute", note)
+        try:
+            yield
+        finally:
+            event.remove(engine, "before_cursor_execute", note)
+
+    async def stored(self) -> list[StoredDatabase]:
+        """What the catalogue keeps."""
+        return list((await self.schemas.snapshot()).databases.values())
+
+    async def put_unnoted(self, database: StoredDatabase) -> None:
+        """Set a schema as code does that takes no notes."""
+        async with self.changing(database):
+            pass
+
+    async def somebody_waits(self) -> bool:
+        """Tell whether somebody waits for a lock in the catalogue."""
+        waiting = text(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        async with self._catalogue.begin() as connection:
+            return bool((await connection.execute(waiting)).scalar_one())
+
+    @asynccontextmanager
+    async def changing(self, database: StoredDatabase) -> AsyncIterator[None]:
+        """Set a schema without a note, at the end of the block."""
+        values = {"document": database.document, "layout": database.layout}
+        async with self._catalogue.begin() as connection:
+            await connection.execute(update(epoch).values(epoch=epoch.c.epoch + 1))
+            await connection.execute(delete(databases).where(databases.c.name == database.name))
+            row = insert(databases).values(name=database.name, version=database.version, **values)
+            await connection.execute(row)
+            yield
+
+    async def backup(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what the catalogue knows of schemas."""
+        async with self._catalogue.begin() as connection:
+            return {
+                table.name: [dict(r) for r in (await connection.execute(select(table))).mappings()]
+                for table in (epoch, databases, schema_changes)
+            }
+
+    async def restore(self, kept: dict[str, list[dict[str, Any]]]) -> None:
+        """Bring a backup back."""
+        async with self._catalogue.begin() as connection:
+            for table in (epoch, databases, schema_changes):
+                await connection.execute(delete(table))
+                for row in kept[table.name]:
+                    await connection.execute(insert(table).values(row))
+
+
+@asynccontextmanager
+async def opened_world(url: str) -> AsyncIterator[World]:
+    """Open a catalogue for replicas."""
+    catalogue = Catalogue(url)
+    await catalogue.open()
+    with pytest.MonkeyPatch.context() as patched:
+        yield World(catalogue, patched)
+    await catalogue.close()

@@ -1,0 +1,100 @@
+"""How much of a head is taken, in whatever pieces it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from app.http.refusal import HEAD_LIMIT, Protocol
+
+LOOK = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
+FIELD = b"X: " + b"x" * 1000 + b"\r\n"
+ENDLESS = {
+    "fields": (LOOK, FIELD),
+    "a field": (LOOK + b"X: ", b"x" * 1000),
+    "a name": (LOOK, b"x" * 1000),
+    "a target": (b"GET /live?", b"x" * 1000),
+    "after one that was not": (LOOK + b"\r\n" + LOOK, FIELD),
+}
+
+
+class Line(asyncio.Transport):
+    """A connection that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
+        self.written = bytearray()
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        """Take no more: pipelined requests wait."""
+
+    resume_reading = pause_reading
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def fed(pieces: list[bytes]) -> Line:
+    """Feed a connection until it is closed."""
+    config = Config(app, log_config=None, lifespan="off", http=Protocol)
+    config.load()
+    protocol, line = Protocol(config, ServerState(), {}), Line()
+    protocol.connection_made(line)
+    for piece in pieces:
+        if not line.closed:
+            protocol.data_received(piece)
+        await asyncio.sleep(0)
+    for task in list(protocol.tasks):
+        await task
+    closed = line.closed
+    protocol.connection_lost(None)  # it closes the connection as well
+    line.closed = closed
+    return line
+
+
+@pytest.mark.parametrize(("begin", "more"), ENDLESS.values(), ids=ENDLESS)
+async def test_a_head_that_never_ends_is_refused(begin: bytes, more: bytes) -> None:
+    line = await fed([begin, *[more] * 300])
+    assert line.closed
+    assert line.written.count(b"HTTP/1.1 431 ") == 1
+    assert b'"/problems/head-too-large"' in line.written
+
+
+@given(st.integers(500, 200_000), st.integers(1, 4))
+@settings(max_examples=30)
+def test_heads_within_the_limit_are_taken_in_any_pieces(piece: int, requests: int) -> None:
+    whole = (LOOK + b"X: " + b"x" * (HEAD_LIMIT - 1000) + b"\r\n\r\n") * requests
+    line = asyncio.run(fed([whole[at : at + piece] for at in range(0, len(whole), piece)]))
+    assert not line.closed
+    assert line.written.count(b"HTTP/1.1 204 ") == requests
+
+
+async def test_a_body_is_no_head() -> None:
+    head = b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 500000\r\n\r\n"
+    line = await fed([head, *[b"x" * 1000] * 500])
+    assert not line.closed
+    assert line.written.startswith(b"HTTP/1.1 204 ")
+
+
+async def test_what_is_no_http_is_refused_as_that() -> None:
+    assert (await fed([b"nonsense\r\n\r\n"])).written.startswith(b"HTTP/1.1 400 ")

@@ -1,0 +1,42 @@
+"""What clients and operators are told of a store that fails."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+
+from mediator.errors import OutcomeUnknown
+from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUnavailable
+from mediator.systems import unavailable
+
+STORE: Any = SimpleNamespace(name="postgres", breaker=SimpleNamespace(retry_after_s=0.0))
+
+
+@pytest.mark.parametrize(
+    ("error", "operation", "told"),
+    [
+        (StoreUnavailable("gone"), "write", "does not answer"),
+        (StoreRefused("postgres: DiskFull (53100)"), "write", "refused it"),
+        (StoreTimeout("late"), "read", "does not answer"),
+    ],
+)
+def test_the_client_is_told_what_kind_of_failure_it_was(
+    error: StoreError, operation: Literal["read", "write"], told: str
+) -> None:
+    failure = unavailable(STORE, error, operation)
+    assert told in failure.detail
+    assert not isinstance(failure, OutcomeUnknown)
+
+
+def test_a_write_that_timed_out_may_have_been_done() -> None:
+    assert isinstance(unavailable(STORE, StoreTimeout("late"), "write"), OutcomeUnknown)
+
+
+def test_why_a_store_refused_is_in_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "portolan.systems"):
+        failure = unavailable(STORE, StoreRefused("postgres: DiskFull (53100)"), "write")
+    assert "DiskFull" in caplog.text
+    assert "DiskFull" not in failure.detail
