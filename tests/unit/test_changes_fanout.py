@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from mediator.changes.fanout import Fanout
 from mediator.changes.feed import Event
@@ -17,6 +17,7 @@ class DeafFeed:
         self.looks = 0
         self.turn = asyncio.Event()
         self.asked = asyncio.Event()
+        self.asker: asyncio.Task[Any] | None = None
 
     async def last(self, _database: str, _partition: int) -> str:
         return "0-0"
@@ -28,6 +29,7 @@ class DeafFeed:
         self, _database: str, _after: Sequence[str], _limit: int, _wait_s: float
     ) -> list[Event]:
         self.looks += 1
+        self.asker = asyncio.current_task()
         self.asked.set()
         try:
             await self.turn.wait()
@@ -38,13 +40,12 @@ class DeafFeed:
 
 
 async def test_a_look_ends_even_if_its_cancellation_was_lost() -> None:
-    feed: Any = DeafFeed()
-    fanout = Fanout(feed, "news")
-    before = asyncio.all_tasks()
+    feed = DeafFeed()
+    fanout = Fanout(cast(Any, feed), "news")
     buffer = await fanout.attach()
     await feed.asked.wait()
-    (look,) = asyncio.all_tasks() - before
     fanout.detach(buffer)
     feed.turn.set()
-    await asyncio.wait_for(look, 10.0)
+    assert feed.asker is not None
+    await asyncio.wait_for(feed.asker, 10.0)
     assert feed.looks == 1
