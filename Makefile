@@ -35,8 +35,8 @@ audit: install
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Spread over the cores: a module is run whole by one of them.
-SPREAD := -n logical --maxprocesses 4 --dist loadfile
+# Spread over the cores, module by module in the order of the folders, which ends with the short ones.
+SPREAD := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test: install
 	$(BIN)/pytest $(SPREAD)

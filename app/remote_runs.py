@@ -21,7 +21,7 @@ import httpx
 from pydantic import SecretStr
 
 from app.access.settings import bearer
-from app.api.run_results import FILES
+from app.http.negotiation import FILES
 from spark_jobs.runner.target import FORMS, fill
 
 __all__ = ["ENDED", "RemoteRuns", "ServiceRefused"]

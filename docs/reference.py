@@ -13,7 +13,7 @@ from typing import Any, Final
 import typer
 from typer.testing import CliRunner
 
-from app.cli import app
+from app.cli import command_line
 from benchmarks.readme import FIGURES, bars_met, reports_in, table
 from benchmarks.runner import available
 
@@ -51,7 +51,7 @@ def _commands() -> str:
 def _names() -> Iterator[str]:
     """Name each command; those of a group follow it."""
     yield "portolan"
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(command_line())
     for name, command in group.commands.items():
         yield f"portolan {name}"
         yield from (f"portolan {name} {under}" for under in getattr(command, "commands", ()))
@@ -59,14 +59,9 @@ def _names() -> Iterator[str]:
 
 def _help(name: str) -> str:
     words = name.split()[1:]
-    markup = app.rich_markup_mode
+    app = command_line()
     app.rich_markup_mode = None  # boxes are for terminals
-    try:
-        told = CliRunner().invoke(
-            app, [*words, "--help"], prog_name="portolan", terminal_width=_WIDTH
-        )
-    finally:
-        app.rich_markup_mode = markup
+    told = CliRunner().invoke(app, [*words, "--help"], prog_name="portolan", terminal_width=_WIDTH)
     lines = (line.rstrip() for line in told.output.strip().splitlines())
     return "\n".join(lines) + "\n"
 

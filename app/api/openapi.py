@@ -10,8 +10,16 @@ from app.api.openapi_jobs import JOB_PARAMETERS, JOB_SCHEMAS
 from app.api.openapi_schemas import COMPONENTS, ref
 from app.api.openapi_sketch import SKETCH_PARAMETERS, SKETCH_SCHEMAS
 from app.api.openapi_transactions import TRANSACTION_SCHEMAS
-from app.api.run_results import FILES
-from app.http.negotiation import EVENT_STREAM, JSON, JSON_PATCH, MERGE_PATCH, NDJSON, SKETCH, UPDATE
+from app.http.negotiation import (
+    EVENT_STREAM,
+    FILES,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    NDJSON,
+    SKETCH,
+    UPDATE,
+)
 from app.http.problems import PROBLEM_JSON
 
 __all__ = ["data_components", "data_paths"]

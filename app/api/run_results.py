@@ -15,21 +15,13 @@ from app.api.cursors import Cursors
 from app.api.jobs import JobDesk, desk_of, require_result
 from app.api.options import DataOptions
 from app.http.message import Response, forbid_body
-from app.http.negotiation import ARROW, CSV, NDJSON, PARQUET, asks_for
+from app.http.negotiation import FILES, asks_for
 from app.http.paths import parse_query, whole_number
 from mediator.catalogue.runs import StoredRun
 from mediator.errors import Conflict, ResultGone, Unavailable
-from spark_jobs.runner.results import Form, ResultFiles
+from spark_jobs.runner.results import ResultFiles
 
-__all__ = ["FILES", "RunResults"]
-
-FILES: Final[dict[str, Form]] = {
-    CSV: "csv",
-    NDJSON: "json",
-    PARQUET: "parquet",
-    ARROW: "arrow",
-}
-"""The form of a result, by its media type."""
+__all__ = ["RunResults"]
 
 _PAGE: Final = frozenset({"after", "limit"})
 

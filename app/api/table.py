@@ -15,12 +15,12 @@ from app.api.options import DataOptions
 from app.api.queries import Queries
 from app.api.resources import Directory
 from app.api.routes import Route, Table
-from app.api.run_results import FILES, RunResults
+from app.api.run_results import RunResults
 from app.api.sketch import Sketches
 from app.api.transactions import Transact, TransactionRoute
 from app.coherence.caches import Caches
 from app.http.idempotency import OperationIds
-from app.http.negotiation import EVENT_STREAM, JSON, NDJSON, SKETCH
+from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH
 from mediator.access.model import Scope
 from mediator.changes.subscriptions import Subscriptions
 

@@ -7,11 +7,13 @@ from functools import lru_cache
 from typing import Final
 
 from app.http.problems import NOT_ACCEPTABLE, HttpError
+from spark_jobs.runner.results import Form
 
 __all__ = [
     "ARROW",
     "CSV",
     "EVENT_STREAM",
+    "FILES",
     "JSON",
     "JSON_PATCH",
     "MERGE_PATCH",
@@ -35,6 +37,8 @@ SKETCH: Final = "application/vnd.portolan.sketch"
 CSV: Final = "text/csv"
 PARQUET: Final = "application/vnd.apache.parquet"
 ARROW: Final = "application/vnd.apache.arrow.stream"
+FILES: Final[dict[str, Form]] = {CSV: "csv", NDJSON: "json", PARQUET: "parquet", ARROW: "arrow"}
+"""The form of a run's result, by its media type."""
 
 _RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+)\s*(?:;(.*))?", re.ASCII)
 _GZIP = re.compile(r"\s*gzip\s*(?:;\s*q\s*=\s*([0-9.]+)\s*)?", re.ASCII | re.IGNORECASE)

@@ -126,6 +126,7 @@ async def test_a_run_outlives_its_worker_and_the_service(plant: Plant) -> None:
     assert await second.stop() == 0
 
 
+@pytest.mark.large
 @pytest.mark.timeout(900)  # as above
 async def test_a_run_outlives_the_spark_under_its_worker(plant: Plant) -> None:
     """The same process begins anew, and carries the run out; nothing was seen of it before."""

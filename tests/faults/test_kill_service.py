@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,6 @@ from tests.faults.wire import Answer, Connection, Unanswered, Unreachable
 from tests.process.service import field_on
 
 CLIENTS = 16
-OPERATIONS = 10_000
-KILLS = 10
 COUNTERS = 50
 PAIRS = 300
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
@@ -77,10 +74,15 @@ async def service(data_dir: Path) -> AsyncIterator[Service]:
 
 
 @pytest.mark.timeout(600)
-async def test_what_was_acknowledged_survives_kills(service: Service, data_dir: Path) -> None:
+@pytest.mark.parametrize(
+    ("operations", "kills"), [(2_500, 3), pytest.param(10_000, 10, marks=pytest.mark.large)]
+)
+async def test_what_was_acknowledged_survives_kills(
+    service: Service, data_dir: Path, operations: int, kills: int
+) -> None:
     await _create_counters(service)
-    ledger, tickets = Ledger(), count()
-    marks = {n * OPERATIONS // (KILLS + 1): asyncio.Event() for n in range(1, KILLS + 1)}
+    ledger, tickets = Ledger(), iter(range(operations))
+    marks = {n * operations // (kills + 1): asyncio.Event() for n in range(1, kills + 1)}
     async with asyncio.TaskGroup() as group:
         for number in range(CLIENTS):
             client = _Client(service, ledger, random.Random(number))
@@ -124,10 +126,10 @@ class _Client:
             self._batch_once: 4,
         }
 
-    async def run(self, tickets: count[int], marks: dict[int, asyncio.Event]) -> None:
+    async def run(self, tickets: Iterator[int], marks: dict[int, asyncio.Event]) -> None:
         chosen, weights = zip(*self._operations.items(), strict=True)
         with closing(self._http):
-            while (ticket := next(tickets)) < OPERATIONS:
+            for ticket in tickets:
                 if ticket in marks:
                     marks[ticket].set()
                 [operation] = self._chance.choices(chosen, weights)

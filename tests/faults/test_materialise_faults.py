@@ -21,7 +21,7 @@ from tests.process.service import field_on, scratch_catalogue, scratch_systems
 BOUND_S = 5.0
 OBJECTS = 40
 WRITERS = 4
-KILLS = 4
+KILLS = 2
 SAMPLES_BETWEEN_KILLS = 150
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 PRIMARY = {"prefer": "consistency=primary"}

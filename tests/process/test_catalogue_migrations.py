@@ -14,7 +14,7 @@ from sqlalchemy import insert, select, text, update
 from sqlalchemy.schema import CreateSchema
 from typer.testing import CliRunner
 
-from app.cli import app as command_line
+from app.cli import command_line
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.migrations.versions import r0001_tables
 from mediator.catalogue.revisions import CatalogueMismatch, Revisions, Standing
@@ -218,7 +218,7 @@ async def test_a_migration_that_is_killed_has_not_been(
 
 
 async def command(url: str, *words: str) -> str:
-    run = partial(CliRunner().invoke, command_line, ["catalogue", *words])
+    run = partial(CliRunner().invoke, command_line(), ["catalogue", *words])
     result = await asyncio.to_thread(run, env={"PORTOLAN_CATALOGUE_URL": url})
     assert result.exit_code == 0, result.output
     return result.output

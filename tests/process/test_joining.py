@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app
+from app.cli import command_line
 from mediator.stores.embedded.joining import join
 from mediator.stores.embedded.lifecycle import OwnedServer
 from mediator.stores.embedded.port import EmbeddedStartError
@@ -48,7 +48,9 @@ def test_stores_that_run_are_found_whatever_they_were_started_with(data_dir: Pat
 
 
 def test_a_worker_without_a_service_says_what_to_start(data_dir: Path) -> None:
-    result = CliRunner().invoke(app, ["worker", "--embedded", "--data-dir", str(data_dir)])
+    result = CliRunner().invoke(
+        command_line(), ["worker", "--embedded", "--data-dir", str(data_dir)]
+    )
     assert result.exit_code == 1
     told = " ".join(result.stderr.split())
     assert "The worker cannot run: redis: nothing runs in" in told

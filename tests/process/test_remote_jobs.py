@@ -24,7 +24,7 @@ from mediator.catalogue.workers import CatalogueWorkers
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as ServiceProcess
-from tests.process.service import field_on, scratch_catalogue, scratch_systems
+from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 
 JOB: dict[str, Any] = {
     "kind": "example.count",
@@ -51,14 +51,16 @@ class Counter:
     service: ServiceProcess
     queue: RunQueue
     scratch: Path
+    jobs: Path
+    database: str
 
     @property
     def spec(self) -> Path:
         return self.scratch / "job.json"
 
-    async def call(self, *words: str, url: str = "", database: str = "town") -> Result:
+    async def call(self, *words: str, url: str = "", database: str = "") -> Result:
         """Call `portolan job`, in a process of its own."""
-        address = ["--url", url or self.service.data, "--database", database]
+        address = ["--url", url or self.service.data, "--database", database or self.database]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", "from app.cli import main; main()", "job", *words, *address),
             stdout=asyncio.subprocess.PIPE,
@@ -91,7 +93,7 @@ class Counter:
         return found[0]
 
     async def finish(self, taken: TakenRun) -> None:
-        result = self.scratch / "jobs" / taken.id / "stages" / "000001-x"
+        result = self.jobs / taken.id / "stages" / "000001-x"
         result.mkdir(parents=True)
         pq.write_table(pa.table({"value": ["Ulm", "Bonn"], "rows": [2, 1]}), result / "a.parquet")
         await self.queue.beat(taken, "running", {"stages": STAGES, "log": []}, 60)
@@ -99,28 +101,44 @@ class Counter:
         assert await self.queue.end(taken, "done", {"stages": STAGES}, ending)
 
 
-@pytest.fixture
-async def counter(
+@dataclass
+class Plant:
+    """A service, its queue, and where results of jobs are kept."""
+
+    service: ServiceProcess
+    queue: RunQueue
+    jobs: Path
+
+
+@pytest.fixture(scope="module")
+async def plant(
     redis_config: SystemConfig,
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
-    tmp_path: Path,
-) -> AsyncIterator[Counter]:
-    settings = {"jobs_dir": str(tmp_path / "jobs"), "sketch": "off"}
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Plant]:
+    jobs = tmp_path_factory.mktemp("jobs")
     async with (
         scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
         scratch_catalogue(postgresql_config) as url,
-        ServiceProcess.on(configs, url, redis_config.url, **settings).running() as service,
+        ServiceProcess.on(
+            configs, url, redis_config.url, jobs_dir=str(jobs), sketch="off"
+        ).running() as service,
     ):
         await service.favour()
-        await service.put_schema("town", {"people": {"fields": {"city": field_on("redis")}}})
         catalogue = Catalogue(url)
         await catalogue.open()
         await CatalogueWorkers(catalogue).greet("test", None)
-        opened = Counter(service, RunQueue(catalogue), tmp_path)
-        opened.spec.write_bytes(orjson.dumps(JOB))
-        yield opened
+        yield Plant(service, RunQueue(catalogue), jobs)
         await catalogue.close()
+
+
+@pytest.fixture
+async def counter(plant: Plant, tmp_path: Path) -> Counter:
+    database = unique("town")
+    await plant.service.put_schema(database, {"people": {"fields": {"city": field_on("redis")}}})
+    (tmp_path / "job.json").write_bytes(orjson.dumps(JOB))
+    return Counter(plant.service, plant.queue, tmp_path, plant.jobs, database)
 
 
 async def test_a_run_by_the_command_line(counter: Counter) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.main import DataApp
 from examples.newspaper import DECLARED, SCHEMA
-from tests.process.service import Service
+from mediator.stores.port import SystemConfig
+from tests.process.service import Service, service
 
 DOCS = Path(__file__).parents[2] / "docs"
 DATA, ADMIN = "127.0.0.1:8080", "127.0.0.1:8081"
@@ -73,37 +74,34 @@ def check(printed: Any, answered: Any, place: str = "") -> None:
         assert answered == printed, place
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+async def mediator(
+    system_configs: Sequence[SystemConfig], own_catalogue: str
+) -> AsyncIterator[Service]:
+    """A service whose operator states the page's figures, with what `make run` has set up."""
+    async with service(system_configs, own_catalogue) as started:
+        control = started.mediator.control
+        for name, metrics in MEASURED.items():
+            await control.amend(name, metrics=metrics)
+        for name, kind in (("postgres", "postgresql"), ("mongo", "mongodb")):
+            await control.amend(name, declared=DECLARED[kind])
+        await control.set_schema("news", SCHEMA)
+        yield started
+
+
+@pytest.fixture(scope="module")
 async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of both ports, of a service whose operator states the page's figures."""
-    control = mediator.mediator.control
+    """A client of both ports."""
     data = DataApp(DataApi(mediator.mediator.data, DataOptions(b"key"), mediator.observed.append))
-    admin = create_admin_app(control, CollectorRegistry())
+    admin = create_admin_app(mediator.mediator.control, CollectorRegistry())
     mounts = {
         f"http://{DATA}": httpx.ASGITransport(data),
         f"http://{ADMIN}": httpx.ASGITransport(admin),
     }
-    declared = {n: (await control.system(n))["declared"] for n in MEASURED}
-    for name, metrics in MEASURED.items():
-        await control.amend(name, metrics=metrics)
     async with httpx.AsyncClient(mounts=mounts) as both:
         yield both
-    for name, words in declared.items():
-        await control.amend(name, declared=words)
-    await mediator.favour()
 
 
-@pytest.fixture
-async def newspaper(mediator: Service, client: httpx.AsyncClient) -> None:
-    """What `make run` has done before it invites to look."""
-    control = mediator.mediator.control
-    for name, kind in (("postgres", "postgresql"), ("mongo", "mongodb")):
-        await control.amend(name, declared=DECLARED[kind])
-    answer = await client.put(f"http://{ADMIN}/admin/v1/schemas/news", json=SCHEMA)
-    assert answer.is_success, answer.text
-
-
-@pytest.mark.usefixtures("newspaper")
 @pytest.mark.parametrize("name", ["start.md", "tutorial.md"])
 async def test_every_command_is_answered_as_printed(client: httpx.AsyncClient, name: str) -> None:
     page = (DOCS / name).read_text()

@@ -139,7 +139,12 @@ def desk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.connect
 @pytest.mark.parametrize(
-    "filters", [[], ["length"], ["length", "prefix", "position"], ["position"]]
+    "filters",
+    [
+        [],
+        ["length", "prefix", "position"],
+        *(pytest.param([name], marks=pytest.mark.large) for name in ("length", "position")),
+    ],
 )
 def test_it_finds_what_brute_force_finds(desk: TrialDesk, filters: list[str]) -> None:
     expected = brute(T8, left=LEFT, right=RIGHT)

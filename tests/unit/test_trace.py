@@ -12,7 +12,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app as command_line
+from app.cli import command_line
 from sketch.trace import Trace, TraceMistake, check, check_file, check_trace, read_trace, reading
 from sketch.trace.reading import LONGEST_LINE, NEVER, lines_of
 
@@ -197,7 +197,7 @@ def test_terminals_do_not_obey_what_is_in_a_trace(tmp_path: Path, as_json: bool)
 def test_the_command_line_tells_mistakes_apart_from_staleness(tmp_path: Path) -> None:
     file = tmp_path / "trace.ndjson"
     file.write_bytes(b"\n".join(STALE))
-    run = partial(CliRunner().invoke, command_line)
+    run = partial(CliRunner().invoke, command_line())
     held = run(["check-trace", str(file), "--delta", "0.00001", "--ack", "--json"])
     assert (held.exit_code, orjson.loads(held.stdout)["promise"]) == (0, "ack")
     assert run(["check-trace", str(file), "--delta", "0.00001"]).exit_code == 1

@@ -1,0 +1,54 @@
+"""What commands have in common: settings that options override, and endings in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+import typer
+import uvloop
+from rich.console import Console
+
+from app.interruption import Interrupted
+from app.settings import HttpSettings, MediatorSettings, MissingSetting
+from mediator.errors import MediatorError
+from mediator.stores.embedded.lock import DataDirectoryBusy
+from mediator.stores.embedded.port import EmbeddedStartError
+
+__all__ = ["console", "errors", "overridden", "run"]
+
+console: Final = Console(highlight=False)
+errors: Final = Console(stderr=True, highlight=False)
+
+_CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
+    MissingSetting,
+    DataDirectoryBusy,
+    EmbeddedStartError,
+    MediatorError,
+    OSError,
+)
+
+S = TypeVar("S", HttpSettings, MediatorSettings)
+
+
+def run(task: Coroutine[Any, Any, None], *failures: type[Exception]) -> None:
+    """Carry a command out; what it cannot do ends it with a sentence instead of a traceback.
+
+    Args:
+        task: The command.
+        failures: What ends it like that besides what may end any.
+    """
+    try:
+        uvloop.run(task)
+    except Interrupted:
+        errors.print("Interrupted.")
+        raise typer.Exit(130) from None
+    except _CANNOT_RUN + failures as error:
+        errors.print(f"Portolan cannot run: {error}")
+        raise typer.Exit(1) from None
+
+
+def overridden(settings: S, **given: Any) -> S:
+    """Let options given on the command line win over the environment."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return type(settings).model_validate({**settings.model_dump(), **chosen})

@@ -1,0 +1,58 @@
+"""``portolan serve``: the service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.access.settings import AccessSettings
+from app.commands.running import console, errors, overridden, run
+from app.serve import Serving, serving
+from app.settings import CacheSettings, HttpSettings, MediatorSettings
+
+__all__ = ["serve"]
+
+
+def serve(
+    *,
+    embedded: Annotated[bool, typer.Option(help="Run on embedded stores of our own.")] = False,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where embedded stores keep their data.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the data API.")
+    ] = None,
+    admin_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")
+    ] = None,
+    durability: Annotated[
+        str | None, typer.Option(help="Durability of embedded stores: second or full.")
+    ] = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Without --embedded the service runs on the databases that the settings name; `portolan doctor`
+    says what is found. Every setting is an environment variable, listed in docs/settings.md.
+    """
+    http = overridden(HttpSettings(), port=port, admin_port=admin_port)
+    given = {"embedded": embedded or None, "data_dir": data_dir, "durability": durability}
+    settings = overridden(MediatorSettings(), **given)
+    run(_serve(http, settings))
+
+
+async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
+    async with serving(http, settings, CacheSettings(), AccessSettings()) as service:
+        _announce(service)
+        await service.ended.wait()
+        errors.print("Stopping: requests under way are finished first.")
+
+
+def _announce(service: Serving) -> None:
+    """Print where the service listens, and what it runs without."""
+    for missing in service.missing:
+        errors.print(f"Without {missing.kind}: {missing.reason} {missing.remedy}")
+    console.print(f"Data API   {service.addresses.data}/v1/   ({service.addresses.data}/docs)")
+    admin = service.addresses.admin
+    console.print(f"Admin API  {admin}/admin/v1/   ({admin}/docs)")
