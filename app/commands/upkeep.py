@@ -10,7 +10,7 @@ import typer
 from app.access.settings import AccessSettings
 from app.commands.running import console, run
 from app.settings import HttpSettings
-from app.upkeep import Upkeep
+from app.upkeep import RunFailed, Upkeep
 
 __all__ = ["rebuild_primary", "verify"]
 
@@ -30,7 +30,7 @@ def verify(
 
     Ends with 1 if something is wrong and was not repaired. The service has to be running.
     """
-    run(_look_after(_upkeep(url).verify(database, repair=repair)))
+    run(_look_after(_upkeep(url).verify(database, repair=repair)), RunFailed)
 
 
 def rebuild_primary(
@@ -42,7 +42,7 @@ def rebuild_primary(
 
     Ends with 1 if something is wrong afterwards. The service has to be running.
     """
-    run(_look_after(_upkeep(url).rebuild(database)))
+    run(_look_after(_upkeep(url).rebuild(database)), RunFailed)
 
 
 def _upkeep(url: str | None) -> Upkeep:
