@@ -22,10 +22,10 @@ from app.api.submission import Item, submit_all
 from app.api.writes import Target, build_put
 from app.http.idempotency import Identity, OperationIds, fingerprint_of
 from app.http.jsonbody import parse_json, require_object
-from app.http.message import Response, stream_body
+from app.http.message import Response, stream_body, too_large
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query, whole_number
-from app.http.problems import BODY_TOO_LARGE, HttpError, problem_of
+from app.http.problems import HttpError, problem_of
 from mediator.errors import MediatorError, Unavailable
 from mediator.operations.model import ANYTHING, Outcome
 
@@ -122,7 +122,7 @@ class Imports:
     def _plan(self, call: Call, identity: Identity, line: Line) -> Item:
         if line.text is None:
             limit = self._options.max_line_bytes
-            raise HttpError(BODY_TOO_LARGE, f"A line may have {limit} bytes.")
+            raise too_large(limit, "line")
         resource = call.resource
         document = require_object(parse_json(line.text))
         id_ = given_id(document) or object_id(identity, resource.name, line.number)

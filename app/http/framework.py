@@ -12,8 +12,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from app.http.jsonbody import parse_json
+from app.http.message import too_large
 from app.http.problems import (
-    BODY_TOO_LARGE,
     INVALID,
     METHOD_NOT_ALLOWED,
     PROBLEM_JSON,
@@ -23,7 +23,7 @@ from app.http.problems import (
 )
 from mediator.errors import MediatorError, Place
 
-__all__ = ["SmallBodies", "answer_problems", "json_body"]
+__all__ = ["SmallBodies", "answer_problems", "json_body", "read_limited"]
 
 _log = logging.getLogger("portolan.admin")
 
@@ -45,7 +45,7 @@ async def json_body(request: Request) -> Any:
     Raises:
         HttpError: It is larger than `BODY_LIMIT`, or not JSON.
     """
-    return parse_json(await _read(request, BODY_LIMIT))
+    return parse_json(await read_limited(request, BODY_LIMIT))
 
 
 class SmallBodies(APIRoute):
@@ -56,7 +56,7 @@ class SmallBodies(APIRoute):
         handle = super().get_route_handler()
 
         async def limited(request: Request) -> Response:
-            body = await _read(request, SMALL_BODY_LIMIT)
+            body = await read_limited(request, SMALL_BODY_LIMIT)
 
             async def replay() -> dict[str, Any]:
                 return {"type": "http.request", "body": body, "more_body": False}
@@ -66,16 +66,17 @@ class SmallBodies(APIRoute):
         return limited
 
 
-async def _read(request: Request, limit: int) -> bytes:
+async def read_limited(request: Request, limit: int) -> bytes:
+    """Read a body.
+
+    Raises:
+        HttpError: It has more than `limit` bytes.
+    """
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit:
-            raise HttpError(
-                BODY_TOO_LARGE,
-                f"The body is larger than {limit} bytes.",
-                extra={"limit_bytes": limit},
-            )
+            raise too_large(limit)
     return bytes(body)
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "forbid_body",
     "read_body",
     "stream_body",
+    "too_large",
 ]
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -128,8 +129,9 @@ def _declared_length(request: Request) -> int:
     return 0 if text is None else whole_number(text, "Content-Length", least=0)
 
 
-def _too_large(limit: int) -> HttpError:
-    detail = f"A body may have {limit} bytes."
+def too_large(limit: int, what: str = "body") -> HttpError:
+    """Return the refusal of a body, or of a part of it, that has more than `limit` bytes."""
+    detail = f"A {what} may have {limit} bytes."
     return HttpError(BODY_TOO_LARGE, detail, extra={"limit_bytes": limit})
 
 
@@ -163,7 +165,7 @@ async def read_body(request: Request, limit: int) -> bytes:
         ClientGone: The connection closed before the end.
     """
     if _declared_length(request) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     message = await request.receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
@@ -173,7 +175,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 def _bounded(body: bytes, limit: int) -> bytes:
     if len(body) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     return body
 
 
@@ -184,5 +186,5 @@ async def _read_rest(request: Request, first: MutableMapping[str, Any], limit: i
     async for chunk in stream_body(request):
         body += chunk
         if len(body) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
     return _bounded(bytes(body), limit)

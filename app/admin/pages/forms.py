@@ -6,8 +6,8 @@ from typing import Final
 
 from fastapi import Request
 
+from app.http.framework import read_limited
 from app.http.paths import parse_query
-from app.http.problems import BODY_TOO_LARGE, HttpError
 
 __all__ = ["read_form"]
 
@@ -27,9 +27,4 @@ async def read_form(
     Raises:
         HttpError: It is too large, or has a field that is unknown or doubled.
     """
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > largest:
-            raise HttpError(BODY_TOO_LARGE, f"The form is larger than {largest} bytes.")
-    return parse_query(bytes(body), allowed)
+    return parse_query(await read_limited(request, largest), allowed)
