@@ -125,6 +125,8 @@ async def _uncached(origin: int, part: _Part, options: Options) -> Tally:
     wire = Wire(_HOST, origin)
     judge = Staleness(DELTA_S)
     doors = [_Plain(wire)] * LOOPS
+    for id_ in _ids():
+        await doors[0].read(id_)
     tally = await drive(doors, part.workload, _ids(), _UNCACHED, judge, options.seed)
     await wire.aclose()
     if judge.violations:
@@ -145,7 +147,7 @@ async def _cached(
 
 
 async def _warm(client: CoherentClient) -> None:
-    """Read everything once: what a cache has never seen says nothing of how it does."""
+    """Read everything once, as without caches: what a cache never saw says nothing of how it does."""
     for id_ in _ids():
         await client.get(_CLASS, id_)
 
