@@ -147,7 +147,7 @@ async def _cached(
 
 
 async def _warm(client: CoherentClient) -> None:
-    """Read everything once, as without caches: what a cache never saw says nothing of how it does."""
+    """Read everything once: what a cache has never seen says nothing of how it does."""
     for id_ in _ids():
         await client.get(_CLASS, id_)
 
