@@ -20,6 +20,7 @@ from typing import Any, Final
 import orjson
 import uvloop
 
+from app.children import ended
 from app.settings import MediatorSettings
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
@@ -74,7 +75,7 @@ class RelayProcess:
         if self._keeping is not None:
             await end([self._keeping])
         if self._process is not None:
-            await _ended(self._process)
+            await ended(self._process, _END_WITHIN_S)
 
     async def _keep(self) -> None:
         while True:
@@ -107,19 +108,6 @@ class RelayProcess:
             _log.warning("the process of the relays said something that is not understood")
         else:
             self._observe(told)
-
-
-async def _ended(process: Process) -> None:
-    """Close its pipe, and wait; it has its time, and no more."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        async with asyncio.timeout(_END_WITHIN_S):
-            await process.wait()
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 def _environment() -> dict[str, str]:

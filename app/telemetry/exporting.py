@@ -1,8 +1,9 @@
 """Sending metrics and traces by OTLP, off the path of every request.
 
-Threads send; the event loop only puts something down for them. A receiver that is slow or away
-costs what it does not take: spans beyond the queue are dropped, and of metrics the newest state
-waits, one at most. Ending takes no longer than `CLOSE_S`, whatever the receiver does.
+A thread sends metrics and a process traces; the event loop only puts something down for them. A
+receiver that is slow or away costs what it does not take: spans beyond the queue are dropped, and
+of metrics the newest state waits, one at most. Ending takes no longer than `CLOSE_S`, whatever the
+receiver does.
 """
 
 from __future__ import annotations
@@ -13,18 +14,17 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib.metadata import version
-from time import monotonic, time_ns
+from time import time_ns
 from typing import Final
 from uuid import uuid4
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from prometheus_client import CollectorRegistry
 
 from app.telemetry.metrics_data import metrics_data
+from app.telemetry.sending import SpanProcess
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.traces import Traces
 from mediator.ending import end
@@ -48,10 +48,8 @@ class Exporting:
 
     def __init__(self, settings: TelemetrySettings, registry: CollectorRegistry) -> None:
         resource = _resource()
-        self._spans = BatchSpanProcessor(
-            OTLPSpanExporter(settings.endpoint("traces"), timeout=settings.otlp_timeout_s)
-        )
-        self.traces = Traces(settings.trace_ratio, self._spans.on_end, resource)
+        self._spans = SpanProcess(settings, resource)
+        self.traces = Traces(settings.trace_ratio, self._spans.put)
         self._metrics = _MetricsThread(settings)
         self._registry = registry
         self._resource = resource
@@ -68,8 +66,9 @@ class Exporting:
         if self._sending is not None:
             await end([self._sending])
         self._metrics.put(self._state())
-        ends = [_ending(self._spans.shutdown), _ending(self._metrics.end)]
-        await asyncio.to_thread(_join, ends)
+        metrics = threading.Thread(target=self._metrics.end, daemon=True)
+        metrics.start()
+        await asyncio.gather(self._spans.close(CLOSE_S), asyncio.to_thread(metrics.join, CLOSE_S))
 
     async def _send(self, refresh: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -108,18 +107,6 @@ class _MetricsThread:
     def _run(self) -> None:
         while (state := self._waiting.get()) is not None:
             self._exporter.export(state)
-
-
-def _ending(end: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=end, daemon=True)
-    thread.start()
-    return thread
-
-
-def _join(threads: list[threading.Thread]) -> None:
-    due = monotonic() + CLOSE_S
-    for thread in threads:
-        thread.join(max(0.0, due - monotonic()))
 
 
 def _resource() -> Resource:

@@ -5,32 +5,22 @@ by the ratio. Store calls that are told of within it are noted, and when the req
 finished, its spans are made all at once and handed on. Nothing else knows of tracing: what is told
 is told anyway, and which request it belongs to says the context of the task that tells it.
 
-Spans go into a queue of bounded length, from which a thread sends them. If the receiver is slow, or
-away, the queue is full and the oldest spans are dropped; no request ever waits.
+Spans are handed to another process, which sends them (`sending.py`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import time_ns
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import (
-    SpanContext,
-    SpanKind,
-    Status,
-    StatusCode,
-    TraceFlags,
-    get_current_span,
-)
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from app.telemetry.context import Trace, under_way
+from app.telemetry.spans import Span
 from app.telemetry.stores import UNKNOWN_KIND, error_type
 from mediator.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
@@ -39,11 +29,10 @@ __all__ = ["MOST_CALLS", "Traces", "caller_of"]
 MOST_CALLS: Final = 128
 """Store calls of a request that get spans of their own; a batch may make thousands."""
 
-_SCOPE: Final = InstrumentationScope("portolan")
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
-_OK: Final = Status(StatusCode.UNSET)
-_FAILED: Final = Status(StatusCode.ERROR)
+_SERVER: Final = SpanKind.SERVER.value
+_CLIENT: Final = SpanKind.CLIENT.value
 _W3C: Final = TraceContextTextMapPropagator()
 _FIRST_SERVER_ERROR: Final = 500
 _HALF: Final = 2**64
@@ -57,15 +46,11 @@ class Traces:
     Args:
         ratio: Part of the requests that are sampled if their callers do not say.
         hand_on: Takes spans that are done, and returns at once.
-        resource: Who tells of them.
     """
 
-    def __init__(
-        self, ratio: float, hand_on: Callable[[ReadableSpan], None], resource: Resource
-    ) -> None:
+    def __init__(self, ratio: float, hand_on: Callable[[Span], None]) -> None:
         self._below = round(ratio * _HALF)
         self._hand_on = hand_on
-        self._resource = resource
         self._kinds: dict[str, str] = {}
 
     def begin(self, headers: Headers) -> Trace | None:
@@ -92,7 +77,7 @@ class Traces:
             yield _fields_of(trace.span)
         if trace.span.trace_flags.sampled:
             failed = "error.type" in attributes
-            self._hand_on(self._span(trace, name, SpanKind.CLIENT, attributes, failed=failed))
+            self._hand_on(_span(trace, name, _CLIENT, attributes, failed=failed))
 
     def _trace(self, parent: SpanContext | None) -> Trace | None:
         if parent is not None:
@@ -131,33 +116,9 @@ class Traces:
             attributes["portolan.store_calls.left_out"] = trace.left_out
         failed = told.status >= _FIRST_SERVER_ERROR
         name = f"{told.method} {told.route}"
-        self._hand_on(self._span(trace, name, SpanKind.SERVER, attributes, failed=failed))
+        self._hand_on(_span(trace, name, _SERVER, attributes, failed=failed))
 
-    def _span(
-        self,
-        trace: Trace,
-        name: str,
-        kind: SpanKind,
-        attributes: Mapping[str, str | int],
-        *,
-        failed: bool,
-    ) -> ReadableSpan:
-        # The SDK's tracer would take ten times as long, on the path of the request: what it does
-        # besides, keeping the span open to changes, is not needed of one that is done.
-        return ReadableSpan(
-            name,
-            trace.span,
-            trace.parent,
-            self._resource,
-            attributes,
-            kind=kind,
-            status=_FAILED if failed else _OK,
-            start_time=trace.began_ns,
-            end_time=time_ns(),
-            instrumentation_scope=_SCOPE,
-        )
-
-    def _call(self, of: SpanContext, told: StoreCallFinished, ended_ns: int) -> ReadableSpan:
+    def _call(self, of: SpanContext, told: StoreCallFinished, ended_ns: int) -> Span:
         attributes: dict[str, str | int] = {
             "db.system.name": self._kinds.get(told.system, UNKNOWN_KIND),
             "db.namespace": told.database,
@@ -169,24 +130,48 @@ class Traces:
             attributes["db.operation.batch.size"] = told.count
         if told.outcome != "ok":
             attributes["error.type"] = error_type(told)
-        return ReadableSpan(
+        return Span(
             f"{told.operation} {told.class_name}",
-            _span_within(of),
-            of,
-            self._resource,
+            _CLIENT,
+            f"{of.trace_id:032x}",
+            _span_id(),
+            _state_of(of),
+            of.span_id,
+            False,
+            ended_ns - round(told.seconds * 1e9),
+            ended_ns,
             attributes,
-            kind=SpanKind.CLIENT,
-            status=_OK if told.outcome == "ok" else _FAILED,
-            start_time=ended_ns - round(told.seconds * 1e9),
-            end_time=ended_ns,
-            instrumentation_scope=_SCOPE,
+            told.outcome != "ok",
         )
+
+
+def _span(
+    trace: Trace, name: str, kind: int, attributes: dict[str, str | int], *, failed: bool
+) -> Span:
+    span, parent = trace.span, trace.parent
+    return Span(
+        name,
+        kind,
+        f"{span.trace_id:032x}",
+        span.span_id,
+        _state_of(span),
+        0 if parent is None else parent.span_id,
+        parent is not None and parent.is_remote,
+        trace.began_ns,
+        time_ns(),
+        attributes,
+        failed,
+    )
+
+
+def _state_of(span: SpanContext) -> str:
+    return span.trace_state.to_header() if span.trace_state else ""
 
 
 def _fields_of(span: SpanContext) -> dict[str, str]:
     fields = {"traceparent": f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"}
-    if span.trace_state:
-        fields["tracestate"] = span.trace_state.to_header()
+    if state := _state_of(span):
+        fields["tracestate"] = state
     return fields
 
 

@@ -10,8 +10,10 @@ from functools import partial
 from typing import Any
 
 import orjson
+import psutil
 import pytest
 
+from app.telemetry.sending import MOST_WAITING
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traced import traced
@@ -26,8 +28,8 @@ from tests.process.service import scratch_catalogue, scratch_systems, unique
 ROUTE = "/v1/{database}/{class}/{id}"
 READ = StoreCallFinished("cache", "news", "articles", "read", 2, 0.02, "ok")
 DONE = RequestFinished("GET", ROUTE, 200, 0.03)
-REQUESTS = 3_000
-"""More than the queue holds."""
+REQUESTS = MOST_WAITING
+"""More spans than the queue holds: each has two."""
 
 
 @asynccontextmanager
@@ -138,6 +140,43 @@ async def test_a_receiver_that_is_not_there_holds_up_nothing() -> None:
         host, port = gone.getsockname()
     async with telemetry(f"http://{host}:{port}") as made:
         await requests(made, REQUESTS)
+
+
+async def test_who_sends_may_die(sink: OtlpSink) -> None:
+    async with telemetry(sink.url) as made:
+
+        async def more_than(spans: int) -> bool:
+            await requests(made)
+            return len(sink.spans) > spans
+
+        await eventually(partial(more_than, 0))
+        (sender,) = senders()
+        sender.kill()
+        await eventually(partial(more_than, len(sink.spans)))
+        (another,) = senders()
+        assert another.pid != sender.pid
+    assert not another.is_running()
+    assert not senders()
+
+
+def senders() -> list[psutil.Process]:
+    """Find the processes of this one that send spans."""
+    found = psutil.Process().children()
+    return [process for process in found if "app.telemetry.sending" in process.cmdline()]
+
+
+async def test_spans_that_nobody_takes_are_dropped_and_it_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with deaf() as listener:
+        host, port = listener.getsockname()
+        async with telemetry(f"http://{host}:{port}", otlp_timeout_s=60.0) as made:
+
+            async def said() -> bool:
+                await requests(made, 500)
+                return "spans are dropped" in caplog.text
+
+            await eventually(said)
 
 
 async def test_without_a_receiver_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 import pytest
-from opentelemetry.sdk.resources import Resource
 
 from app.telemetry.log import JsonLines, log_observation
 from app.telemetry.traces import Traces
@@ -62,7 +61,7 @@ def test_levels_say_what_matters(log: Log) -> None:
 
 
 def test_a_line_tells_which_trace_it_is_part_of(log: Log) -> None:
-    traces = Traces(0.0, lambda span: None, Resource({}))
+    traces = Traces(0.0, lambda span: None)
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     trace = traces.begin([(b"traceparent", f"00-{trace_id}-b7ad6b7169203331-00".encode())])
     assert trace is not None

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from app.telemetry.outgoing import TracedTransport
+from app.telemetry.spans import Span, readable
 from app.telemetry.traced import traced
 from app.telemetry.traces import MOST_CALLS, Traces, caller_of
 from mediator.observation import RequestFinished, StoreCallFinished, SystemRegistered
@@ -29,8 +31,13 @@ class Told:
 
     def __init__(self, ratio: float) -> None:
         self.spans: list[ReadableSpan] = []
-        self.traces = Traces(ratio, self.spans.append, Resource({"service.name": "portolan"}))
+        self.traces = Traces(ratio, self._take)
         self.traces.observe(SystemRegistered("cache", "redis", "Redis 7"))
+
+    def _take(self, span: Span) -> None:
+        """Take a span as the process that sends it gets it."""
+        handed = Span(*orjson.loads(orjson.dumps(tuple(span))))
+        self.spans.append(readable(handed, Resource({"service.name": "portolan"})))
 
     async def request(self, *events: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         """Have a request in which events are told, by tasks that it starts as well."""
