@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Final
 
-__all__ = ["ended"]
+__all__ = ["ended", "keep"]
+
+_log = logging.getLogger("portolan.children")
+
+_AGAIN_S: Final = 1.0
+
+
+async def keep(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Keep a process running, until cancelled.
+
+    Args:
+        name: What it is called in the log.
+        run: Starts the process, and returns when that has ended.
+    """
+    while True:
+        try:
+            await run()
+        except OSError as error:
+            _log.warning("%s cannot be started: %s", name, error)
+        else:
+            _log.warning("%s ended; it is started again", name)
+        await asyncio.sleep(_AGAIN_S)
 
 
 async def ended(process: Process, within_s: float) -> None:

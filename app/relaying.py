@@ -20,7 +20,7 @@ from typing import Any, Final
 import orjson
 import uvloop
 
-from app.children import ended
+from app.children import ended, keep
 from app.settings import MediatorSettings
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
@@ -41,7 +41,6 @@ __all__ = ["RelayProcess"]
 
 _log = logging.getLogger("portolan.relaying")
 
-_AGAIN_S: Final = 1.0
 _END_WITHIN_S: Final = 10.0
 _YIELDING: Final = 5
 """Where cores are few, a request goes before what may wait; a quarter of a core is left for it."""
@@ -68,7 +67,7 @@ class RelayProcess:
 
     def start(self) -> None:
         """Start it, and see to it that it runs."""
-        self._keeping = asyncio.create_task(self._keep())
+        self._keeping = asyncio.create_task(keep("the process of the relays", self._run))
 
     async def stop(self) -> None:
         """End it, and wait until it is gone."""
@@ -76,16 +75,6 @@ class RelayProcess:
             await end([self._keeping])
         if self._process is not None:
             await ended(self._process, _END_WITHIN_S)
-
-    async def _keep(self) -> None:
-        while True:
-            try:
-                await self._run()
-            except OSError as error:
-                _log.warning("the relays cannot be started: %s", error)
-            else:
-                _log.warning("the process of the relays ended; it is started again")
-            await asyncio.sleep(_AGAIN_S)
 
     async def _run(self) -> None:
         process = self._process = await asyncio.create_subprocess_exec(

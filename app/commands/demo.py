@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from app.commands.running import overridden, run
+from app.commands.running import AdminPort, DataDir, Port, overridden, run
 from app.demo.story import DemoOptions, tell
 from app.settings import HttpSettings, MediatorSettings
 
@@ -17,15 +16,9 @@ __all__ = ["demo"]
 
 def demo(
     *,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where embedded stores keep their data.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port of the data API.")
-    ] = None,
-    admin_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")
-    ] = None,
+    data_dir: DataDir = None,
+    port: Port = None,
+    admin_port: AdminPort = None,
     seconds: Annotated[
         float, typer.Option(min=1, max=3600, help="For how long the newspaper is read.")
     ] = 15.0,

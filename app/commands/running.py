@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 import uvloop
@@ -15,7 +16,11 @@ from mediator.errors import MediatorError
 from mediator.stores.embedded.lock import DataDirectoryBusy
 from mediator.stores.embedded.port import EmbeddedStartError
 
-__all__ = ["console", "errors", "overridden", "run"]
+__all__ = ["AdminPort", "DataDir", "Port", "console", "errors", "overridden", "run"]
+
+DataDir = Annotated[Path | None, typer.Option(help="Where embedded stores keep their data.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the data API.")]
+AdminPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")]
 
 console: Final = Console(highlight=False)
 errors: Final = Console(stderr=True, highlight=False)

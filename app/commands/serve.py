@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from app.access.settings import AccessSettings
-from app.commands.running import console, errors, overridden, run
+from app.commands.running import AdminPort, DataDir, Port, console, errors, overridden, run
 from app.serve import Serving, serving
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 
@@ -18,15 +17,9 @@ __all__ = ["serve"]
 def serve(
     *,
     embedded: Annotated[bool, typer.Option(help="Run on embedded stores of our own.")] = False,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where embedded stores keep their data.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port of the data API.")
-    ] = None,
-    admin_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")
-    ] = None,
+    data_dir: DataDir = None,
+    port: Port = None,
+    admin_port: AdminPort = None,
     durability: Annotated[
         str | None, typer.Option(help="Durability of embedded stores: second or full.")
     ] = None,

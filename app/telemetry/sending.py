@@ -22,7 +22,7 @@ import orjson
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 
-from app.children import ended
+from app.children import ended, keep
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.spans import Span, readable
@@ -40,7 +40,6 @@ _EVERY_S: Final = 1.0
 _MOST_UNSENT: Final = 1 << 20
 """Bytes in the pipe, beyond which the process is behind."""
 
-_AGAIN_S: Final = 1.0
 _YIELDING: Final = 5
 """Where cores are few, a request goes before what tells of it."""
 
@@ -78,7 +77,8 @@ class SpanProcess:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self._turn)
             if self._keeping is None:
-                self._keeping = asyncio.create_task(self._keep())
+                keeping = keep("the process that sends spans", self._run)
+                self._keeping = asyncio.create_task(keeping)
         elif not len(waiting) % _BATCH:
             self._hand_over()
 
@@ -109,16 +109,6 @@ class SpanProcess:
             batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
             pipe.write(orjson.dumps([tuple(span) for span in batch]) + b"\n")
             self._dropping = False
-
-    async def _keep(self) -> None:
-        while True:
-            try:
-                await self._run()
-            except OSError as error:
-                _log.warning("spans cannot be sent: %s", error)
-            else:
-                _log.warning("the process that sends spans ended; it is started again")
-            await asyncio.sleep(_AGAIN_S)
 
     async def _run(self) -> None:
         process = self._process = await asyncio.create_subprocess_exec(
