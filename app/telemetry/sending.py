@@ -108,7 +108,8 @@ class SpanProcess:
         while self._waiting and pipe.transport.get_write_buffer_size() < _MOST_UNSENT:
             batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
             pipe.write(orjson.dumps([tuple(span) for span in batch]) + b"\n")
-            self._dropping = False
+        if not self._waiting:
+            self._dropping = False  # said once for as long as it lasts
 
     async def _run(self) -> None:
         process = self._process = await asyncio.create_subprocess_exec(
