@@ -10,7 +10,7 @@ from typing import Any
 
 from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
 from mediator.clock import Clock
-from mediator.control.findings import Findings, findings_of
+from mediator.control.findings import Findings
 from mediator.control.known_systems import (
     KnownSystem,
     amended,
@@ -19,26 +19,26 @@ from mediator.control.known_systems import (
     configured,
     is_elsewhere,
     known_from,
-    not_understood,
     stored_form,
     updated,
 )
+from mediator.control.opening import Opening
 from mediator.control.retirement import Retirement
 from mediator.errors import Conflict, MediatorError, NotFound, Unavailable
 from mediator.observation import Observer, SystemRegistered
-from mediator.placement.calibration import calibrate
 from mediator.placement.candidates import Candidate
 from mediator.placement.metrics import History, MetricsBook
 from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability, Metric
 from mediator.stores.guarded import GuardedStore
-from mediator.stores.port import Store, StoreError, StoreUnavailable, SystemConfig
-from mediator.stores.probe import probe
+from mediator.stores.port import Store, StoreError
 from mediator.systems import StoreFactory, Systems
 
 __all__ = ["KnownSystem", "Registry"]
 
 log = logging.getLogger(__name__)
+
+_Opened = tuple[Store, Findings]
 
 
 class Registry:
@@ -64,14 +64,14 @@ class Registry:
     ) -> None:
         self._systems = systems
         self._catalogue = catalogue
-        self._factory = factory
+        self._opening = Opening(factory)
         self._book = book
         self._observe = observe
         self._clock = clock
         self._known: dict[str, KnownSystem] = {}
         self._registering: set[str] = set()
-        self._examining = asyncio.Lock()
         self._keeping = asyncio.Lock()
+        self._reaching = asyncio.Lock()
         self._configured: dict[str, SystemRegistration] = {}
         self._retirement = Retirement()
 
@@ -81,7 +81,7 @@ class Registry:
     def get(self, name: str) -> KnownSystem:
         """Return a system; raises `NotFound`."""
         if name not in self._known:
-            raise NotFound(f"There is no system {name}.")
+            raise _unknown(name)
         return self._known[name]
 
     async def restore(self, registrations: Sequence[SystemRegistration]) -> None:
@@ -96,9 +96,10 @@ class Registry:
             known = self._known.get(registration.config.name)
             self._known[registration.config.name] = configured(registration, known)
             self._configured[registration.config.name] = registration
-        opened = await asyncio.gather(*(self._try_to_open(name) for name in self._known))
-        for name, found in zip(tuple(self._known), opened, strict=True):
-            await self._connected(name, found)
+        systems = tuple(self._known.values())
+        opened = await asyncio.gather(*(self._try_to_open(known) for known in systems))
+        for known, found in zip(systems, opened, strict=True):
+            await self._connected(known, found)
 
     async def reconfigure(self, registrations: Sequence[SystemRegistration]) -> list[str]:
         """Reach systems as the settings say from now on; return the names of those that changed.
@@ -110,44 +111,44 @@ class Registry:
             Conflict: A system would become another one.
             Unavailable: It does not answer there; the one that was at hand stays.
         """
-        changed = []
-        for registration in registrations:
-            name = registration.config.name
-            known = self._known.get(name)
-            wanted = configured(registration, known)
-            self._configured[name] = registration
-            if known is None:
-                self._known[name] = wanted
-            elif wanted.registration.config != known.registration.config:
-                await self._move(known, wanted)
-            else:
-                continue
-            changed.append(name)
-        return changed
+        async with self._reaching:
+            return [r.config.name for r in registrations if await self._reconfigure(r)]
+
+    async def _reconfigure(self, registration: SystemRegistration) -> bool:
+        name = registration.config.name
+        known = self._known.get(name)
+        wanted = configured(registration, known)
+        self._configured[name] = registration
+        if known is None:
+            self._known[name] = wanted
+            return True
+        if wanted.registration.config == known.registration.config:
+            return False
+        await self._move(known, wanted)
+        return True
 
     async def _move(self, known: KnownSystem, wanted: KnownSystem) -> None:
         check_same(known, wanted)
-        try:
-            store, findings = await self._open(wanted)
-        except StoreError as error:
+        opened = await self._try_to_open(wanted)
+        if isinstance(opened, StoreError):
             raise Unavailable(
                 f"The system {known.name} does not answer at its new address.", system=known.name
-            ) from error
-        old = self._systems.find(known.name)
-        await self._keep_reached(wanted, findings)
-        self._put_at_hand(store, findings)
-        if old is not None:
-            self._retirement.retire(old.store)
+            ) from opened
+        await self._reached(wanted, *opened)
 
     async def reconnect(self) -> None:
-        """Learn what other replicas registered; open what could not be opened so far."""
-        for known, told in await self._learn():
-            try:
-                await self._move(known, told)
-            except MediatorError as error:
-                log.warning("%s", error.detail)
-        closed = [name for name in self._known if self._systems.find(name) is None]
-        await asyncio.gather(*(self._connect(name) for name in closed))
+        """Learn what other replicas registered; open what could not be opened so far.
+
+        One at a time, and not while settings are taken over: two would open the same system.
+        """
+        async with self._reaching:
+            for known, told in await self._learn():
+                try:
+                    await self._move(known, told)
+                except MediatorError as error:
+                    log.warning("%s", error.detail)
+            closed = [known for known in self if self._systems.find(known.name) is None]
+            await asyncio.gather(*(self._connect(known) for known in closed))
 
     async def register(self, registration: SystemRegistration) -> KnownSystem:
         """Open, probe and calibrate a new system, and keep it.
@@ -159,7 +160,7 @@ class Registry:
         """
         name = registration.config.name
         if name in self._known or name in self._registering:
-            raise Conflict(f"There is a system {name} already.")
+            raise _taken(name)
         self._registering.add(name)
         try:
             return await self._register(registration)
@@ -168,22 +169,17 @@ class Registry:
 
     async def _register(self, registration: SystemRegistration) -> KnownSystem:
         name = registration.config.name
-        store = self._make(registration.config)
         try:
-            await store.open()
-            findings = await self._find_out(store)
-            known = KnownSystem(registration, findings)
+            store, findings = await self._opening.open(registration.config)
+        except StoreError as error:
+            raise Unavailable(f"The system {name} does not answer.", system=name) from error
+        known = KnownSystem(registration, findings)
+
+        def accepted(_: KnownSystem) -> KnownSystem:
             check_acceptable(known, findings)
-            await self._keep(known, lambda _: known)
-        except BaseException as error:
-            await store.close()
-            if isinstance(error, StoreError):
-                raise Unavailable(f"The system {name} does not answer.", system=name) from error
-            if isinstance(error, ValueError):
-                raise not_understood(registration.config) from None
-            raise
-        self._put_at_hand(store, findings)
-        return known
+            return known
+
+        return await self._take(store, known, accepted, new=True)
 
     async def amend(
         self,
@@ -203,7 +199,7 @@ class Registry:
         self.get(name)
         store = self._systems.get(name).store
         try:
-            findings = await self._find_out(store)
+            findings = await self._opening.examine(store)
         except StoreError as error:
             raise Unavailable(f"The system {name} does not answer.", system=name) from error
         known = self.get(name)
@@ -261,37 +257,57 @@ class Registry:
             "traffic": [row for row in self._book.statistics() if row["system"] == known.name],
         }
 
-    async def _connect(self, name: str) -> None:
-        await self._connected(name, await self._try_to_open(name))
+    async def _connect(self, known: KnownSystem) -> None:
+        await self._connected(known, await self._try_to_open(known))
 
-    async def _try_to_open(self, name: str) -> tuple[Store, Findings] | StoreError:
+    async def _try_to_open(self, known: KnownSystem) -> _Opened | StoreError:
         try:
-            return await self._open(self._known[name])
+            return await self._opening.open(known.registration.config, known.findings)
         except StoreError as error:
             return error
 
-    async def _connected(self, name: str, opened: tuple[Store, Findings] | StoreError) -> None:
-        known = self._known[name]
-        if isinstance(opened, StoreError):
-            self._known[name] = replace(known, trouble=str(opened))
-            return
-        store, findings = opened
-        await self._keep_reached(known, findings)
-        self._put_at_hand(store, findings)
-
-    async def _open(self, known: KnownSystem) -> tuple[Store, Findings]:
-        store = self._make(known.registration.config)
+    async def _connected(self, known: KnownSystem, opened: _Opened | StoreError) -> None:
         try:
-            await store.open()
-            facts = await store.facts()
-            findings = known.findings
-            # What was found out holds for one version of the server (guarantee 6).
-            if findings is None or findings.server != f"{facts.server} {facts.version}":
-                findings = await self._find_out(store)
+            if isinstance(opened, StoreError):
+                self._known[known.name] = replace(self.get(known.name), trouble=str(opened))
+            else:
+                await self._reached(known, *opened)
+        except NotFound:
+            log.info("%s was forgotten while it was opened", known.name)
+
+    async def _reached(self, known: KnownSystem, store: Store, findings: Findings) -> None:
+        settings = self._configured.get(known.name)
+
+        def reached(now: KnownSystem) -> KnownSystem:
+            now = configured(settings, now) if settings else now
+            return replace(now, findings=findings, trouble="")
+
+        await self._take(store, known, reached)
+
+    async def _take(
+        self,
+        store: Store,
+        known: KnownSystem,
+        change: Callable[[KnownSystem], KnownSystem],
+        *,
+        new: bool = False,
+    ) -> KnownSystem:
+        """Keep what was found out by opening a store, and put that in the place of another one.
+
+        A store that cannot be kept, for its system was forgotten meanwhile, is closed.
+        """
+        try:
+            kept = await self._keep(known, change, new=new)
         except BaseException:
             await store.close()
             raise
-        return store, findings
+        before = self._systems.find(kept.name)
+        self._systems.add(GuardedStore(store, self._observe, self._clock))
+        if before is not None:
+            self._retirement.retire(before.store)
+        server = kept.findings.server if kept.findings else ""
+        self._observe(SystemRegistered(kept.name, store.config.kind, server))
+        return kept
 
     async def _learn(self) -> list[tuple[KnownSystem, KnownSystem]]:
         """Take over what other replicas keep in the catalogue.
@@ -324,40 +340,33 @@ class Registry:
         if guarded is not None:
             await guarded.store.close()
 
-    async def _find_out(self, store: Store) -> Findings:
-        # One at a time: two systems measured at once would measure each other.
-        async with self._examining:
-            return await self._examine(store)
-
-    async def _examine(self, store: Store) -> Findings:
-        report = await probe(store)
-        updates = report.verdicts[Capability.CONDITIONAL_UPDATES]
-        if report.facts is None or updates.state == "unknown":
-            raise StoreUnavailable(f"it could not be probed: {updates.detail}")
-        calibration = await calibrate(store) if report.acceptable else None
-        return findings_of(report, report.facts, calibration)
-
-    async def _keep_reached(self, known: KnownSystem, findings: Findings) -> None:
-        settings = self._configured.get(known.name)
-
-        def reached(now: KnownSystem) -> KnownSystem:
-            now = configured(settings, now) if settings else now
-            return replace(now, findings=findings, trouble="")
-
-        await self._keep(known, reached)
-
     async def _keep(
-        self, known: KnownSystem, change: Callable[[KnownSystem], KnownSystem]
+        self,
+        known: KnownSystem,
+        change: Callable[[KnownSystem], KnownSystem],
+        *,
+        new: bool = False,
     ) -> KnownSystem:
-        """Change what all replicas know of a system; what others have changed meanwhile holds."""
+        """Change what all replicas know of a system; what others have changed meanwhile holds.
+
+        Raises:
+            Conflict: It is to be new, and another replica has one of this name.
+            NotFound: It was forgotten meanwhile, here or by another replica.
+        """
         changed = known
 
         def apply(stored: StoredSystem | None) -> StoredSystem:
             nonlocal changed
+            if new and stored is not None:
+                raise _taken(known.name)
+            if stored is None and known.findings is not None and not new:
+                raise _unknown(known.name)
             changed = change(updated(known, known_from(stored)) if stored else known)
             return stored_form(changed)
 
         async with self._keeping:
+            if not new:
+                self.get(known.name)
             await self._catalogue.change(known.name, apply)
             self._known[known.name] = changed
             self._remember(changed)
@@ -367,16 +376,13 @@ class Registry:
         if known.findings:
             self._book.remember(known.name, History(known.findings.calibrated, known.findings.p99))
 
-    def _put_at_hand(self, store: Store, findings: Findings) -> None:
-        self._systems.add(GuardedStore(store, self._observe, self._clock))
-        config = store.config
-        self._observe(SystemRegistered(config.name, config.kind, findings.server))
 
-    def _make(self, config: SystemConfig) -> Store:
-        try:
-            return self._factory(config)
-        except ValueError:
-            raise not_understood(config) from None
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"There is no system {name}.")
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"There is a system {name} already.")
 
 
 def _state(guarded: GuardedStore | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -50,7 +50,7 @@ async def replica(
 
     stack = AsyncExitStack()
     with monkeypatch.context() as patched:
-        patched.setattr("mediator.control.registry.probe", unexpected)
+        patched.setattr("mediator.control.opening.probe", unexpected)
         started = await stack.enter_async_context(service(system_configs, mediator.catalogue_url))
     async with stack:
         yield started
@@ -591,6 +591,110 @@ async def test_a_system_that_is_down_at_the_start_is_opened_later(
         await late.mediator._registry.reconnect()
         await late.create(name, "far", "x", title="t")
         assert (await late.mediator.control.readiness())["degraded"] == []
+
+
+class Slow:
+    """A store that is opened when it is let, and that tells whether it is open."""
+
+    def __init__(self, store: Store, let: asyncio.Event) -> None:
+        self._store = store
+        self._let = let
+        self.open_ = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def open(self) -> None:
+        await self._let.wait()
+        await self._store.open()
+        self.open_ = True
+
+    async def close(self) -> None:
+        await self._store.close()
+        self.open_ = False
+
+
+@dataclass
+class Opens:
+    """Makes stores, and lets those of one system be opened only when it is told so."""
+
+    name: str
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    let: asyncio.Event = field(default_factory=asyncio.Event)
+    made: list[Slow] = field(default_factory=list)
+
+    def __call__(self, config: SystemConfig) -> Store:
+        store: Any = make_store(config)
+        if config.name == self.name:
+            store = Slow(store, self.let)
+            self.made.append(store)
+            self.asked.set()
+        opened: Store = store
+        return opened
+
+
+@pytest.fixture
+async def other(mediator: Service, redis_config: SystemConfig) -> AsyncIterator[SystemConfig]:
+    """A system that the other replica registers, forgotten at the end."""
+    namespace = mediator.configs["redis"].namespace + "c"
+    config = replace(redis_config, name=unique("other")[:30], namespace=namespace)
+    yield config
+    for known in await mediator.mediator.control.systems():
+        if known["name"] == config.name:
+            await mediator.mediator.control.unregister(config.name)
+
+
+async def test_two_who_look_for_closed_systems_open_one_store(
+    mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
+) -> None:
+    """The duty that looks for systems may be at it when settings are taken over."""
+    opens = Opens(other.name)
+    async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
+        await mediator.mediator.control.register(SystemRegistration(other))
+        registry = late.mediator._registry
+        both = [asyncio.create_task(registry.reconnect()) for _ in range(2)]
+        await opens.asked.wait()
+        opens.let.set()
+        await asyncio.gather(*both)
+        assert [store.open_ for store in opens.made] == [True]
+    assert not opens.made[0].open_
+
+
+async def test_a_system_that_is_forgotten_while_it_is_opened_stays_forgotten(
+    mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
+) -> None:
+    opens = Opens(other.name)
+    control = mediator.mediator.control
+    async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
+        await control.register(SystemRegistration(other))
+        opening = asyncio.create_task(late.mediator._registry.reconnect())
+        await opens.asked.wait()
+        await control.unregister(other.name)
+        opens.let.set()
+        await opening
+        assert [store.open_ for store in opens.made] == [False]
+        with pytest.raises(Unavailable):
+            late.mediator._systems.get(other.name)
+        await late.mediator._registry.reconnect()
+        for plane in (mediator, late):
+            assert other.name not in {s["name"] for s in await plane.mediator.control.systems()}
+
+
+async def test_of_two_replicas_that_register_a_name_one_is_refused(
+    mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
+) -> None:
+    opens = Opens(other.name)
+    async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
+        both = [
+            asyncio.create_task(late.mediator.control.register(SystemRegistration(other))),
+            asyncio.create_task(mediator.mediator.control.register(SystemRegistration(other))),
+        ]
+        await both[1]
+        opens.let.set()
+        with pytest.raises(Conflict, match="There is a system"):
+            await both[0]
+        # The duty may have heard of the other's meanwhile, and have opened that.
+        assert not opens.made[0].open_
 
 
 async def test_a_store_whose_conditional_writes_race_is_refused(

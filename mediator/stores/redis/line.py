@@ -49,7 +49,8 @@ class Line:
         """Close the connection."""
         if self._connecting is not None:
             self._connecting.cancel()
-            self._connecting = None
+            # One that was made a moment ago is not handed over yet.
+            await asyncio.wait({self._connecting})
         if self._wire is not None:
             self._wire.close()
             self._wire = None

@@ -1,0 +1,67 @@
+"""Opening a system: its store is made, opened, and examined if nothing is known of its server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mediator.control.findings import Findings, findings_of
+from mediator.control.known_systems import not_understood
+from mediator.placement.calibration import calibrate
+from mediator.schema.annotations import Capability
+from mediator.stores.port import Store, StoreUnavailable, SystemConfig
+from mediator.stores.probe import probe
+from mediator.systems import StoreFactory
+
+__all__ = ["Opening"]
+
+
+class Opening:
+    """Opens systems.
+
+    Args:
+        factory: Makes a store of the right kind.
+    """
+
+    def __init__(self, factory: StoreFactory) -> None:
+        self._factory = factory
+        self._examining = asyncio.Lock()
+
+    async def open(
+        self, config: SystemConfig, findings: Findings | None = None
+    ) -> tuple[Store, Findings]:
+        """Return an open store, and what was found out about its server, now or before.
+
+        Args:
+            config: How the system is reached.
+            findings: What is known of it; it holds for one version of the server (guarantee 6).
+
+        Raises:
+            Invalid: There is no such kind, or no such URL.
+            StoreError: It does not answer.
+        """
+        try:
+            store = self._factory(config)
+        except ValueError:
+            raise not_understood(config) from None
+        try:
+            await store.open()
+            facts = await store.facts()
+            if findings is None or findings.server != f"{facts.server} {facts.version}":
+                findings = await self.examine(store)
+        except BaseException as error:
+            await store.close()
+            if isinstance(error, ValueError):
+                raise not_understood(config) from None
+            raise
+        return store, findings
+
+    async def examine(self, store: Store) -> Findings:
+        """Probe and calibrate an open store; raises `StoreError`."""
+        # One at a time: two systems measured at once would measure each other.
+        async with self._examining:
+            report = await probe(store)
+            updates = report.verdicts[Capability.CONDITIONAL_UPDATES]
+            if report.facts is None or updates.state == "unknown":
+                raise StoreUnavailable(f"it could not be probed: {updates.detail}")
+            calibration = await calibrate(store) if report.acceptable else None
+            return findings_of(report, report.facts, calibration)
