@@ -480,6 +480,69 @@ async def test_both_scripts_write_the_same_outbox_entry(
     assert updates[4:6] == updates[6:8]
 
 
+STORED: list[Any] = [MISSING, None, 0, 7, -3, 10**15, 2**53 + 1, 2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize("argument", [0, 22, -9, 10**16, None])
+async def test_an_update_by_itself_does_what_the_other_script_does(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig, argument: Any
+) -> None:
+    """One change of one group takes a way of its own; None sets the field, others add to it."""
+    for number, hits in enumerate(STORED):
+        told = []
+        for way, remember in (("alone", None), ("other", "print")):
+            id_ = f"{way}{number}"
+            await only(store, put(fragment, id_, **({} if hits is MISSING else {"hits": hits})))
+            what: dict[str, Any] = {"groups": ("hits",), "remember": remember}
+            if argument is None:
+                what["values"] = {"hits": 5}
+            else:
+                what["operators"] = (OperatorCall("hits", Operator.INC, argument),)
+                what["returning"] = ("hits",)
+            result = await only(store, write(fragment, id_, WriteKind.UPDATE, **what))
+            (record,) = await store.read([Read(fragment, id_)])
+            assert record is not None
+            if result.status is Status.APPLIED:
+                assert dict(record.versions) == dict(result.versions)
+                assert record.versions["hits"] > record.versions["main"]
+            told.append((result.status, result.values, result.failure, record.values))
+        assert told[0] == told[1], hits
+    order = await store.ordered(fragment, "hits", descending=False, limit=100)
+    found = {way: [r.id[5:] for r in order if r.id.startswith(way)] for way in ("alone", "other")}
+    assert found["alone"] == found["other"]
+    assert len(found["alone"]) == len(STORED)
+    entries = [f for f in await outbox(server, config, fragment) if f[b"what"].endswith(b"/update")]
+    of_way: dict[bytes, list[Any]] = {b"alone": [], b"other": []}
+    for entry in entries:
+        for varying in (b"operation", b"version"):
+            entry.pop(varying)
+        of_way[entry[b"object"][:5]].append({**entry, b"object": entry[b"object"][5:]})
+    key = [sorted(of_way[way], key=lambda entry: entry[b"object"]) for way in of_way]
+    assert key[0] == key[1]
+    assert key[0]
+
+
+async def test_an_update_by_itself_is_kept_from_what_is_locked_missing_or_ahead_of_the_clock(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    hit = OperatorCall("hits", Operator.INC, 1)
+
+    def update(id_: str) -> Write:
+        return apply(fragment, id_, hit, groups=("hits",), returning=("hits",))
+
+    assert (await only(store, update("nobody"))).status is Status.MISSING
+    await only(store, put(fragment, "a", hits=1))
+    (key,) = await keys_of(server, config, f"{fragment.class_name}:r:a")
+    await server.hset(key, "!m", "some mark")
+    assert (await only(store, update("a"))).status is Status.LOCKED
+    await server.hdel(key, "!m")
+    assert (await only(store, update("a"))).values == {"hits": 2}
+    ahead = 4_000_000_000_000_000
+    await server.hset(key, "@hits", ahead)
+    result = await only(store, update("a"))
+    assert (result.status, result.versions["hits"]) == (Status.APPLIED, ahead + 1)
+
+
 # The connection.
 
 

@@ -15,14 +15,72 @@ if redis.replicate_commands then redis.replicate_commands() end
 local APPLIED, MISSING, REFUSED, FENCED, LOCKED = 1, 5, 7, 8, 9
 local SAFE_DIGITS, COLON, MINUS = 15, 58, 45 -- digits and the minus sign are below the colon
 local call, format, byte, char, floor = redis.call, string.format, string.byte, string.char, math.floor
-local argv, outbox, objects = ARGV, KEYS[2], prefix .. 'r:'
-local most, first = argv[1], 1 + argv[2]
-local changes, written, returned = tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[5])
-local head, fences = tonumber(argv[6]), prefix .. 'fences'
-local fencing = head == 3 and call('EXISTS', fences) == 1
+local argv, outbox = ARGV, KEYS[2]
+local most, first, returned = argv[1], 1 + argv[2], tonumber(argv[5])
+local fencing = argv[6] == '3' and call('EXISTS', prefix .. 'fences') == 1
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local now_text = format('%.0f', now)
+
+-- Adds integers that are given as text; answers nothing beyond the range.
+local function sum_of(stored, text)
+  if stored and #stored <= SAFE_DIGITS and #text <= SAFE_DIGITS
+    and byte(stored) < COLON and byte(text) < COLON then
+    return format('%.0f', stored + text)
+  end
+  return int64().add(stored and stored ~= 'n' and stored or '0', text)
+end
+
+local function member_of(text, id)
+  if text and #text <= SAFE_DIGITS and byte(text) < COLON and byte(text) ~= MINUS then
+    return '\2' .. char(128 + #text) .. text .. id .. '\0' .. char(floor(#id / 256), #id % 256)
+  end
+  return sortable().member_of(text or nil, id)
+end
+
+local function index_of(name)
+  return call('SISMEMBER', prefix .. 'indexed', name) == 1 and prefix .. 'i.' .. name
+end
+
+local function reindex(index, id, before, after)
+  if before ~= after then
+    call('ZREM', index, member_of(before, id))
+    call('ZADD', index, 0, member_of(after, id))
+  end
+end
+
+-- One change of one record, as most updates are: without tables and loops it takes two thirds of
+-- the time. Answers nothing, and has done nothing, if there is more to it.
+local function done_at_once()
+  local at = 11 + first + returned
+  if argv[3] ~= '1' or argv[4] ~= '1' or fencing or #argv ~= at + argv[6] then return end
+  local name, group, told = argv[6 + first], argv[9 + first], argv[10 + first]
+  local id, after = argv[at], argv[at + argv[6]]
+  local key = prefix .. 'r:' .. id
+  local held = call('HMGET', key, name, '!m', '!b', unpack(argv, 7, 5 + first))
+  local before, version = held[1], held[group + 2] or 0
+  if held[2] or not held[3] or version + 1 > now then return end
+  if argv[8 + first] == 'inc' then after = sum_of(before, after) end
+  if not after then return end
+  held[group + 2] = now_text
+  call('HSET', key, argv[5 + group], now_text, name, after)
+  local index = index_of(name)
+  if index then reindex(index, id, before, after) end
+  if before then
+    call('XADD', outbox, 'MAXLEN', '~', most, '*', 'what', told, 'object', id,
+      'operation', argv[at + 1], 'version', now_text, '-' .. name, before, '+' .. name, after)
+  else
+    call('XADD', outbox, 'MAXLEN', '~', most, '*', 'what', told, 'object', id,
+      'operation', argv[at + 1], 'version', now_text, '+' .. name, after)
+  end
+  if returned == 1 then held[3 + first] = after end
+  return { APPLIED, unpack(held, 3, 2 + first + returned) }
+end
+
+local answer = done_at_once()
+if answer then return answer end
+
+local changes, written, head = tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[6])
 
 -- Tables are made once and overwritten by every row.
 local names, counts, indexes, group_of, before_of, after_of = { '!b' }, {}, {}, {}, {}, {}
@@ -37,7 +95,7 @@ for i = 1, changes do
   local name = argv[cursor + 1]
   names[first + i] = name
   group_of[i], counts[i] = tonumber(argv[cursor + 2]), argv[cursor + 3] == 'inc'
-  indexes[i] = call('SISMEMBER', prefix .. 'indexed', name) == 1 and prefix .. 'i.' .. name
+  indexes[i] = index_of(name)
   before_of[i], after_of[i] = '-' .. name, '+' .. name
   fields[2 * (written + i) - 1] = name
   cursor = cursor + 3
@@ -59,24 +117,14 @@ local function rejected(status, name, reason)
   for i = 4, width do answers[n + i] = false end
 end
 
-local function member_of(text, id)
-  if text and #text <= SAFE_DIGITS and byte(text) < COLON and byte(text) ~= MINUS then
-    return '\2' .. char(128 + #text) .. text .. id .. '\0' .. char(floor(#id / 256), #id % 256)
-  end
-  return sortable().member_of(text or nil, id)
-end
-
 -- Computes the texts after an update; answers false, having rejected the row, if it has none.
 local function computed(held, at)
   for i = 1, changes do
     local text, stored = argv[at + head - 1 + i], held[first + i]
     if not counts[i] then
       after[i] = text
-    elseif stored and #stored <= SAFE_DIGITS and #text <= SAFE_DIGITS
-      and byte(stored) < COLON and byte(text) < COLON then
-      after[i] = format('%.0f', stored + text)
     else
-      after[i] = int64().add(stored and stored ~= 'n' and stored or '0', text)
+      after[i] = sum_of(stored, text)
       if not after[i] then return rejected(REFUSED, names[first + i], 'overflow') end
     end
     fields[2 * (written + i)] = after[i]
@@ -86,9 +134,9 @@ end
 
 for at = cursor + 1, #argv, head + changes do
   local id = argv[at]
-  local key = objects .. id
+  local key = prefix .. 'r:' .. id
   local held = call('HMGET', key, unpack(names))
-  if fencing and call('ZSCORE', fences, #id .. ':' .. id .. argv[at + 2]) then
+  if fencing and call('ZSCORE', prefix .. 'fences', #id .. ':' .. id .. argv[at + 2]) then
     rejected(FENCED)
   elseif held[first + changes + 1] then
     rejected(LOCKED, held[first + changes + 1])
@@ -103,11 +151,7 @@ for at = cursor + 1, #argv, head + changes do
     end
     call('HSET', key, unpack(fields))
     for i = 1, changes do
-      local index, before = indexes[i], held[first + i]
-      if index and before ~= after[i] then
-        call('ZREM', index, member_of(before, id))
-        call('ZADD', index, 0, member_of(after[i], id))
-      end
+      if indexes[i] then reindex(indexes[i], id, held[first + i], after[i]) end
     end
     for w = 1, written do
       local position, size = positions[w], 8
