@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from app.commands.running import errors
+from app.commands.consoles import errors
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
 

@@ -9,25 +9,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvloop
-from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from app.commands.consoles import console, errors
+from app.commands.running import run
 from app.container import reading, writing
 from app.serve import on_stores
-from app.settings import CacheSettings, MediatorSettings, MissingSetting
+from app.settings import CacheSettings, MediatorSettings
 from mediator.archive.backup import Progress, Tell
 from mediator.archive.filling import Restored
 from mediator.archive.model import Manifest
-from mediator.errors import MediatorError
-from mediator.stores.embedded.lock import DataDirectoryBusy
-from mediator.stores.embedded.port import EmbeddedStartError
 
 __all__ = ["backup", "restore"]
 
-_console = Console(highlight=False)
-_errors = Console(stderr=True, highlight=False)
 
 Directory = Annotated[Path, typer.Argument(help="The directory of the backup.")]
 Databases = Annotated[
@@ -63,7 +58,7 @@ async def _backup(directory: Path, databases: list[str] | None, settings: Mediat
     async with reading(settings) as mediator:
         with _shown() as tell:
             manifest = await mediator.archive.backup(tell).write(directory, databases)
-    _console.print(_summary(manifest))
+    console.print(_summary(manifest))
 
 
 async def _restore(
@@ -78,7 +73,7 @@ async def _restore(
             restoration = mediator.archive.restoration(tell)
             done = await restoration.run(directory, databases, dry_run=dry_run, force=force)
     for line in _told(done, dry_run=dry_run):
-        _console.print(line)
+        console.print(line)
 
 
 def _summary(manifest: Manifest) -> str:
@@ -102,7 +97,7 @@ def _told(done: Restored, *, dry_run: bool) -> Iterator[str]:
 @contextmanager
 def _shown() -> Iterator[Tell]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bars(*columns, console=_errors, transient=True) as bars:
+    with Bars(*columns, console=errors, transient=True) as bars:
         bar = bars.add_task("")
 
         def tell(told: Progress) -> None:
@@ -116,11 +111,7 @@ def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | Non
     settings = MediatorSettings()
     if data_dir is not None:
         settings = settings.model_copy(update={"embedded": True, "data_dir": data_dir})
-    try:
-        uvloop.run(_on_stores(do, settings))
-    except _CANNOT_RUN as error:
-        _errors.print(f"Portolan cannot do that: {error}")
-        raise typer.Exit(1) from None
+    run(_on_stores(do, settings))
 
 
 async def _on_stores(
@@ -128,7 +119,3 @@ async def _on_stores(
 ) -> None:
     async with on_stores(settings) as (ready, _):
         await do(ready)
-
-
-_CANNOT_RUN = (MediatorError, MissingSetting, OSError, DataDirectoryBusy, EmbeddedStartError)
-"""What ends a command with a sentence instead of a traceback."""

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 import uvloop
-from rich.console import Console
 
+from app.commands.consoles import errors
 from app.settings import MediatorSettings, MissingSetting
 from mediator.catalogue.connection import Catalogue
 from mediator.errors import MediatorError
@@ -21,7 +21,6 @@ catalogue = typer.Typer(
     help="The tables of the catalogue: docs/operations.md, Upgrading. The catalogue is the one of"
     " PORTOLAN_CATALOGUE_URL.",
 )
-_errors = Console(stderr=True, highlight=False)
 
 Sql = Annotated[bool, typer.Option("--sql", help="Only print the statements.")]
 
@@ -88,7 +87,7 @@ def _run(do: Callable[[Catalogue], Awaitable[None]]) -> None:
     try:
         uvloop.run(_opened(do))
     except (MediatorError, MissingSetting) as error:
-        _errors.print(f"Portolan cannot do that: {error}")
+        errors.print(f"Portolan cannot do that: {error}")
         raise typer.Exit(1) from None
 
 

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from app.commands.consoles import errors
 from sketch.trace import check_trace as judge
 
 __all__ = ["check_trace"]
-
-_errors = Console(stderr=True, highlight=False)
 
 
 def check_trace(
@@ -34,7 +32,7 @@ def check_trace(
     try:
         text, status = judge(file, delta, "ack" if ack else "vis", as_json=json)
     except (OSError, ValueError) as error:
-        _errors.print(f"The trace cannot be judged: {error}", markup=False, soft_wrap=True)
+        errors.print(f"The trace cannot be judged: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(2) from None
     typer.echo(text)
     raise typer.Exit(status)

@@ -8,8 +8,8 @@ import typer
 import uvloop
 
 from app.checkup import look_at
+from app.commands.consoles import console
 from app.commands.key_option import KeyFile, key_in
-from app.commands.running import console
 from app.doctor import examine, examine_tls
 from app.settings import HttpSettings, MediatorSettings
 

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from app.commands.consoles import errors
 from spark_jobs.linkage.private.clk import ClkShape
 from spark_jobs.linkage.private.hardening import Hardening
 from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys, read_keys
 from spark_jobs.linkage.private.owner import BadRecords, Encoding, encode_file
 
 __all__ = ["encode"]
-
-_errors = Console(stderr=True, highlight=False)
 
 
 def encode(
@@ -57,7 +55,7 @@ def encode(
     if new_keys:
         with _told():
             make_keys(keys)
-        _errors.print(f"Keys were made in {keys}: for the other owner, and for no one else.")
+        errors.print(f"Keys were made in {keys}: for the other owner, and for no one else.")
         return
     names = tuple(name for name in fields.split(",") if name)
     if source is None or target is None or not names:
@@ -76,7 +74,7 @@ def encode(
         count = encode_file(
             source, target, encoding, read_keys(keys), lambda done: progress.advance(task, done)
         )
-    _errors.print(f"{count:,} records, {encoding.bits} bits each: {target}")
+    errors.print(f"{count:,} records, {encoding.bits} bits each: {target}")
 
 
 @contextmanager
@@ -85,10 +83,10 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (BadKeyFile, BadRecords, OSError, ValueError) as error:
-        _errors.print(f"Nothing was encoded: {error}")
+        errors.print(f"Nothing was encoded: {error}")
         raise typer.Exit(1) from None
 
 
 def _progress() -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    return Progress(*columns, TimeElapsedColumn(), console=_errors)
+    return Progress(*columns, TimeElapsedColumn(), console=errors)

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import orjson
 import typer
-from rich.console import Console
 
 from app.commands import remote_job
+from app.commands.consoles import errors
 from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
 from app.settings import JobSettings
 from spark_jobs.kinds import find_kind, kind_names
@@ -25,7 +25,6 @@ from spark_jobs.session import SparkUnavailable, open_session
 __all__ = ["job"]
 
 job = typer.Typer(no_args_is_help=True, help="Analytic jobs: docs/jobs.md.")
-_errors = Console(stderr=True, highlight=False)
 
 _LONGEST_JOB = 2**20
 
@@ -108,7 +107,7 @@ def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int
     tell_reasons(ending.state, ending.reasons)
     if ending.result is not None and out is not None:
         local.write_result(directory, ending, out)
-        _errors.print(f"{ending.rows:,} rows: {out}")
+        errors.print(f"{ending.rows:,} rows: {out}")
     return EXIT[ending.state]
 
 
@@ -118,9 +117,9 @@ def _told() -> Iterator[None]:
     try:
         yield
     except SpecInvalid as error:
-        _errors.print(f"The job is not one: {error}")
+        errors.print(f"The job is not one: {error}")
     except (SparkUnavailable, OSError) as error:
-        _errors.print(f"Nothing was done: {error}")
+        errors.print(f"Nothing was done: {error}")
     else:
         return
     raise typer.Exit(1)

@@ -6,15 +6,13 @@ from typing import Annotated
 
 import typer
 import uvloop
-from rich.console import Console
 
 from app.access.settings import AccessSettings
+from app.commands.consoles import errors
 from app.proof import Incoherent, Proof
 from app.settings import HttpSettings
 
 __all__ = ["prove_coherence"]
-
-_errors = Console(stderr=True, highlight=False)
 
 
 def prove_coherence(
@@ -40,6 +38,6 @@ def prove_coherence(
         )
         uvloop.run(proof.run())
     except Incoherent as error:
-        _errors.print(f"Not proven. {error}", markup=False, soft_wrap=True)
+        errors.print(f"Not proven. {error}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
     typer.echo("Proven.")

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import orjson
 import typer
-from rich.console import Console
 
+from app.commands.consoles import errors
 from app.commands.key_option import KeyFile, key_in
 from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
 from app.remote_runs import ENDED, RemoteRuns, ServiceRefused
@@ -19,7 +19,6 @@ from app.settings import HttpSettings
 __all__ = ["cancel", "list_", "resume", "show_", "submit"]
 
 _LONGEST_JOB = 2**20
-_errors = Console(stderr=True, highlight=False)
 
 Id = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
 Database = Annotated[str, typer.Option(help="The database that the run belongs to.")]
@@ -112,12 +111,12 @@ def _go_on(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait: boo
     if not wait and out is None:
         print_document(run)
         return
-    _errors.print(f"Run {run['id']}", markup=False)
+    errors.print(f"Run {run['id']}", markup=False)
     ended = run if run["state"] in ENDED else _follow(runs, run["id"])
     tell_reasons(ended["state"], ended.get("reasons", ()))
     if out is not None and ended.get("rows") is not None:
         runs.save(ended["id"], out)
-        _errors.print(f"{ended['rows']:,} rows: {out}", markup=False)
+        errors.print(f"{ended['rows']:,} rows: {out}", markup=False)
     else:
         print_document(ended)
     raise typer.Exit(EXIT[ended["state"]])
@@ -128,7 +127,7 @@ def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
         with bars() as progress:
             return runs.follow(run, lambda found: show(progress, found.get("stages", ())))
     except KeyboardInterrupt:
-        _errors.print(
+        errors.print(
             f"Nobody waits any more; the run goes on. To end it: portolan job cancel {run}"
         )
         raise typer.Exit(130) from None
@@ -157,5 +156,5 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (ServiceRefused, OSError) as error:
-        _errors.print(f"That was not done: {error}", markup=False)
+        errors.print(f"That was not done: {error}", markup=False)
         raise typer.Exit(1) from None

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import orjson
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from app.commands.consoles import errors
 from spark_jobs.runner.target import FORMS
 
 __all__ = ["EXIT", "bars", "check_target", "print_document", "show", "tell_reasons"]
@@ -18,13 +18,11 @@ __all__ = ["EXIT", "bars", "check_target", "print_document", "show", "tell_reaso
 EXIT: Final = {"done": 0, "stopped": 3, "failed": 1, "cancelled": 130}
 """The exit status of a command by the state in which its run ended."""
 
-_errors: Final = Console(stderr=True, highlight=False)
-
 
 def bars() -> Progress:
     """Return bars that `show` brings up to date, on standard error."""
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=_errors)
+    return Progress(*columns, console=errors)
 
 
 def show(progress: Progress, stages: Iterable[dict[str, Any]]) -> None:
@@ -46,7 +44,7 @@ def tell_reasons(state: str, reasons: Iterable[str]) -> None:
     """Say why a run was stopped or failed."""
     what = "was stopped" if state == "stopped" else "failed"
     for reason in reasons:
-        _errors.print(f"The run {what}: {reason}", markup=False)
+        errors.print(f"The run {what}: {reason}", markup=False)
 
 
 def check_target(out: Path) -> None:

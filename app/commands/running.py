@@ -8,22 +8,19 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 import uvloop
-from rich.console import Console
 
+from app.commands.consoles import errors
 from app.interruption import Interrupted
 from app.settings import HttpSettings, MediatorSettings, MissingSetting
 from mediator.errors import MediatorError
 from mediator.stores.embedded.lock import DataDirectoryBusy
 from mediator.stores.embedded.port import EmbeddedStartError
 
-__all__ = ["AdminPort", "DataDir", "Port", "console", "errors", "overridden", "run"]
+__all__ = ["AdminPort", "DataDir", "Port", "overridden", "run"]
 
 DataDir = Annotated[Path | None, typer.Option(help="Where embedded stores keep their data.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the data API.")]
 AdminPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")]
-
-console: Final = Console(highlight=False)
-errors: Final = Console(stderr=True, highlight=False)
 
 _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
     MissingSetting,

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from app.access.settings import AccessSettings
-from app.commands.running import AdminPort, DataDir, Port, console, errors, overridden, run
+from app.commands.consoles import console, errors
+from app.commands.running import AdminPort, DataDir, Port, overridden, run
 from app.serve import Serving, serving
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from app.access.settings import AccessSettings
-from app.commands.running import console, run
+from app.commands.consoles import console
+from app.commands.running import run
 from app.settings import HttpSettings
 from app.upkeep import RunFailed, Upkeep
 

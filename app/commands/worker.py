@@ -16,8 +16,8 @@ from uuid import uuid4
 import typer
 import uvloop
 from pydantic import SecretStr
-from rich.console import Console
 
+from app.commands.consoles import console, errors
 from app.container import writing
 from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings, MissingSetting
 from mediator.errors import MediatorError
@@ -28,8 +28,6 @@ from spark_jobs.session import SessionDied, SparkUnavailable, open_session
 
 __all__ = ["worker"]
 
-_console = Console(highlight=False)
-_errors = Console(stderr=True, highlight=False)
 
 _CANNOT_RUN = (
     MissingSetting,
@@ -59,7 +57,7 @@ def worker(
     except SessionDied:
         _begin_anew()
     except _CANNOT_RUN as error:
-        _errors.print(f"The worker cannot run: {error}")
+        errors.print(f"The worker cannot run: {error}")
         raise typer.Exit(1) from None
 
 
@@ -81,7 +79,7 @@ def _begin_anew() -> NoReturn:
     What ends it is that Spark does not start. A run that kills sessions is not tried for ever:
     each of them counts as a death of its worker.
     """
-    _errors.print("Spark has died: the worker begins anew.")
+    errors.print("Spark has died: the worker begins anew.")
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - what was started before, once more
 
 
@@ -116,7 +114,7 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
         jobs.jobs_keep_hours * 3600,
     )
     await mediator.workers.greet(name, None)
-    _console.print(f"Worker {name}: waiting for runs; Spark is {jobs.spark}")
+    console.print(f"Worker {name}: waiting for runs; Spark is {jobs.spark}")
     sink = ClassSink(mediator.data, asyncio.get_running_loop())
     hands = Worker(mediator.queue, mediator.workers, spark, read_input, sink, worker_options)
     try:
