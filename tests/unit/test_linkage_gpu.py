@@ -106,6 +106,19 @@ def test_blocks_that_fill_no_tile_and_several(
     sides.check(sides.comparison(threshold, UNLIMITED, top=3))
 
 
+def test_what_is_just_alike_enough_is_found_and_what_is_not_is_not() -> None:
+    """Overlaps of 80 in 100 bits are a Tanimoto similarity of 0.8; of 79 in 101 they are not."""
+    random, left, right = Random(5), [], []
+    for _ in range(6):
+        for common in (80, 79):
+            bits = random.sample(range(1000), 180 - common)
+            left.append(frozenset(bits[:90]))
+            right.append(frozenset(bits[90 - common :]))
+    sides = Sides(left, right, 1000)
+    done = sides.check(sides.comparison(T8))
+    assert sides.found(done) == {(n, n) for n in range(0, 12, 2)}
+
+
 def test_equally_similar_ones_are_kept_by_rank() -> None:
     same = [frozenset({1, 2, 3, 4})] * 9
     sides = Sides(same[:3], same, 64)
