@@ -103,7 +103,7 @@ class OnGpu:
                 self._overlap, *windows, self._found, counts,
             )  # fmt: skip
             told: Numbers = counts.copy_to_host()
-            if told[FOUND] <= len(self._found) or told[FOUND] > _MOST:
+            if told[FOUND] <= self._found.shape[0] or told[FOUND] > _MOST:
                 return told
             rows = -(-int(told[FOUND]) // _ROOM) * _ROOM
             self._found = cuda.device_array((rows, 3), np.int32)

@@ -134,7 +134,7 @@ def _beyond(
         return
     w0, w1, w2, w3 = words[0, i], words[1, i], words[2, i], words[3, i]
     size, own, whole = sizes[i], rests[0, i], int32(0)
-    least = max(overlap[size + tile_sizes[0]], int32(1))
+    least = overlap[size + tile_sizes[0]]
     for j in range(max(low[i] - start, 0), min(high[i], end) - start):
         common = _bits(w0, first_words[0, j]) + _bits(w1, first_words[1, j])
         common += _bits(w2, first_words[2, j]) + _bits(w3, first_words[3, j])
