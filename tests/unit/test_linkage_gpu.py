@@ -19,7 +19,7 @@ from spark_jobs.gpu import GpuUnavailable, look_for_gpu
 from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Compared, Comparison
 from spark_jobs.linkage.private.limits import Limits
 from spark_jobs.linkage.private.reference import Filters
-from spark_jobs.linkage.private.vectors import Order, frequencies, unpacked
+from spark_jobs.linkage.private.vectors import GROUP, Order, frequencies, unpacked
 from tests.unit.test_linkage_kernel import T8, Bits, brute, packed, side, similar
 
 SOME = [Fraction(1, 10), Fraction(2, 3), T8]
@@ -195,6 +195,19 @@ def test_the_blocks_of_the_last_comparison_are_not_sent_again(
         used.compare(left, right)
     expected = [one.left, one.right, other.right, other.left, one.left]
     assert [id(block) for block in sent] == [id(block) for block in expected]
+
+
+def test_the_words_that_tell_most_are_looked_at_first() -> None:
+    """What is found does not depend on it; how soon a pair is given up does."""
+    sides = Sides(similar(Random(1), 5, 600, 0.3, 3), similar(Random(2), 5, 600, 0.3, 3), 600)
+    used = device.OnGpu(comparison := sides.comparison(T8))
+    used.compare(sides.left, sides.right)
+    assert comparison.telling.tolist() != sorted(comparison.telling.tolist())
+    for block, copy in zip((sides.left, sides.right), used._kept, strict=True):
+        words = copy.words.copy_to_host().T
+        assert words.tolist() == block.words[:, comparison.telling].tolist()
+        left = [int(np.bitwise_count(row[GROUP:]).sum()) for row in words]
+        assert copy.rests.copy_to_host()[0].tolist() == left
 
 
 @pytest.mark.skipif(SIMULATED, reason="millions of pairs are too many for a simulator")
