@@ -93,10 +93,15 @@ UV ?= uv
 RESOLVE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-annotate --no-header
 
+# All extras but gpu: half a gigabyte of CUDA, for one kind of card, that no test here could use.
+EXTRAS := plots docs spark linkage embedded dev
+FOR_WORKERS := --extra spark --extra linkage
+
 lock:
-	$(RESOLVE) --all-extras pyproject.toml -o requirements.lock
+	$(RESOLVE) $(addprefix --extra ,$(EXTRAS)) pyproject.toml -o requirements.lock
 	$(RESOLVE) -c requirements.lock pyproject.toml -o requirements-api.lock
-	$(RESOLVE) -c requirements.lock --extra spark --extra linkage pyproject.toml -o requirements-worker.lock
+	$(RESOLVE) -c requirements.lock $(FOR_WORKERS) pyproject.toml -o requirements-worker.lock
+	$(RESOLVE) -c requirements.lock $(FOR_WORKERS) --extra gpu pyproject.toml -o requirements-gpu.lock
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 	  | $(RESOLVE) -c requirements.lock - -o requirements-build.lock
 

@@ -23,6 +23,7 @@ from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
 from mediator.stores.kinds import make_store
 from mediator.stores.port import StoreError
+from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu
 from spark_jobs.session import SparkUnavailable, look_for_spark
 
 __all__ = ["Finding", "examine", "examine_tls"]
@@ -56,7 +57,7 @@ def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
     The embedded servers are looked at if they are asked for, or if the settings name no catalogue:
     an image without them serves external databases all the same.
     """
-    findings = [_python(), _spark()]
+    findings = [_python(), *_jobs()]
     external = not embedded and settings.catalogue_url is not None
     if not external:
         findings[1:1] = _embedded()
@@ -114,12 +115,32 @@ def _missing(trouble: ServerUnavailable) -> Finding:
     return Finding(f"embedded {trouble.kind}", False, trouble.reason, trouble.remedy, fatal)
 
 
+def _jobs() -> list[Finding]:
+    spark = _spark()
+    return [spark, *_gpu()] if spark.found else [spark]
+
+
 def _spark() -> Finding:
     try:
         return Finding("Spark", True, look_for_spark(JobSettings().spark_options()))
     except SparkUnavailable as error:
         remedy = f"{error.remedy.capitalize()}. Only jobs need it."
         return Finding("Spark", False, error.reason, remedy)
+
+
+def _gpu() -> list[Finding]:
+    """Look for a GPU, where the settings let one take part."""
+    jobs = JobSettings()
+    if jobs.gpu == "never" or not is_here(jobs.spark):
+        return []
+    try:
+        return [Finding("GPU", True, look_for_gpu())]
+    except GpuUnavailable as error:
+        use = "Private linkage is slower without, and finds the same."
+        if jobs.gpu == "always":
+            use = "Workers do not start without: PORTOLAN_GPU is always."
+        remedy = f"{error.remedy[0].upper()}{error.remedy[1:]}. {use}"
+        return [Finding("GPU", False, error.reason, remedy)]
 
 
 async def _external(settings: MediatorSettings) -> list[Finding]:

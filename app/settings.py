@@ -298,7 +298,11 @@ class JobSettings(BaseSettings):
     spark_conf: dict[str, str] = Field(
         default_factory=dict, description="Settings of Spark, as a JSON object."
     )
-
+    gpu: Literal["auto", "never", "always"] = Field(
+        "auto",
+        description="Whether a GPU of the worker's machine takes part in private linkage: if there"
+        " is one, not even then, or else the worker ends. Only where Spark runs on that machine.",
+    )
     jobs_dir: Path | None = Field(
         None,
         description="Where runs keep what they finished, and their results; the same directory for"
@@ -328,4 +332,4 @@ class JobSettings(BaseSettings):
 
     def spark_options(self) -> SparkOptions:
         """Return what a session is opened with."""
-        return SparkOptions(self.spark, self.spark_conf)
+        return SparkOptions(self.spark, self.spark_conf, self.gpu)

@@ -2,16 +2,15 @@
 
 Both sides are asked for the same pairs (Tanimoto t is Dice 2t / (1 + t)), from the same vectors, in
 turn; a figure counts only if they have found the same ones. In full, the paper's case follows:
-100,000 records against 400,000.
+100,000 records against 400,000. Where there is a GPU, it is measured alone and beside the cores.
 """
 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import os
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -24,8 +23,11 @@ from numpy.typing import NDArray
 from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.people import Person, owners
 from benchmarks.rivals import asked
-from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Comparison, Tally
+from spark_jobs.gpu import GpuUnavailable, look_for_gpu
+from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Compared, Comparison, Tally
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
+from spark_jobs.linkage.private.gpu.hybrid import carried_out, in_turns
+from spark_jobs.linkage.private.gpu.wave import gpu_for, on_core
 from spark_jobs.linkage.private.limits import Limits
 from spark_jobs.linkage.private.reference import Filters
 from spark_jobs.linkage.private.vectors import Order, frequencies
@@ -78,7 +80,7 @@ class _Found:
     tally: Tally
 
 
-def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH) -> _Found:
+def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = False) -> _Found:
     """Count, reorder, sort, cut and compare: all that is done with vectors."""
     started = perf_counter()
     total = len(case.left) + len(case.right)
@@ -86,13 +88,15 @@ def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH) -> _Found:
     limits = Limits.of(_THRESHOLD, order.words * 64)
     comparison = Comparison(limits, order.telling, filters)
     sides = [_cut(order, vectors) for vectors in (case.left, case.right)]
-    work = [(left, right) for left in sides[0] for right in sides[1]]
-    with ThreadPoolExecutor(cores) as pool:
-        done = list(pool.map(partial(_compared, comparison), work))
-    pairs = np.concatenate([pairs for pairs, _ in done])
+    turns = in_turns([(i, j) for i in range(len(sides[0])) for j in range(len(sides[1]))])
+    work = [(sides[0][i], sides[1][j]) for i, j in turns]
+    jobs = [(left, right) for (left, _), (right, _) in work]
+    opened = gpu_for(comparison) if gpu else None
+    done = carried_out(jobs, on_core(comparison), cores, opened)
+    pairs = np.concatenate([_pairs(*each) for each in zip(work, done, strict=True)])
     tally = Tally()
-    for _, each in done:
-        tally.add(each)
+    for each in done:
+        tally.add(each.tally)
     return _Found(pairs, perf_counter() - started, tally)
 
 
@@ -107,11 +111,10 @@ def _cut(order: Order, vectors: Vectors) -> list[_Cut]:
     ]
 
 
-def _compared(comparison: Comparison, work: tuple[_Cut, _Cut]) -> tuple[NDArray[np.int64], Tally]:
-    (left, lefts), (right, rights) = work
-    done = comparison.compare(left, right)
+def _pairs(work: tuple[_Cut, _Cut], done: Compared) -> NDArray[np.int64]:
+    (_, lefts), (_, rights) = work
     i, j, _ = done.pairs.T
-    return np.column_stack((lefts[i], rights[j])), done.tally
+    return np.column_stack((lefts[i], rights[j]))
 
 
 async def run(options: Options) -> Measured:
@@ -121,8 +124,16 @@ async def run(options: Options) -> Measured:
     results = [await asyncio.to_thread(_beside, case, cores, options) for cores in _CORES]
     results += await asyncio.to_thread(_filters, case, options)
     if not options.quick:
-        results.append(await asyncio.to_thread(_paper, options))
-    return Measured(results, {"rival": "anonlink 0.15.3"})
+        case = await asyncio.to_thread(_Case.drawn, 100_000, 400_000, options.seed)
+        results.append(await asyncio.to_thread(_paper, case, options))
+    versions = {"rival": "anonlink 0.15.3"}
+    try:
+        versions["gpu"] = look_for_gpu()
+    except GpuUnavailable as error:
+        options.say(f"no GPU is measured: {error.reason}")
+    else:
+        results += await asyncio.to_thread(_with_gpu, case, options)
+    return Measured(results, versions)
 
 
 def _beside(case: _Case, cores: int, options: Options) -> Result:
@@ -182,9 +193,27 @@ def _filters(case: _Case, options: Options) -> list[Result]:
     ]
 
 
-def _paper(options: Options) -> Result:
-    case = _Case.drawn(100_000, 400_000, options.seed)
+def _paper(case: _Case, options: Options) -> Result:
     found = _ours(case, 2)
     options.say(f"100,000 x 400,000: {len(found.pairs):,} pairs in {found.seconds:.1f} s")
     name = "100,000 x 400,000 records at Tanimoto 0.8, 2 cores"
     return Result(name, "s", found.seconds, bar=_BAR_PAPER_S, small_is_good=True)
+
+
+def _with_gpu(case: _Case, options: Options) -> list[Result]:
+    """Measure the GPU alone, and beside all cores, against all cores alone."""
+    _ours(_Case(case.left[:100], case.right[:100]), 0, gpu=True)  # compiles
+    cores = os.cpu_count() or 1
+    alone = _ours(case, cores)
+    results = []
+    for name, beside in (("a GPU", 0), (f"a GPU and {cores} cores", cores)):
+        found = _ours(case, beside, gpu=True)
+        if found.tally.on_gpu < (1 if beside else found.tally.after_length):
+            raise Failed("the GPU has not done its part")
+        if not np.array_equal(_sorted(found.pairs), _sorted(alone.pairs)):
+            raise Failed("the GPU has found other pairs")
+        share = found.tally.on_gpu / case.pairs
+        options.say(f"{name}: {found.seconds:.2f} s, {share:.0%} of the pairs on the GPU")
+        rates = (case.pairs / found.seconds, case.pairs / alone.seconds)
+        results.append(Result(f"{name} against {cores} cores", "pairs/s", *rates))
+    return results

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mediator.stores.embedded.java import NoJava, find_java
+from spark_jobs.gpu import ON_GPU, GpuUnavailable, GpuUse, is_here, look_for_gpu
 
 if TYPE_CHECKING:  # looking for Java needs no Spark
     from pyspark.sql import SparkSession
@@ -70,10 +71,12 @@ class SparkOptions:
         master: ``local[*,4]`` (all cores of this machine; a task is tried four times), the master
             of a cluster, or ``sc://host:port`` for Spark Connect.
         conf: Settings of Spark that win over ours.
+        gpu: Whether a GPU of this machine takes part, if Spark runs here.
     """
 
     master: str = "local[*,4]"
     conf: Mapping[str, str] = field(default_factory=dict)
+    gpu: GpuUse = "never"
 
     @property
     def remote(self) -> bool:
@@ -104,9 +107,12 @@ def open_session(options: SparkOptions) -> SparkSession:
     """Open the session of this process; it takes some seconds.
 
     Raises:
-        SparkUnavailable: There is no Java, or what the options name does not answer.
+        SparkUnavailable: There is no Java, what the options name does not answer, or a GPU must
+            take part and there is none.
     """
     look_for_spark(options)
+    if options.gpu == "always":
+        _demand_gpu(options)
     from pyspark.errors import PySparkException, PySparkRuntimeError  # noqa: PLC0415 - as above
     from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - as above
 
@@ -118,10 +124,22 @@ def open_session(options: SparkOptions) -> SparkSession:
     connecting = builder.remote if options.remote else builder.master
     builder = connecting(options.master)
     own = {} if options.remote else _OWN_CONF
-    for name, value in {**_CONF, **own, **options.conf}.items():
+    for name, value in {**_CONF, **own, ON_GPU: options.gpu, **options.conf}.items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
     except (PySparkException, PySparkRuntimeError, OSError) as error:
         remedy = "look at PORTOLAN_SPARK, and at the log of Spark"
         raise SparkUnavailable("it does not start, or does not answer", remedy) from error
+
+
+def _demand_gpu(options: SparkOptions) -> None:
+    asked = "PORTOLAN_GPU is always, and "
+    if not is_here(options.master):
+        remedy = "set PORTOLAN_SPARK to local[*,4], or PORTOLAN_GPU to auto"
+        raise SparkUnavailable(f"{asked}the GPU of this machine is used by Spark here only", remedy)
+    try:
+        look_for_gpu()
+    except GpuUnavailable as error:
+        remedy = f"{error.remedy}; or set PORTOLAN_GPU to auto"
+        raise SparkUnavailable(f"{asked}{error.reason}", remedy) from error

@@ -49,6 +49,14 @@ def test_the_image_of_the_workers_has_what_their_extras_need() -> None:
     assert needed <= locked("-worker").keys()
 
 
+def test_only_a_worker_with_a_gpu_gets_cuda() -> None:
+    assert lines_of("-worker") <= lines_of("-gpu")
+    assert "numba-cuda" in locked("-gpu")
+    assert not [name for name in locked("") if re.match(r"cuda|nvidia|numba-cuda", name)]
+    extras = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {*extras[0].split(), "gpu"} == PROJECT["project"]["optional-dependencies"].keys()
+
+
 def test_the_wheel_is_built_by_what_the_project_asks_for() -> None:
     for line in PROJECT["build-system"]["requires"]:
         assert line in lines_of("-build")

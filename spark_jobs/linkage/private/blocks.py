@@ -17,7 +17,7 @@ from spark_jobs.linkage.private.paper_kernel import filtered, prefixes
 from spark_jobs.linkage.private.reference import Filters
 from spark_jobs.linkage.private.vectors import GROUP, Words, cardinalities
 
-__all__ = ["BY_LENGTH", "Block", "Compared", "Comparison", "Tally"]
+__all__ = ["BY_LENGTH", "Block", "Compared", "Comparison", "Tally", "best_of", "rests"]
 
 BY_LENGTH: Final = Filters(prefix=False, position=False)
 """What is fastest: the length filter, and the kernel's own bound."""
@@ -57,8 +57,9 @@ class Tally:
         after_length: Left by the length filter.
         after_prefix: Left by the prefix filter.
         after_position: Left by the position filter, or by the kernel's bound: those whose overlap
-            was counted whole.
+            was counted whole. Kernels bound differently, that of a GPU and that of a processor too.
         matches: As similar as was asked for.
+        on_gpu: Of all pairs those that a GPU compared.
     """
 
     pairs: int = 0
@@ -66,6 +67,7 @@ class Tally:
     after_prefix: int = 0
     after_position: int = 0
     matches: int = 0
+    on_gpu: int = 0
 
     def add(self, other: Tally) -> None:
         """Count what another one has counted."""
@@ -104,20 +106,27 @@ class Comparison:
 
     def compare(self, left: Block, right: Block) -> Compared:
         """Compare each record of a block with each of another."""
-        pairs = len(left.sizes) * len(right.sizes)
-        tally = Tally(pairs, self.limits.pairs_within(left.sizes, right.sizes))
+        tally = self.begun(left, right)
         if not tally.after_length:
             return Compared(np.empty((0, 3), dtype=np.int64), tally)
-        if self.filters.prefix or self.filters.position:
-            found = self._filtered(left, right, tally)
-        else:
-            found = self._bounded(left, right, tally)
+        compare = self._bounded if self.by_length else self._filtered
+        found = compare(left, right, tally)
         tally.matches = len(found)
         return Compared(found, tally)
 
+    def begun(self, left: Block, right: Block) -> Tally:
+        """Count all pairs of two blocks, and those that the length filter leaves."""
+        pairs = len(left.sizes) * len(right.sizes)
+        return Tally(pairs, self.limits.pairs_within(left.sizes, right.sizes))
+
+    @property
+    def by_length(self) -> bool:
+        """Whether none but the length filter is asked for: any kernel has that."""
+        return not (self.filters.prefix or self.filters.position)
+
     def _bounded(self, left: Block, right: Block, tally: Tally) -> Numbers:
         tally.after_prefix = tally.after_length
-        bounds = Bounds(self.limits.overlap, *self._window(left.sizes))
+        bounds = Bounds(self.limits.overlap, *self.window(left.sizes))
         rows, tiles = _rows(left, self.telling), _tiles(right, self.telling)
         if self.top is not None:
             kept = np.zeros((len(rows.words), self.top, 4), dtype=np.int64)
@@ -132,7 +141,7 @@ class Comparison:
         return np.concatenate(parts)
 
     def _filtered(self, left: Block, right: Block, tally: Tally) -> Numbers:
-        low, high = self._window(right.sizes)
+        low, high = self.window(right.sizes)
         sides = (*self._with_prefixes(left), *self._with_prefixes(right))
         limits, filters = self.limits, self.filters
         found = np.empty((max(_ROOM, len(right.sizes)), 3), dtype=np.int64)
@@ -146,9 +155,9 @@ class Comparison:
             tally.after_position += after_position
             parts.append(found[:count].copy())
         pairs = np.concatenate(parts)
-        return pairs if self.top is None else _best_of(pairs, left, right, self.top)
+        return pairs if self.top is None else best_of(pairs, left, right, self.top)
 
-    def _window(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
+    def window(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
         """Return the rows that may meet a cardinality: the first, and the one behind the last."""
         limits = self.limits
         return np.searchsorted(sizes, limits.low), np.searchsorted(sizes, limits.high, side="right")
@@ -162,7 +171,7 @@ class Comparison:
 
 def _rows(block: Block, telling: Numbers) -> Rows:
     words = np.ascontiguousarray(block.words[:, telling])
-    return Rows(words, _rests(words), block.sizes)
+    return Rows(words, rests(words), block.sizes)
 
 
 def _tiles(block: Block, telling: Numbers) -> Tiles:
@@ -171,13 +180,13 @@ def _tiles(block: Block, telling: Numbers) -> Tiles:
     words = np.pad(block.words[:, telling], ((0, empty), (0, 0)))
     return Tiles(
         np.ascontiguousarray(words.reshape(count, TILE, -1).transpose(0, 2, 1)),
-        np.ascontiguousarray(_rests(words).reshape(count, TILE, -1).transpose(0, 2, 1)),
+        np.ascontiguousarray(rests(words).reshape(count, TILE, -1).transpose(0, 2, 1)),
         np.pad(block.sizes, (0, empty), mode="edge").reshape(count, TILE),
         np.pad(block.ranks, (0, empty)).reshape(count, TILE),
     )
 
 
-def _rests(words: Words) -> Numbers:
+def rests(words: Words) -> Numbers:
     """Return the set bits after each group of words: records x groups."""
     groups = np.bitwise_count(words).reshape(len(words), -1, GROUP).sum(axis=2, dtype=np.int64)
     return np.ascontiguousarray(groups.sum(axis=1, keepdims=True) - groups.cumsum(axis=1))
@@ -188,7 +197,7 @@ def _pairs_kept(kept: Numbers) -> Numbers:
     return np.column_stack((rows, kept[rows, places, :2]))
 
 
-def _best_of(pairs: Numbers, left: Block, right: Block, top: int) -> Numbers:
+def best_of(pairs: Numbers, left: Block, right: Block, top: int) -> Numbers:
     """Keep the best partners of each record of the left block."""
     i, j, overlap = pairs.T
     # Quotients of whole numbers this small are equal as doubles only if they are equal.

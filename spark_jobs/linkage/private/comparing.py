@@ -4,6 +4,8 @@ Block pairs in which no two records can be alike by length make no task. A task 
 a few others, of about as many pairs as every other task whatever the cardinalities' distribution;
 tasks go out in waves of a few seconds, the heaviest first, and their matches come back to the
 driver: matches are few, or the threshold is of no use.
+
+Where a GPU is used, all blocks of a wave go to one process, which holds it (`gpu.wave`).
 """
 
 from __future__ import annotations
@@ -20,8 +22,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from spark_jobs.gpu import uses_gpu
 from spark_jobs.linkage.private.blocks import Block, Comparison, Tally
-from spark_jobs.linkage.private.vectors import Order, Words, cardinalities, unpacked
+from spark_jobs.linkage.private.found import FOUND_DDL, MATCHES, Named, told
+from spark_jobs.linkage.private.gpu.wave import compared_together
+from spark_jobs.linkage.private.vectors import Order, cardinalities, unpacked
 from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["MATCHES", "BlockSpan", "Task", "blocks_of", "compared", "spans_of", "tasks_between"]
@@ -35,20 +40,11 @@ _TASK_PAIRS: Final = 2**29
 _TASKS_AT_ONCE: Final = 3
 """Of each core in a wave."""
 
+_TIMES_ON_GPU: Final = 4
+"""So many more, where a GPU does most of them: a wave of its own takes a second to send."""
+
 _MOST_MATCHES: Final = 20_000_000
 _ROWS_OF_A_PARTITION: Final = 8 * BLOCK
-
-MATCHES: Final = pa.schema(
-    [
-        ("left_party", pa.int32()),
-        ("left", pa.string()),
-        ("right_party", pa.int32()),
-        ("right", pa.string()),
-        ("overlap", pa.int64()),
-        ("union", pa.int64()),
-    ]
-)
-"""What comes of comparing: two owners, two ids, and how many bits they share and have at all."""
 
 _BLOCKS: Final = pa.schema(
     [
@@ -65,11 +61,6 @@ _BLOCKS: Final = pa.schema(
 _BLOCKS_DDL: Final = (
     "block string, party int, records int, low int, high int, ids array<string>, ranks binary,"
     " words binary"
-)
-_FOUND: Final = pa.schema([*MATCHES, ("tally", pa.list_(pa.int64()))])
-_FOUND_DDL: Final = (
-    "left_party int, left string, right_party int, right string, overlap bigint, union bigint,"
-    " tally array<bigint>"
 )
 
 
@@ -209,14 +200,20 @@ def compared(
         InputUnfit: There are too many matches.
     """
     cores = os.cpu_count() or 1
+    together = comparison.by_length and uses_gpu(blocks.sparkSession)
+    at_once = cores * _TASKS_AT_ONCE * (_TIMES_ON_GPU if together else 1)
     parts, tally, count = [MATCHES.empty_table()], Tally(), 0
-    for first in range(0, len(tasks), cores * _TASKS_AT_ONCE):
+    for first in range(0, len(tasks), at_once):
         progress(first, len(tasks))
-        wave = tasks[first : first + cores * _TASKS_AT_ONCE]
-        found = _wave(blocks, wave, comparison, min(cores, len(wave)))
-        tallied = pc.is_valid(found["tally"])
-        for told in found.filter(tallied)["tally"].to_pylist():
-            tally.add(Tally(*told))
+        wave = tasks[first : first + at_once]
+        if together:
+            found = _wave_together(blocks, wave, comparison, cores)
+        else:
+            found = _wave(blocks, wave, comparison, min(cores, len(wave)))
+        tallied, before = pc.is_valid(found["tally"]), tally.on_gpu
+        for counted in found.filter(tallied)["tally"].to_pylist():
+            tally.add(Tally(*counted))
+        together = together and tally.on_gpu > before  # one that has failed is not asked again
         parts.append(found.filter(pc.invert(tallied)).select(MATCHES.names).cast(MATCHES))
         count += len(parts[-1])
         if count > _MOST_MATCHES:
@@ -232,65 +229,38 @@ def _wave(blocks: DataFrame, tasks: Sequence[Task], comparison: Comparison, slot
         for role, span in enumerate((task.left, *task.rights))
     ]
     placed = blocks.sparkSession.createDataFrame(rows, "block string, slot int, task int, role int")
-    needed = blocks.select("block", "party", "ids", "ranks", "words")
-    sent = needed.join(f.broadcast(placed), "block").repartitionById(slots, "slot")
-    sorted_ = sent.sortWithinPartitions("task", "role")
-    return sorted_.mapInArrow(lambda batches: _done(batches, comparison), _FOUND_DDL).toArrow()
+    needed = _needed(blocks, placed)
+    sent = needed.repartitionById(slots, "slot").sortWithinPartitions("task", "role")
+    return sent.mapInArrow(lambda batches: _done(batches, comparison), FOUND_DDL).toArrow()
+
+
+def _needed(blocks: DataFrame, placed: DataFrame) -> DataFrame:
+    kept = blocks.select("block", "party", "ids", "ranks", "words")
+    return kept.join(f.broadcast(placed), "block")
+
+
+def _wave_together(
+    blocks: DataFrame, tasks: Sequence[Task], comparison: Comparison, cores: int
+) -> pa.Table:
+    """Do tasks in one process, with the GPU and all cores; each block is sent once."""
+    ordered = sorted(tasks, key=lambda task: (task.left.party, task.left.low, task.left.block))
+    pairs = [(task.left.block, right.block) for task in ordered for right in task.rights]
+    names = sorted({name for pair in pairs for name in pair})
+    placed = blocks.sparkSession.createDataFrame([(name,) for name in names], "block string")
+    sent = _needed(blocks, placed).coalesce(1)
+    return sent.mapInArrow(
+        lambda batches: compared_together(batches, comparison, pairs, cores), FOUND_DDL
+    ).toArrow()
 
 
 def _done(batches: Iterable[pa.RecordBatch], comparison: Comparison) -> Iterator[pa.RecordBatch]:
     """Compare the first block of each task with those that follow it."""
-    left: _Named | None = None
+    left: Named | None = None
     for batch in batches:
         for row in batch.to_pylist():
-            named = _Named.of(row, len(comparison.telling))
+            named = Named.of(row, len(comparison.telling))
             if row["role"] == 0:
                 left = named
             else:
                 assert left is not None
-                yield _compared(left, named, comparison)
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A block, whose it is, and the ids of its records."""
-
-    block: Block
-    party: int
-    ids: pa.Array
-
-    @classmethod
-    def of(cls, row: dict[str, object], words: int) -> _Named:
-        flat: Words = np.frombuffer(row["words"], dtype=np.uint64).reshape(-1, words)  # type: ignore[call-overload]  # a cell of Arrow
-        ranks = np.frombuffer(row["ranks"], dtype=np.int64)  # type: ignore[call-overload]  # as above
-        ids = pa.array(row["ids"], pa.string())
-        return cls(Block(flat, cardinalities(flat), ranks), int(str(row["party"])), ids)
-
-
-def _compared(left: _Named, right: _Named, comparison: Comparison) -> pa.RecordBatch:
-    done = comparison.compare(left.block, right.block)
-    i, j, overlap = done.pairs.T
-    union = left.block.sizes[i] + right.block.sizes[j] - overlap
-    count, tally = len(i), done.tally
-    told = [
-        tally.pairs,
-        tally.after_length,
-        tally.after_prefix,
-        tally.after_position,
-        tally.matches,
-    ]
-    matches = pa.record_batch(
-        [
-            pa.array([left.party] * count, pa.int32()),
-            left.ids.take(pa.array(i)),
-            pa.array([right.party] * count, pa.int32()),
-            right.ids.take(pa.array(j)),
-            pa.array(overlap, pa.int64()),
-            pa.array(union, pa.int64()),
-            pa.nulls(count, _FOUND.field("tally").type),
-        ],
-        schema=_FOUND,
-    )
-    nothing = [pa.nulls(1, each.type) for each in MATCHES]
-    last = pa.record_batch([*nothing, pa.array([told], _FOUND.field("tally").type)], schema=_FOUND)
-    return pa.concat_batches([matches, last])
+                yield told(left, named, comparison.compare(left.block, named.block))

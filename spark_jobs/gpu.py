@@ -1,0 +1,84 @@
+"""Whether there is a GPU that kernels can run on, and whether a session of Spark may use it.
+
+CUDA alone: through Numba, and the package `numba-cuda` where it is installed (`portolan[gpu]`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:  # looking for a GPU needs no Spark
+    from pyspark.sql import SparkSession
+
+__all__ = ["ON_GPU", "GpuUnavailable", "GpuUse", "is_here", "look_for_gpu", "uses_gpu"]
+
+GpuUse: TypeAlias = Literal["auto", "never", "always"]
+"""If there is one; not even then; or else nothing is done."""
+
+ON_GPU: Final = "spark.portolan.gpu"
+"""The setting of a session that says so; never, unless it is set."""
+
+_DRIVER: Final = "install the driver of NVIDIA, and let this process see the device"
+_EXTRA: Final = 'install it: pip install "portolan[spark,gpu]"'
+
+
+class GpuUnavailable(Exception):
+    """There is no GPU to run on; says what is missing, and what to do about it."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(f"No GPU can be used: {reason}; {remedy}.")
+        self.reason = reason
+        self.remedy = remedy
+
+
+def look_for_gpu() -> str:
+    """Name the GPU that a kernel would run on; nothing is reserved there.
+
+    Raises:
+        GpuUnavailable: There is none, or CUDA is not there.
+    """
+    try:
+        cuda: Any = import_module("numba.cuda")
+    except ImportError as error:
+        raise GpuUnavailable("CUDA for Numba is not installed", _EXTRA) from error
+    if cuda.is_available():
+        return _name(cuda)
+    if cuda.cuda_error() is not None:
+        raise GpuUnavailable("no device of NVIDIA answers", _DRIVER)
+    raise GpuUnavailable("there is a device, and no CUDA toolkit", _EXTRA)
+
+
+def _name(cuda: Any) -> str:
+    if cuda.config.ENABLE_CUDASIM:
+        return "Numba's simulator of a GPU"
+    name = cuda.gpus[0].name
+    return str(name.decode() if isinstance(name, bytes) else name)
+
+
+@cache
+def _found() -> bool:
+    try:
+        look_for_gpu()
+    except GpuUnavailable:
+        return False
+    return True
+
+
+def is_here(master: str) -> bool:
+    """Whether Spark runs on this machine, in one process, by the URL of its master."""
+    return master == "local" or master.startswith("local[")
+
+
+def uses_gpu(spark: SparkSession) -> bool:
+    """Whether what a session does may be done on a GPU: on that of this machine, and nowhere else.
+
+    Where tasks run elsewhere, nobody knows what is there, nor who else uses it.
+    """
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415 - looking needs no Spark
+
+    asked = spark.conf.get(ON_GPU, "never")
+    if asked == "never" or is_remote() or not is_here(spark.conf.get("spark.master") or ""):
+        return False
+    return asked == "always" or _found()

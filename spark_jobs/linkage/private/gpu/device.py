@@ -1,0 +1,121 @@
+"""Comparing blocks on a GPU: what is sent there, what stays there, and what comes back.
+
+What comes back is what `Comparison.compare` gives, in the same order; only the number of pairs
+whose overlap was counted whole depends on who has counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from spark_jobs.linkage.private.blocks import Block, Compared, Comparison, best_of, rests
+from spark_jobs.linkage.private.gpu.kernel import FOUND, OTHERS, THREADS, WHOLE, beyond, cuda
+from spark_jobs.linkage.private.kernel import TILE
+from spark_jobs.linkage.private.limits import Numbers
+
+__all__ = ["OnGpu"]
+
+_ROOM: Final = 1 << 16
+"""Pairs that there is room for at first, and by which it grows."""
+
+_MOST: Final = 1 << 24
+"""Pairs that there is room for at most: 192 MiB."""
+
+cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # small blocks are not worth a warning
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A block, and its copy on the device: words and rests word by word, and cardinalities."""
+
+    block: Block
+    words: Any
+    rests: Any
+    sizes: Any
+
+
+class OnGpu:
+    """Compares blocks on the GPU that this thread has; keeps the two of the last comparison there.
+
+    To be made and used by one thread: what it holds belongs to that.
+
+    Args:
+        comparison: What is asked; without the paper's filters.
+
+    Raises:
+        Exception: Whatever CUDA says, if there is no such device, or no room left there.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+        self._overlap = _sent(comparison.limits.overlap)
+        self._kept: tuple[_Copy, ...] = ()
+        self._found = cuda.device_array((_ROOM, 3), np.int32)
+
+    def compare(self, left: Block, right: Block) -> Compared:
+        """Compare each record of a block with each of another.
+
+        Where more is found than there can be room for, the kernel of the processor does it: what
+        it finds is taken away in parts, and if only the best count, it keeps no others.
+
+        Raises:
+            Exception: Whatever CUDA says; nothing else can be done with this object then.
+        """
+        tally = self._comparison.begun(left, right)
+        if not tally.after_length:
+            return self._comparison.compare(left, right)
+        copies = self._copies(left, right)
+        low, high = self._comparison.window(right.sizes)
+        windows = (_sent(low[left.sizes]), _sent(high[left.sizes]))
+        counts = self._launched(copies, windows)
+        if counts[FOUND] > _MOST:
+            return self._comparison.compare(left, right)
+        pairs = _in_order(self._found[: counts[FOUND]].copy_to_host() if counts[FOUND] else None)
+        if self._comparison.top is not None:
+            pairs = best_of(pairs, left, right, self._comparison.top)
+        tally.after_prefix = tally.after_length
+        tally.after_position = int(counts[WHOLE])
+        tally.matches, tally.on_gpu = len(pairs), tally.pairs
+        return Compared(pairs, tally)
+
+    def _copies(self, left: Block, right: Block) -> tuple[_Copy, ...]:
+        """Return both blocks' copies; what lies there is not sent again, what is not used goes."""
+        there = {id(copy.block): copy for copy in self._kept}
+        self._kept = tuple(there.get(id(block)) or self._copy(block) for block in (left, right))
+        return self._kept
+
+    def _copy(self, block: Block) -> _Copy:
+        words = block.words[:, self._comparison.telling]
+        beneath = cuda.to_device(np.ascontiguousarray(words.T))
+        return _Copy(block, beneath, _sent(rests(words).T), _sent(block.sizes))
+
+    def _launched(self, copies: tuple[_Copy, ...], windows: tuple[Any, Any]) -> Numbers:
+        """Run the kernel; once more if there was too little room, and not too much is asked."""
+        one, other = copies
+        grid = (-(-len(one.block.sizes) // THREADS), -(-len(other.block.sizes) // OTHERS))
+        while True:
+            counts = cuda.to_device(np.zeros(2, dtype=np.int32))
+            beyond[grid, THREADS](
+                one.words, one.rests, one.sizes, other.words, other.rests, other.sizes,
+                self._overlap, *windows, self._found, counts,
+            )  # fmt: skip
+            told: Numbers = counts.copy_to_host()
+            if told[FOUND] <= self._found.shape[0] or told[FOUND] > _MOST:
+                return told
+            rows = -(-int(told[FOUND]) // _ROOM) * _ROOM
+            self._found = cuda.device_array((rows, 3), np.int32)
+
+
+def _sent(numbers: Numbers) -> Any:
+    return cuda.to_device(np.ascontiguousarray(numbers, dtype=np.int32))
+
+
+def _in_order(found: Any) -> Numbers:
+    """Sort pairs as the kernel of the processor finds them: tile by tile, record by record."""
+    if found is None:
+        return np.empty((0, 3), dtype=np.int64)
+    i, j, _ = found.T
+    return np.asarray(found[np.lexsort((j, i, j // TILE))], dtype=np.int64)

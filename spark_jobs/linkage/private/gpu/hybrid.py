@@ -1,0 +1,148 @@
+"""One queue of jobs for a device and the cores beside it (papers: pprl, 2.4).
+
+The device takes jobs from the beginning, where each has one block in common with the one before, so
+that the device need be sent the other one only. Cores take from the end, where that is of no use.
+Each job is done once, and what comes of it does not tell who did it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import Final, Generic, Protocol, TypeVar
+
+__all__ = ["Device", "carried_out", "in_turns"]
+
+_log = logging.getLogger("portolan.jobs")
+
+_LOOK_S: Final = 0.2
+
+NameT = TypeVar("NameT")
+JobT = TypeVar("JobT")
+DoneT = TypeVar("DoneT")
+JobT_contra = TypeVar("JobT_contra", contravariant=True)
+DoneT_co = TypeVar("DoneT_co", covariant=True)
+
+
+class Device(Protocol[JobT_contra, DoneT_co]):
+    """Does jobs beside the cores; is used by the thread that opened it, and by no other."""
+
+    def do(self, job: JobT_contra) -> DoneT_co:
+        """Do a job; whatever is raised means that the device is not to be used again."""
+        ...
+
+
+def in_turns(pairs: Sequence[tuple[NameT, NameT]]) -> list[tuple[NameT, NameT]]:
+    """Sort pairs so that neighbours differ in one of their two names, wherever they can.
+
+    All partners of a left name follow each other. First comes the one that was met last, if it is
+    among them; last one that the next left name meets, too.
+
+    Args:
+        pairs: Distinct ones.
+    """
+    rows: dict[NameT, list[NameT]] = {}
+    for left, right in pairs:
+        rows.setdefault(left, []).append(right)
+    lefts, ordered = list(rows), list[tuple[NameT, NameT]]()
+    for at, left in enumerate(lefts):
+        met = {ordered[-1][1]} if ordered else set()
+        next_ = set(rows[lefts[at + 1]]) if at + 1 < len(lefts) else set()
+        rights = sorted(rows[left], key=lambda right: (right not in met, right in next_))
+        ordered += [(left, right) for right in rights]
+    return ordered
+
+
+def carried_out(
+    jobs: Sequence[JobT],
+    on_core: Callable[[JobT], DoneT],
+    cores: int,
+    opened: Callable[[], Device[JobT, DoneT]] | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> list[DoneT]:
+    """Do jobs on a device and on cores.
+
+    A device that fails gives back its job, and is not asked again: the log says so, and cores do
+    what is left. It has taken its first job before any core has taken one.
+
+    Args:
+        jobs: What is to be done; about a second each, for that long it takes to stop.
+        on_core: Does a job; called by several threads at once.
+        cores: How many of them; 0: the device does all that it can.
+        opened: Opens the device, in a thread of its own; None: there is none.
+        look: Called by this thread every now and then; what it raises ends all.
+
+    Returns:
+        What came of each job, in their order.
+
+    Raises:
+        Exception: What the first job that failed on a core has raised, or `look`; no further job
+            was begun then.
+    """
+    return _Queue(jobs, on_core).emptied(cores, opened, look)
+
+
+class _Queue(Generic[JobT, DoneT]):
+    """Jobs by their numbers: those that wait, and what came of the others."""
+
+    def __init__(self, jobs: Sequence[JobT], on_core: Callable[[JobT], DoneT]) -> None:
+        self._jobs = jobs
+        self._on_core = on_core
+        self._waiting = deque(range(len(jobs)))  # whose own methods are atomic
+        self._done: dict[int, DoneT] = {}
+
+    def emptied(
+        self,
+        cores: int,
+        opened: Callable[[], Device[JobT, DoneT]] | None,
+        look: Callable[[], None],
+    ) -> list[DoneT]:
+        with ThreadPoolExecutor(cores + 1, thread_name_prefix="hybrid") as pool:
+            hands: list[Future[None]] = []
+            if opened is not None and (first := self._taken(self._waiting.popleft)) is not None:
+                hands.append(pool.submit(self._device, opened, first))
+            hands += [pool.submit(self._core) for _ in range(cores)]
+            try:
+                _wait_for(hands, look)
+                self._core(look)  # what a device gave back when no core was left
+            except BaseException:
+                self._waiting.clear()
+                raise
+        return [self._done[number] for number in range(len(self._jobs))]
+
+    def _core(self, look: Callable[[], None] = lambda: None) -> None:
+        while (number := self._taken(self._waiting.pop)) is not None:
+            look()
+            self._done[number] = self._on_core(self._jobs[number])
+
+    def _device(self, opened: Callable[[], Device[JobT, DoneT]], first: int) -> None:
+        number: int | None = first
+        try:
+            device = opened()
+            while number is not None:
+                self._done[number] = device.do(self._jobs[number])
+                number = self._taken(self._waiting.popleft)
+        except Exception as error:  # noqa: BLE001 - cores can do whatever a device cannot
+            assert number is not None
+            self._waiting.appendleft(number)
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            _log.warning("the GPU cannot be used, the cores go on without it: %s", told)
+
+    @staticmethod
+    def _taken(take: Callable[[], int]) -> int | None:
+        try:
+            return take()
+        except IndexError:
+            return None
+
+
+def _wait_for(hands: Sequence[Future[None]], look: Callable[[], None]) -> None:
+    """Wait until all have ended; raises what the first one has raised."""
+    waiting = set(hands)
+    while waiting:
+        look()
+        ended, waiting = wait(waiting, _LOOK_S, FIRST_EXCEPTION)
+        for hand in ended:
+            hand.result()

@@ -1,0 +1,142 @@
+"""Who looks for a GPU, and who is told that there is none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import app.doctor
+from app.settings import JobSettings
+from spark_jobs import gpu, session
+from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu, uses_gpu
+from spark_jobs.linkage.private.blocks import Comparison
+from spark_jobs.linkage.private.reference import Filters
+from spark_jobs.session import SparkOptions, SparkUnavailable, open_session
+
+
+class Cuda(SimpleNamespace):
+    """What is asked of `numba.cuda`."""
+
+    def __init__(self, *, available: bool, error: str | None = None, name: Any = b"T4") -> None:
+        super().__init__(
+            is_available=lambda: available,
+            cuda_error=lambda: error,
+            gpus=[SimpleNamespace(name=name)],
+            config=SimpleNamespace(ENABLE_CUDASIM=0),
+        )
+
+
+def put(monkeypatch: pytest.MonkeyPatch, cuda: Any) -> None:
+    monkeypatch.setitem(sys.modules, "numba.cuda", cuda)
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """What one test has found is not there for the next."""
+    gpu._found.cache_clear()
+    yield
+    gpu._found.cache_clear()
+
+
+@pytest.mark.parametrize("name", [b"Tesla T4", "Tesla T4"])
+def test_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
+    put(monkeypatch, Cuda(available=True, name=name))
+    assert look_for_gpu() == "Tesla T4"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "said"),
+    [
+        (Cuda(available=False, error="no driver"), "no device.*install the driver"),
+        (Cuda(available=False), r"no CUDA toolkit.*portolan\[spark,gpu\]"),
+        (None, r"not installed.*portolan\[spark,gpu\]"),
+    ],
+)
+def test_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch, cuda: Any, said: str) -> None:
+    put(monkeypatch, cuda)
+    with pytest.raises(GpuUnavailable, match=said):
+        look_for_gpu()
+
+
+class Session:
+    """The settings of a session."""
+
+    def __init__(self, master: str, asked: str | None) -> None:
+        given = {"spark.master": master} | ({} if asked is None else {gpu.ON_GPU: asked})
+        self.conf = given
+
+
+@pytest.mark.parametrize(
+    ("master", "asked", "there", "uses"),
+    [
+        ("local[*,4]", "auto", True, True),
+        ("local", "auto", True, True),
+        ("local[2]", "auto", False, False),
+        ("local[2]", "never", True, False),
+        ("local[2]", None, True, False),
+        ("local[2]", "always", False, True),  # it was there when the session was opened
+        ("local-cluster[2,1,1024]", "auto", True, False),
+        ("spark://host:7077", "always", True, False),
+    ],
+)
+def test_only_spark_of_this_machine_uses_its_gpu(
+    monkeypatch: pytest.MonkeyPatch, master: str, asked: str | None, *, there: bool, uses: bool
+) -> None:
+    put(monkeypatch, Cuda(available=there, error=None if there else "no driver"))
+    spark: Any = Session(master, asked)
+    assert uses_gpu(spark) is uses
+    assert is_here(master) is (master in {"local", "local[2]", "local[*,4]"})
+
+
+@pytest.mark.parametrize(
+    ("master", "said"),
+    [
+        ("local[2]", "PORTOLAN_GPU is always, and no device.*install the driver.*PORTOLAN_GPU to"),
+        ("spark://host:7077", "PORTOLAN_GPU is always.*Spark here only.*PORTOLAN_SPARK to local"),
+    ],
+)
+def test_a_worker_that_must_have_a_gpu_does_not_start_without(
+    monkeypatch: pytest.MonkeyPatch, master: str, said: str
+) -> None:
+    put(monkeypatch, Cuda(available=False, error="no driver"))
+    monkeypatch.setattr(session, "look_for_spark", lambda _: "Spark")
+    with pytest.raises(SparkUnavailable, match=said):
+        open_session(SparkOptions(master, gpu="always"))
+
+
+def test_the_setting_reaches_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert JobSettings().spark_options().gpu == "auto"
+    monkeypatch.setenv("PORTOLAN_GPU", "never")
+    assert JobSettings().spark_options().gpu == "never"
+
+
+@pytest.mark.parametrize(
+    ("use", "there", "told"),
+    [
+        ("auto", True, ["T4"]),
+        ("auto", False, ["slower without"]),
+        ("always", False, ["do not start without"]),
+        ("never", True, []),
+    ],
+)
+def test_the_doctor_tells_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, use: str, told: list[str], *, there: bool
+) -> None:
+    put(monkeypatch, Cuda(available=there, error=None if there else "no driver"))
+    monkeypatch.setenv("PORTOLAN_GPU", use)
+    findings = app.doctor._gpu()
+    assert [finding.found for finding in findings] == [there] * len(told)
+    assert not any(finding.fatal for finding in findings)
+    for finding, each in zip(findings, told, strict=True):
+        assert each in finding.detail + finding.remedy
+
+
+@pytest.mark.parametrize("switched", [{"prefix": True}, {"position": True}, {}])
+def test_the_filters_of_the_paper_are_left_to_processors(switched: dict[str, bool]) -> None:
+    filters = Filters(**{"prefix": False, "position": False, **switched})
+    nothing: Any = None
+    assert Comparison(nothing, nothing, filters).by_length is not bool(switched)

@@ -1,0 +1,176 @@
+"""One queue for a device and cores: each job is done once, whoever does it, and whoever fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from spark_jobs.linkage.private.gpu.hybrid import carried_out, in_turns
+
+
+@dataclass
+class Hand:
+    """Squares numbers, and remembers which; fails when it is told to."""
+
+    fails_at: int | None = None
+    done: list[int] = field(default_factory=list)
+    lets_go: threading.Event | None = None
+
+    def do(self, job: int) -> int:
+        if self.lets_go is not None:
+            assert self.lets_go.wait(30)
+        if job == self.fails_at:
+            raise MemoryError("out of memory")
+        self.done.append(job)
+        return job * job
+
+
+def squares(count: int) -> list[int]:
+    return [n * n for n in range(count)]
+
+
+@pytest.mark.parametrize("cores", [0, 1, 3])
+@pytest.mark.parametrize("count", [0, 1, 200])
+def test_each_job_is_done_once_and_the_order_does_not_tell_by_whom(count: int, cores: int) -> None:
+    device, core = Hand(), Hand()
+    assert carried_out(range(count), core.do, cores, lambda: device) == squares(count)
+    assert Counter(device.done + core.done) == Counter(range(count))
+    assert carried_out(range(count), core.do, cores) == squares(count)
+
+
+def test_the_device_begins_at_one_end_and_cores_at_the_other() -> None:
+    """Each waits for the other, once, so that both have taken something."""
+    both = threading.Barrier(2, timeout=30)
+    taken: dict[str, list[int]] = {"device": [], "core": []}
+
+    def hand(name: str) -> Callable[[int], int]:
+        def do(job: int) -> int:
+            taken[name].append(job)
+            both.wait()
+            return job * job
+
+        return do
+
+    class Device:
+        do = staticmethod(hand("device"))
+
+    assert carried_out(range(10), hand("core"), 1, Device) == squares(10)
+    assert taken == {"device": [0, 1, 2, 3, 4], "core": [9, 8, 7, 6, 5]}
+
+
+@pytest.mark.parametrize("fails_at", [0, 3])
+def test_cores_do_what_a_device_gives_back(fails_at: int, caplog: pytest.LogCaptureFixture) -> None:
+    device, core = Hand(fails_at), Hand()
+    with caplog.at_level(logging.WARNING, "portolan.jobs"):
+        assert carried_out(range(8), core.do, 0, lambda: device) == squares(8)
+    assert device.done == [*range(fails_at)]
+    assert sorted(core.done) == [*range(fails_at, 8)]
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "the GPU cannot be used, the cores go on without it: MemoryError: out of memory"
+    ]
+
+
+def test_a_job_is_not_lost_if_the_device_fails_when_no_core_is_left() -> None:
+    """The device holds the first job until cores have done all others."""
+    others_done = threading.Event()
+    device, core = Hand(fails_at=0, lets_go=others_done), Hand()
+
+    def look() -> None:
+        if len(core.done) == 7:
+            others_done.set()
+
+    assert carried_out(range(8), core.do, 2, lambda: device, look) == squares(8)
+    assert core.done[-1] == 0
+
+
+def test_a_device_that_cannot_be_opened_is_done_without() -> None:
+    def opened() -> Hand:
+        raise OSError("no driver")
+
+    core = Hand()
+    assert carried_out(range(5), core.do, 2, opened) == squares(5)
+    assert sorted(core.done) == [*range(5)]
+
+
+@pytest.mark.parametrize("with_device", [True, False])
+def test_a_job_that_cannot_be_done_ends_all(*, with_device: bool) -> None:
+    """No job is begun any more: not by the other cores, not by the device, not by the caller."""
+    failed = threading.Event()
+
+    class Late(Hand):
+        def do(self, job: int) -> int:
+            assert failed.wait(30)
+            return super().do(job)
+
+    def on_core(job: int) -> int:
+        if job == 999:
+            failed.set()
+            raise ValueError("unfit")
+        assert failed.wait(30)
+        done.append(job)
+        ended.wait(0.05)
+        return job * job
+
+    done: list[int] = []
+    ended = threading.Event()
+    device = Late(fails_at=0)
+    with pytest.raises(ValueError, match="unfit"):
+        carried_out(range(1000), on_core, 2, (lambda: device) if with_device else None)
+    assert len(done) < 900
+    before = threading.active_count()
+    assert not any(t.name.startswith("hybrid") for t in threading.enumerate()), before
+
+
+def test_looking_may_end_it() -> None:
+    begun = threading.Event()
+    done: list[int] = []
+
+    def on_core(job: int) -> int:
+        done.append(job)
+        begun.set()
+        threading.Event().wait(0.01)
+        return job
+
+    def look() -> None:
+        if begun.is_set():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carried_out(range(100_000), on_core, 2, None, look)
+    assert 0 < len(done) < 100_000
+
+
+def changed(one: tuple[int, int], other: tuple[int, int]) -> int:
+    return sum(x != y for x, y in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize(("lefts", "rights"), [(1, 1), (1, 5), (5, 1), (2, 2), (4, 7)])
+def test_from_job_to_job_one_block_changes(lefts: int, rights: int) -> None:
+    pairs = [(i, 100 + j) for i in range(lefts) for j in range(rights)]
+    Random(lefts).shuffle(pairs)
+    ordered = in_turns(pairs)
+    assert sorted(ordered) == sorted(pairs)
+    steps = [changed(one, other) for one, other in pairwise(ordered)]
+    assert set(steps) <= {1}
+
+
+def test_blocks_that_lengths_keep_apart_cost_one_more_at_most() -> None:
+    """Sorted blocks meet a window of others that moves along."""
+    for width in (2, 3, 5):
+        pairs = [(i, 100 + j) for i in range(12) for j in range(max(i - 1, 0), i + width)]
+        Random(width).shuffle(pairs)
+        pairs.sort(key=lambda pair: pair[0])
+        ordered = in_turns(pairs)
+        assert sorted(ordered) == sorted(pairs)
+        steps = [changed(one, other) for one, other in pairwise(ordered)]
+        assert set(steps) == {1}
+    apart = in_turns([(1, 101), (1, 102), (2, 103), (2, 104)])
+    assert apart == [(1, 101), (1, 102), (2, 103), (2, 104)]
