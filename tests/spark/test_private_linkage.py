@@ -229,6 +229,16 @@ def test_new_records_are_linked_with_the_stored_ones_as_in_a_batch(
     assert sorted(found) == sorted(expected)
 
 
+def test_new_records_may_have_the_ids_of_those_that_are_kept(desk: TrialDesk) -> None:
+    """The first owner's blocks are kept, and the new ones are cut and named alike."""
+    desk.inputs = {"left": frame(desk.spark, LEFT), "right": frame(desk.spark, RIGHT)}
+    run(desk, spec())
+    order = order_in(desk.output("order"), len(LEFT) + len(RIGHT))
+    stored = Stored(desk.output("blocks").where("party = 0"), order, spec(), "left")
+    found = [tuple(row) for row in stored.link(frame(desk.spark, LEFT)).collect()]
+    assert sorted(found) == sorted(brute(T8, new=LEFT, left=LEFT))
+
+
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [

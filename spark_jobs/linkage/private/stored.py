@@ -96,7 +96,8 @@ class Stored:
         if (first := new.first()) and len(first["bits"]) * 8 != len(self.order.frequency):
             raise InputUnfit(f"The reference has encodings of {len(self.order.frequency)} bits.")
         blocks = blocks_of(new, self.order, rows).localCheckpoint()
-        theirs = self.blocks.withColumn("party", f.lit(1))
+        named = f.concat(f.lit("kept "), "block")  # both may be of a first owner, with its ids
+        theirs = self.blocks.withColumns({"party": f.lit(1), "block": named})
         spans = [replace(span, party=1) for span in spans_of(theirs)]
         comparison = comparison_of(self.spec, self.order)
         tasks = tasks_between([*spans_of(blocks), *spans], comparison)
