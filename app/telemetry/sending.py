@@ -9,6 +9,7 @@ oldest is dropped.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -17,7 +18,8 @@ from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from contextvars import Context
+from typing import Any, BinaryIO, Final
 
 import orjson
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -44,7 +46,10 @@ _EVERY_S: Final = 0.25
 _MOST_UNSENT: Final = 1 << 20
 """Bytes in the pipe, beyond which the process is behind."""
 
-_YIELDING: Final = 5
+_READ: Final = 1 << 16
+"""Bytes read at a time: what a pipe holds."""
+
+_YIELDING: Final = 10
 """Where cores are few, a request goes before what tells of it."""
 
 
@@ -84,7 +89,8 @@ class SpanProcess:
             self._turn_later()
             if self._keeping is None:
                 keeping = keep("the process that sends spans", self._run)
-                self._keeping = asyncio.create_task(keeping)
+                # What becomes of the process is no part of the request that was the first.
+                self._keeping = asyncio.get_running_loop().create_task(keeping, context=Context())
 
     async def close(self, within_s: float) -> None:
         """Send what is left, as far as the receiver takes it in some seconds."""
@@ -150,14 +156,20 @@ def _send() -> None:
     """Send spans of what comes in, until there is no more."""
     for ignored in (signal.SIGINT, signal.SIGTERM):  # who ends the service closes the pipe
         signal.signal(ignored, signal.SIG_IGN)
-    told = orjson.loads(sys.stdin.buffer.readline())
+    with open(sys.stdin.fileno(), "rb", _READ, closefd=False) as pipe:
+        _send_from(pipe)
+
+
+def _send_from(pipe: BinaryIO) -> None:
+    told = orjson.loads(pipe.readline())
     start_logging(told["log_format"])
     with suppress(OSError):  # a container may not allow it
         os.nice(_YIELDING)
     encoder = Encoder(Resource(told["resource"]))
     exporter = OTLPSpanExporter(told["endpoint"], timeout=told["timeout_s"])
     post = _posting(exporter)
-    for line in sys.stdin.buffer:
+    gc.freeze()  # a batch makes thousands of lists, and no cycles
+    for line in pipe:
         post(encoder.encode(orjson.loads(line)))
     exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK has no types here
 
