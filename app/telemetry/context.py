@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 
-from opentelemetry.trace import SpanContext
-
-from mediator.observation import StoreCallFinished
+from app.telemetry.spans import Call
 
 __all__ = ["Trace", "under_way"]
 
@@ -17,21 +15,41 @@ class Trace:
     """A piece of work that is traced: what is done within its block.
 
     Attributes:
-        span: Our span, whether it is sampled or not.
-        parent: The caller's span, if it told of one.
+        high: The upper half of the trace's id.
+        low: The lower half.
+        span_id: Id of our span, whether it is sampled or not.
+        sampled: Whether it is.
+        state: As the caller told it (W3C Trace Context); empty: not at all.
+        parent_id: Id of the span that ours is within; 0: of none.
+        parent_is_remote: Whether that is the caller's.
         began_ns: When it began, since the epoch.
-        calls: Store calls within it, with the times at which they ended.
+        calls: Store calls within it.
         left_out: Store calls beyond those that are kept.
         over: Whether it has ended: what goes on in the background is no part of it.
     """
 
-    span: SpanContext
-    parent: SpanContext | None
+    high: int
+    low: int
+    span_id: int
+    sampled: bool
+    state: str
+    parent_id: int
+    parent_is_remote: bool
     began_ns: int
-    calls: list[tuple[StoreCallFinished, int]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     left_out: int = 0
     over: bool = False
     _token: Token[Trace | None] | None = None
+
+    @property
+    def trace_hex(self) -> str:
+        """The trace's id as others write it."""
+        return f"{self.high:016x}{self.low:016x}"
+
+    @property
+    def span_hex(self) -> str:
+        """Our span's id as others write it."""
+        return f"{self.span_id:016x}"
 
     def __enter__(self) -> None:
         self._token = under_way.set(self)

@@ -111,4 +111,4 @@ def _traced() -> Mapping[str, str]:
     trace = under_way.get()
     if trace is None:
         return {}
-    return {"trace_id": f"{trace.span.trace_id:032x}", "span_id": f"{trace.span.span_id:016x}"}
+    return {"trace_id": trace.trace_hex, "span_id": trace.span_hex}

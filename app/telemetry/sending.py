@@ -1,51 +1,60 @@
 """Spans are sent by a process of its own, so that requests do not wait for them.
 
-To encode a span takes several times as long as to make it, and a thread that does so holds the
-interpreter for milliseconds at a time. The process is started with the first span, gets batches of
-them through a pipe, and ends with it. What it does not take is kept to some length; then the oldest
-spans are dropped.
+To encode spans takes longer than to tell of them, and a thread that does so holds the interpreter
+for milliseconds at a time. The process is started with the first request that is traced, gets
+batches through a pipe, and ends with it. What it does not take is kept to some length; then the
+oldest is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from contextvars import Context
+from typing import Any, BinaryIO, Final
 
 import orjson
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 
 from app.children import ended, keep
+from app.telemetry.encoding import Encoder
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
-from app.telemetry.spans import Span, readable
+from app.telemetry.spans import Done
 from mediator.ending import end
 
 __all__ = ["MOST_WAITING", "SpanProcess"]
 
 _log = logging.getLogger("portolan.telemetry")
 
-MOST_WAITING: Final = 8_192
-"""Spans that wait for the process."""
+MOST_WAITING: Final = 8 << 20
+"""Bytes that wait for the process: what a request tells of one store call has two hundred."""
 
-_BATCH: Final = 512
-_EVERY_S: Final = 1.0
+_BATCH: Final = 2_048
+"""Requests that are told together, at most: half a megabyte, if they call a store once."""
+
+_EVERY_S: Final = 0.25
 _MOST_UNSENT: Final = 1 << 20
 """Bytes in the pipe, beyond which the process is behind."""
 
-_YIELDING: Final = 5
+_READ: Final = 1 << 16
+"""Bytes read at a time: what a pipe holds."""
+
+_YIELDING: Final = 10
 """Where cores are few, a request goes before what tells of it."""
 
 
 class SpanProcess:
-    """Takes spans, and hands them to the process that sends them.
+    """Takes what was done, and hands it to the process that sends spans of it.
 
     Args:
         settings: Where to.
@@ -60,27 +69,28 @@ class SpanProcess:
             "resource": dict(resource.attributes),
         }
         self._told = orjson.dumps(told) + b"\n"
-        self._waiting: deque[Span] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
         self._timer: asyncio.TimerHandle | None = None
         self._process: Process | None = None
         self._started = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         self._dropping = False
 
-    def put(self, span: Span) -> None:
-        """Take a span; returns at once."""
-        waiting = self._waiting
-        if len(waiting) == MOST_WAITING and not self._dropping:
-            self._dropping = True
-            _log.warning("spans are dropped: who receives them is slow, or away")
-        waiting.append(span)
+    def put(self, done: Done) -> None:
+        """Take what was done; returns at once."""
+        # At once it is cheap, and bytes are nothing that the garbage collector has to look at.
+        line = orjson.dumps(done)
+        self._waiting.append(line)
+        self._size += len(line)
+        if self._size > MOST_WAITING:
+            self._drop()
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self._turn)
+            self._turn_later()
             if self._keeping is None:
                 keeping = keep("the process that sends spans", self._run)
-                self._keeping = asyncio.create_task(keeping)
-        elif not len(waiting) % _BATCH:
-            self._hand_over()
+                # What becomes of the process is no part of the request that was the first.
+                self._keeping = asyncio.get_running_loop().create_task(keeping, context=Context())
 
     async def close(self, within_s: float) -> None:
         """Send what is left, as far as the receiver takes it in some seconds."""
@@ -97,19 +107,36 @@ class SpanProcess:
         if self._process is not None:
             await ended(self._process, max(0.0, due - asyncio.get_running_loop().time()))
 
+    def _drop(self) -> None:
+        while self._size > MOST_WAITING:
+            self._size -= len(self._waiting.popleft())
+        if not self._dropping:
+            self._dropping = True
+            _log.warning("spans are dropped: who receives them is slow, or away")
+
+    def _turn_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self._turn)
+
     def _turn(self) -> None:
         self._timer = None
         self._hand_over()
+        if self._waiting:
+            self._turn_later()
 
     def _hand_over(self) -> None:
         pipe = self._process and self._process.stdin
         if not pipe or not self._started.is_set():
             return
         while self._waiting and pipe.transport.get_write_buffer_size() < _MOST_UNSENT:
-            batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
-            pipe.write(orjson.dumps([tuple(span) for span in batch]) + b"\n")
+            pipe.write(b"[%b]\n" % b",".join(self._batch()))
         if not self._waiting:
             self._dropping = False  # said once for as long as it lasts
+
+    def _batch(self) -> list[bytes]:
+        waiting = self._waiting
+        batch = [waiting.popleft() for _ in range(min(_BATCH, len(waiting)))]
+        self._size -= sum(map(len, batch))
+        return batch
 
     async def _run(self) -> None:
         process = self._process = await asyncio.create_subprocess_exec(
@@ -126,18 +153,33 @@ class SpanProcess:
 
 
 def _send() -> None:
-    """Send the spans that come in, until there are no more."""
+    """Send spans of what comes in, until there is no more."""
     for ignored in (signal.SIGINT, signal.SIGTERM):  # who ends the service closes the pipe
         signal.signal(ignored, signal.SIG_IGN)
-    told = orjson.loads(sys.stdin.buffer.readline())
+    with open(sys.stdin.fileno(), "rb", _READ, closefd=False) as pipe:
+        _send_from(pipe)
+
+
+def _send_from(pipe: BinaryIO) -> None:
+    told = orjson.loads(pipe.readline())
     start_logging(told["log_format"])
     with suppress(OSError):  # a container may not allow it
         os.nice(_YIELDING)
-    resource = Resource(told["resource"])
+    encoder = Encoder(Resource(told["resource"]))
     exporter = OTLPSpanExporter(told["endpoint"], timeout=told["timeout_s"])
-    for line in sys.stdin.buffer:
-        exporter.export([readable(Span(*each), resource) for each in orjson.loads(line)])
+    post = _posting(exporter)
+    gc.freeze()  # a batch makes thousands of lists, and no cycles
+    for line in pipe:
+        post(encoder.encode(orjson.loads(line)))
     exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK has no types here
+
+
+def _posting(exporter: OTLPSpanExporter) -> Callable[[bytes], Any]:
+    """Return what sends a body as an exporter does: where, with what, and how often it tries.
+
+    The exporter has no public way to send what is encoded already.
+    """
+    return exporter._client.export  # noqa: SLF001
 
 
 if __name__ == "__main__":

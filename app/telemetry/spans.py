@@ -1,70 +1,28 @@
-"""Spans that are done: as plain values for another process, and as exporters take them."""
+"""Work that is done, as plain values: what the service hands to the process that sends spans.
+
+Only what differs from one request to the next is told, and that as JSON takes it: to make spans of
+it is the other process's part (`encoding.py`).
+"""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TypeAlias
 
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
+__all__ = ["Call", "Done", "Outgoing", "Place", "Request"]
 
-__all__ = ["Span", "readable"]
+Place: TypeAlias = tuple[int, int, str, int, int, bool, int, int]
+"""Where and when: both halves of the trace's id (JSON knows no 128 bits), the trace's state, the
+span's id, that of its parent (0: none), whether the parent is remote, beginning and end (ns)."""
 
-_SCOPE: Final = InstrumentationScope("portolan")
-_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
-_OK: Final = Status(StatusCode.UNSET)
-_FAILED: Final = Status(StatusCode.ERROR)
+Call: TypeAlias = tuple[int, float, str, str, str, str, str, int, str]
+"""A store call: its end (ns), its seconds, the kind of system, the system, the database, the class,
+the operation, how many were sent together, and how it failed (empty: it did not)."""
 
+Request: TypeAlias = tuple[Place, tuple[str, str, int, str, int], list[Call]]
+"""A request that was answered: method, route, status, scheme, and calls that were left out."""
 
-class Span(NamedTuple):
-    """A span that is done.
+Outgoing: TypeAlias = tuple[Place, str, dict[str, str | int], bool]
+"""A call of ours to somebody else: its name, its attributes, and whether it failed."""
 
-    Attributes:
-        name: What it is called.
-        kind: The value of its `SpanKind`.
-        trace_id: In hexadecimal digits: of its 128 bits JSON would lose some.
-        span_id: Its own id.
-        trace_state: As the caller told it (W3C Trace Context); empty: not at all.
-        parent_id: Id of the span that it is within; 0: of none.
-        parent_is_remote: Whether that is the caller's.
-        began_ns: When it began, since the epoch (nanoseconds).
-        ended_ns: When it ended.
-        attributes: Of the semantic conventions, and ours.
-        failed: Whether it failed.
-    """
-
-    name: str
-    kind: int
-    trace_id: str
-    span_id: int
-    trace_state: str
-    parent_id: int
-    parent_is_remote: bool
-    began_ns: int
-    ended_ns: int
-    attributes: dict[str, str | int]
-    failed: bool
-
-
-def readable(span: Span, resource: Resource) -> ReadableSpan:
-    """Return a span as exporters take it, told by `resource`."""
-    state = TraceState.from_header([span.trace_state])
-    return ReadableSpan(
-        span.name,
-        _context(span, span.span_id, state, is_remote=False),
-        _context(span, span.parent_id, state, is_remote=span.parent_is_remote)
-        if span.parent_id
-        else None,
-        resource,
-        span.attributes,
-        kind=SpanKind(span.kind),
-        status=_FAILED if span.failed else _OK,
-        start_time=span.began_ns,
-        end_time=span.ended_ns,
-        instrumentation_scope=_SCOPE,
-    )
-
-
-def _context(span: Span, id_: int, state: TraceState, *, is_remote: bool) -> SpanContext:
-    return SpanContext(int(span.trace_id, 16), id_, is_remote, _SAMPLED, state)
+Done: TypeAlias = Request | Outgoing
+"""What is handed over; by its length it is seen which it is."""

@@ -12,8 +12,10 @@ from typing import Any
 import orjson
 import psutil
 import pytest
+from opentelemetry.sdk.resources import Resource
 
-from app.telemetry.sending import MOST_WAITING
+from app.telemetry import sending
+from app.telemetry.sending import MOST_WAITING, SpanProcess
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traced import traced
@@ -28,8 +30,8 @@ from tests.process.service import scratch_catalogue, scratch_systems, unique
 ROUTE = "/v1/{database}/{class}/{id}"
 READ = StoreCallFinished("cache", "news", "articles", "read", 2, 0.02, "ok")
 DONE = RequestFinished("GET", ROUTE, 200, 0.03)
-REQUESTS = MOST_WAITING
-"""More spans than the queue holds: each has two."""
+REQUESTS = MOST_WAITING // 200
+"""More than the queue holds: each tells more than 200 bytes."""
 
 
 @asynccontextmanager
@@ -173,7 +175,7 @@ async def test_spans_that_nobody_takes_are_dropped_and_it_is_said(
         async with telemetry(f"http://{host}:{port}", otlp_timeout_s=60.0) as made:
 
             async def said() -> bool:
-                await requests(made, 500)
+                await requests(made, 5_000)
                 return "spans are dropped" in caplog.text
 
             await eventually(said)
@@ -194,6 +196,59 @@ async def test_the_standard_variable_does_as_well(
     await made.close()
     assert len(sink.spans) == 2
     assert sink.resource["service.name"] == "harbour"
+
+
+async def test_spans_go_with_the_credentials_and_in_the_form_that_standard_variables_say(
+    sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    async with telemetry(sink.url) as made:
+        await requests(made)
+    assert [span.name for span in sink.spans] == ["read articles", f"GET {ROUTE}"]
+    fields = sink.fields["/v1/traces"]
+    assert fields["x-key"] == "secret"
+    assert fields["content-encoding"] == "gzip"
+    assert fields["content-type"] == "application/x-protobuf"
+
+
+async def test_spans_that_are_refused_are_tried_again(sink: OtlpSink) -> None:
+    sink.refusals = 1
+    async with telemetry(sink.url) as made:
+        await requests(made)
+
+        async def arrived() -> bool:
+            return len(sink.spans) == 2
+
+        await eventually(arrived)
+    assert sink.refusals == 0
+
+
+async def test_spans_leave_within_a_second(sink: OtlpSink) -> None:
+    async with telemetry(sink.url) as made:
+
+        async def arrived(spans: int) -> bool:
+            return len(sink.spans) == spans
+
+        await requests(made)
+        await eventually(partial(arrived, 2))  # the process has started
+        async with asyncio.timeout(1.0):
+            await requests(made)
+            await eventually(partial(arrived, 4))
+
+
+async def test_the_oldest_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = TelemetrySettings(otlp_endpoint="http://127.0.0.1:1")
+    process = SpanProcess(chosen, Resource({}))
+    # Nothing takes what is put: no process has been started yet.
+    monkeypatch.setattr(sending, "MOST_WAITING", 10_000)
+    for number in range(1_000):
+        place = (1, number, "", 1, 0, False, 1, 2)
+        process.put((place, ("GET", ROUTE, 200, "http", 0), []))
+    kept = [orjson.loads(line)[0][1] for line in process._waiting]
+    assert kept == list(range(1_000 - len(kept), 1_000))
+    assert 9_900 < sum(map(len, process._waiting)) == process._size <= 10_000
+    await process.close(0.0)
 
 
 async def test_a_running_service_tells_whose_request_called_which_store(

@@ -70,7 +70,7 @@ def test_a_line_tells_which_trace_it_is_part_of(log: Log) -> None:
     (line,) = log.lines()
     assert line["message"] == "something odd"
     assert line["trace_id"] == trace_id
-    assert line["span_id"] == f"{trace.span.span_id:016x}"
+    assert line["span_id"] == f"{trace.span_id:016x}"
 
 
 def test_a_line_has_an_end(log: Log) -> None:

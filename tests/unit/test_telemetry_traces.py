@@ -10,14 +10,16 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanKind, StatusCode
 
+from app.telemetry.encoding import Encoder
 from app.telemetry.outgoing import TracedTransport
-from app.telemetry.spans import Span, readable
+from app.telemetry.spans import Done
 from app.telemetry.traced import traced
 from app.telemetry.traces import MOST_CALLS, Traces, caller_of
+from benchmarks.otlp_sink import attributes_of
 from mediator.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
 CALLER = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -27,17 +29,19 @@ DONE = RequestFinished("GET", "/v1/{database}/{class}/{id}", 200, 0.5)
 
 
 class Told:
-    """A tracer, and the spans that it handed on."""
+    """A tracer, and the spans that were made of what it handed on."""
 
     def __init__(self, ratio: float) -> None:
-        self.spans: list[ReadableSpan] = []
+        self.spans: list[Span] = []
         self.traces = Traces(ratio, self._take)
         self.traces.observe(SystemRegistered("cache", "redis", "Redis 7"))
+        self._encoder = Encoder(Resource({"service.name": "portolan"}))
 
-    def _take(self, span: Span) -> None:
-        """Take a span as the process that sends it gets it."""
-        handed = Span(*orjson.loads(orjson.dumps(tuple(span))))
-        self.spans.append(readable(handed, Resource({"service.name": "portolan"})))
+    def _take(self, done: Done) -> None:
+        """Take what was done as the process that sends spans gets it."""
+        body = self._encoder.encode(orjson.loads(orjson.dumps([done])))
+        (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
+        self.spans += resource.scope_spans[0].spans
 
     async def request(self, *events: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         """Have a request in which events are told, by tasks that it starts as well."""
@@ -57,9 +61,9 @@ async def _never(*_: Any) -> Any:
     raise AssertionError
 
 
-def context_of(span: ReadableSpan) -> Any:
-    assert span.context is not None
-    return span.context
+def is_within_remote(span: Span) -> bool:
+    """Return whether a span says that its parent is another service's."""
+    return span.flags == 0x300
 
 
 async def test_a_request_is_a_span_with_its_store_calls_within() -> None:
@@ -68,39 +72,50 @@ async def test_a_request_is_a_span_with_its_store_calls_within() -> None:
     await told.request(READ, failed, DONE)
     read, write, request = told.spans
     assert request.name == "GET /v1/{database}/{class}/{id}"
-    assert request.kind is SpanKind.SERVER
-    assert request.parent is None
-    assert request.attributes == {
+    assert request.kind == Span.SPAN_KIND_SERVER
+    assert request.parent_span_id == b""
+    assert attributes_of(request.attributes) == {
         "http.request.method": "GET",
         "http.route": "/v1/{database}/{class}/{id}",
         "http.response.status_code": 200,
         "url.scheme": "http",
     }
-    assert {context_of(span).trace_id for span in told.spans} == {context_of(request).trace_id}
-    assert read.parent == write.parent == request.context
-    assert read.attributes == {
+    assert {span.trace_id for span in told.spans} == {request.trace_id}
+    assert len({span.span_id for span in told.spans}) == 3
+    assert read.parent_span_id == write.parent_span_id == request.span_id
+    assert not any(is_within_remote(span) for span in told.spans)
+    assert attributes_of(read.attributes) == {
         "db.system.name": "redis",
         "db.namespace": "news",
         "db.collection.name": "articles",
         "db.operation.name": "read",
         "portolan.system": "cache",
     }
-    assert read.start_time is not None
-    assert read.end_time == read.start_time + 250_000_000
-    assert write.attributes is not None
-    assert write.attributes["error.type"] == "timeout"
-    assert write.attributes["db.operation.batch.size"] == 3
-    assert write.status.status_code is StatusCode.ERROR
+    assert read.end_time_unix_nano == read.start_time_unix_nano + 250_000_000
+    assert request.start_time_unix_nano <= read.end_time_unix_nano <= request.end_time_unix_nano
+    attributes = attributes_of(write.attributes)
+    assert attributes["error.type"] == "timeout"
+    assert attributes["db.operation.batch.size"] == 3
+    assert write.status.code == Status.STATUS_CODE_ERROR
+    assert read.status.code == Status.STATUS_CODE_UNSET
+
+
+async def test_a_request_that_the_service_could_not_answer_failed() -> None:
+    told = Told(1.0)
+    await told.request(RequestFinished("GET", "/", 499, 0.1))
+    await told.request(RequestFinished("GET", "/", 500, 0.1))
+    codes = [span.status.code for span in told.spans]
+    assert codes == [Status.STATUS_CODE_UNSET, Status.STATUS_CODE_ERROR]
 
 
 async def test_the_caller_decides_whatever_the_ratio_is() -> None:
     never, always = Told(0.0), Told(1.0)
     await never.request(READ, DONE, headers=((b"traceparent", CALLER),))
     request = never.spans[-1]
-    assert context_of(request).trace_id == TRACE
-    assert request.parent is not None
-    assert request.parent.span_id == SPAN
-    assert request.parent.is_remote
+    assert int.from_bytes(request.trace_id) == TRACE
+    assert int.from_bytes(request.parent_span_id) == SPAN
+    assert is_within_remote(request)
+    assert not is_within_remote(never.spans[0])
     await always.request(READ, DONE, headers=((b"traceparent", CALLER[:-1] + b"0"),))
     assert always.spans == []
 
@@ -147,8 +162,8 @@ async def test_a_request_has_so_many_spans_of_store_calls_and_tells_of_the_rest(
     told = Told(1.0)
     await told.request(*[READ] * (MOST_CALLS + 2), DONE)
     assert len(told.spans) == MOST_CALLS + 1
-    assert told.spans[-1].attributes is not None
-    assert told.spans[-1].attributes["portolan.store_calls.left_out"] == 2
+    attributes = attributes_of(told.spans[-1].attributes)
+    assert attributes["portolan.store_calls.left_out"] == 2
 
 
 async def test_what_goes_on_after_a_request_is_no_part_of_it() -> None:
@@ -167,7 +182,7 @@ async def test_what_goes_on_after_a_request_is_no_part_of_it() -> None:
     await traced(app, told.traces)({"type": "http", "headers": ()}, _never, _never)
     over.set()
     await asyncio.gather(*tasks)
-    assert [span.kind for span in told.spans] == [SpanKind.SERVER]
+    assert [span.kind for span in told.spans] == [Span.SPAN_KIND_SERVER]
 
 
 async def test_a_call_of_ours_tells_the_callee_and_has_a_span_without_the_url() -> None:
@@ -190,16 +205,18 @@ async def test_a_call_of_ours_tells_the_callee_and_has_a_span_without_the_url() 
     await traced(app, told.traces)(scope, _never, _never)
     (span,) = told.spans
     parent = received[0].headers["traceparent"]
-    assert parent == f"00-{TRACE:032x}-{context_of(span).span_id:016x}-01"
-    assert received[0].headers["tracestate"] == "vendor=kept"
-    assert span.attributes == {
+    assert parent == f"00-{TRACE:032x}-{span.span_id.hex()}-01"
+    assert received[0].headers["tracestate"] == span.trace_state == "vendor=kept"
+    assert span.parent_span_id
+    assert not is_within_remote(span)
+    assert attributes_of(span.attributes) == {
         "http.request.method": "PURGE",
         "server.address": "cache.example",
         "server.port": 81,
         "http.response.status_code": 404,
         "error.type": "404",
     }
-    assert "secret" not in span.to_json()
+    assert b"secret" not in span.SerializeToString()
 
 
 async def test_a_call_that_fails_is_told_of_and_fails() -> None:
@@ -212,8 +229,10 @@ async def test_a_call_that_fails_is_told_of_and_fails() -> None:
     async with httpx.AsyncClient(transport=transport) as http:
         with pytest.raises(httpx.ConnectError):
             await http.get("http://cache.example/")
-    assert told.spans[0].attributes is not None
-    assert told.spans[0].attributes["error.type"] == "ConnectError"
+    (span,) = told.spans
+    assert attributes_of(span.attributes)["error.type"] == "ConnectError"
+    assert span.status.code == Status.STATUS_CODE_ERROR
+    assert span.parent_span_id == b""
 
 
 async def test_untraced_calls_carry_nothing() -> None:
