@@ -1,4 +1,8 @@
-"""Interleaved rounds: every side is measured in turn, so that noise disturbs all of them alike."""
+"""Interleaved rounds: every side is measured in turn, so that noise disturbs all of them alike.
+
+What a side leaves behind, as work for the relays, disturbs the one that follows: every other round
+goes backwards, so that none always follows the same one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,8 @@ async def interleaved(
         What was measured of each side, in order.
     """
     measured: dict[str, list[T]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, measure in sides.items():
+    turns = tuple(sides.items())
+    for number in range(rounds):
+        for name, measure in turns if number % 2 == 0 else turns[::-1]:
             measured[name].append(await measure())
     return measured

@@ -57,16 +57,16 @@ def test_draws_follow_zipf_and_the_seed() -> None:
     assert counts["a"] / counts["d"] == pytest.approx(4, rel=0.1)
 
 
-async def test_sides_are_measured_in_turn() -> None:
+async def test_sides_are_measured_in_turn_and_every_other_time_backwards() -> None:
     order: list[str] = []
 
     async def side(name: str) -> int:
         order.append(name)
         return len(order)
 
-    measured = await interleaved(2, {"a": lambda: side("a"), "b": lambda: side("b")})
-    assert order == ["a", "b", "a", "b"]
-    assert measured == {"a": [1, 3], "b": [2, 4]}
+    measured = await interleaved(3, {"a": lambda: side("a"), "b": lambda: side("b")})
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert measured == {"a": [1, 4, 5], "b": [2, 3, 6]}
 
 
 STAND_IN = '''"""Nothing, measured quickly.
