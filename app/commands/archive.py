@@ -23,7 +23,6 @@ from mediator.archive.model import Manifest
 
 __all__ = ["backup", "restore"]
 
-
 Directory = Annotated[Path, typer.Argument(help="The directory of the backup.")]
 Databases = Annotated[
     list[str] | None, typer.Option("--database", help="Only this one; may be given again.")

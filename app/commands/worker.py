@@ -28,7 +28,6 @@ from spark_jobs.session import SessionDied, SparkUnavailable, open_session
 
 __all__ = ["worker"]
 
-
 _CANNOT_RUN = (
     MissingSetting,
     MediatorError,

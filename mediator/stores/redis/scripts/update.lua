@@ -59,20 +59,15 @@ local function done_at_once()
   local key = prefix .. 'r:' .. id
   local held = call('HMGET', key, name, '!m', '!b', unpack(argv, 7, 5 + first))
   local before, version = held[1], held[group + 2] or 0
-  if held[2] or not held[3] or version + 1 > now then return end
+  if not before or held[2] or not held[3] or version + 1 > now then return end
   if argv[8 + first] == 'inc' then after = sum_of(before, after) end
   if not after then return end
   held[group + 2] = now_text
   call('HSET', key, argv[5 + group], now_text, name, after)
   local index = index_of(name)
   if index then reindex(index, id, before, after) end
-  if before then
-    call('XADD', outbox, 'MAXLEN', '~', most, '*', 'what', told, 'object', id,
-      'operation', argv[at + 1], 'version', now_text, '-' .. name, before, '+' .. name, after)
-  else
-    call('XADD', outbox, 'MAXLEN', '~', most, '*', 'what', told, 'object', id,
-      'operation', argv[at + 1], 'version', now_text, '+' .. name, after)
-  end
+  call('XADD', outbox, 'MAXLEN', '~', most, '*', 'what', told, 'object', id,
+    'operation', argv[at + 1], 'version', now_text, '-' .. name, before, '+' .. name, after)
   if returned == 1 then held[3 + first] = after end
   return { APPLIED, unpack(held, 3, 2 + first + returned) }
 end
