@@ -72,9 +72,9 @@ class Service:
         self.output: list[str] = []
 
     @classmethod
-    def embedded(cls, data_dir: Path) -> Self:
+    def embedded(cls, data_dir: Path, *options: str) -> Self:
         """Return a service with stores of its own."""
-        return cls(("--embedded", "--data-dir", str(data_dir)), {})
+        return cls(("--embedded", "--data-dir", str(data_dir), *options), {})
 
     @classmethod
     def on(
