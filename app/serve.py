@@ -210,6 +210,7 @@ def _server(app: object, certificate: Certificate | None) -> _Server:
         app,  # type: ignore[arg-type]  # uvicorn's own ASGI types are stricter than the protocol
         log_config=None,
         access_log=False,
+        interface="asgi3",  # what is made by `traced` is no coroutine function
         lifespan="off",
         server_header=False,
         proxy_headers=False,

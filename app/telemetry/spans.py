@@ -6,9 +6,9 @@ it is the other process's part (`encoding.py`).
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-__all__ = ["Call", "Done", "Outgoing", "Place", "Request"]
+__all__ = ["Call", "Done", "Ended", "Outgoing", "Place", "Request"]
 
 Place: TypeAlias = tuple[int, int, str, int, int, bool, int, int]
 """Where and when: both halves of the trace's id (JSON knows no 128 bits), the trace's state, the
@@ -26,3 +26,10 @@ Outgoing: TypeAlias = tuple[Place, str, dict[str, str | int], bool]
 
 Done: TypeAlias = Request | Outgoing
 """What is handed over; by its length it is seen which it is."""
+
+
+class Ended(Protocol):
+    """Something that was done, and is put into plain values when there is time for it."""
+
+    def plain(self) -> Done:
+        """Return it as plain values."""

@@ -1,18 +1,19 @@
 """Traces of requests (W3C Trace Context), made from what is told of them.
 
 A request comes in, and it is decided at once whether it is sampled: as its caller decided, or else
-by the ratio. Store calls that are told of within it are noted, and when the request is told to be
+by the ratio. What is told of store calls within it is kept, and when the request is told to be
 finished, all of it is handed on at once. Nothing else knows of tracing: what is told is told
 anyway, and which request it belongs to says the context of the task that tells it.
 
-Another process makes spans of it (`encoding.py`) and sends them (`sending.py`): here is done only
-what has to be, for it comes on top of every request.
+Here is done only what has to be, for it comes on top of every request. Many of them are put into
+words at a time (`sending.py`), and another process makes spans of it (`encoding.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from random import getrandbits
 from time import time_ns
 from typing import Any, Final, TypeAlias
@@ -21,19 +22,29 @@ from opentelemetry.trace import SpanContext, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from app.telemetry.context import Trace, under_way
-from app.telemetry.spans import Done, Place
-from app.telemetry.stores import UNKNOWN_KIND, error_type
+from app.telemetry.spans import Ended, Outgoing
+from app.telemetry.stores import UNKNOWN_KIND
 from mediator.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
-__all__ = ["MOST_CALLS", "Traces", "caller_of"]
-
-MOST_CALLS: Final = 128
-"""Store calls of a request that get spans of their own; a batch may make thousands."""
+__all__ = ["Traces", "caller_of"]
 
 _W3C: Final = TraceContextTextMapPropagator()
 _HALF: Final = 2**64
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class _Called:
+    """A call of ours that was answered, or failed."""
+
+    trace: Trace
+    name: str
+    attributes: dict[str, str | int]
+
+    def plain(self) -> Outgoing:
+        """Return it as plain values."""
+        return self.trace.place(), self.name, self.attributes, "error.type" in self.attributes
 
 
 class Traces:
@@ -44,7 +55,7 @@ class Traces:
         hand_on: Takes what is done, and returns at once.
     """
 
-    def __init__(self, ratio: float, hand_on: Callable[[Done], None]) -> None:
+    def __init__(self, ratio: float, hand_on: Callable[[Ended], None]) -> None:
         self._below = round(ratio * _HALF)
         self._hand_on = hand_on
         self._kinds: dict[str, str] = {}
@@ -76,7 +87,7 @@ class Traces:
         with trace:
             yield _fields_of(trace)
         if trace.sampled:
-            self._hand_on((_place(trace), name, attributes, "error.type" in attributes))
+            self._hand_on(_Called(trace, name, attributes))
 
     def _sample(self) -> Trace | None:
         """Begin a trace of its own, for some."""
@@ -92,34 +103,14 @@ class Traces:
         if kind is StoreCallFinished:
             trace = under_way.get()
             if trace is not None and trace.sampled and not trace.over:
-                self._note(trace, told)
+                trace.note(self._kinds.get(told.system, UNKNOWN_KIND), told)
         elif kind is RequestFinished:
             trace = under_way.get()
             if trace is not None and trace.sampled and not trace.over:
-                trace.over = True
-                what = (told.method, told.route, told.status, told.scheme, trace.left_out)
-                self._hand_on((_place(trace), what, trace.calls))
+                trace.end(told)
+                self._hand_on(trace)
         elif kind is SystemRegistered:
             self._kinds[told.system] = told.kind
-
-    def _note(self, trace: Trace, told: StoreCallFinished) -> None:
-        if len(trace.calls) == MOST_CALLS:
-            trace.left_out += 1
-            return
-        kind = self._kinds.get(told.system, UNKNOWN_KIND)
-        trace.calls.append(
-            (
-                time_ns(),
-                told.seconds,
-                kind,
-                told.system,
-                told.database,
-                told.class_name,
-                told.operation,
-                told.count,
-                error_type(told),
-            )
-        )
 
 
 def caller_of(headers: Headers) -> SpanContext | None:
@@ -149,20 +140,6 @@ def _within_caller(caller: SpanContext) -> Trace:
 def _within(around: Trace) -> Trace:
     high, low, state = around.high, around.low, around.state
     return Trace(high, low, _span_id(), around.sampled, state, around.span_id, False, time_ns())
-
-
-def _place(trace: Trace) -> Place:
-    """Return where and when something was done, which ends now."""
-    return (
-        trace.high,
-        trace.low,
-        trace.state,
-        trace.span_id,
-        trace.parent_id,
-        trace.parent_is_remote,
-        trace.began_ns,
-        time_ns(),
-    )
 
 
 def _fields_of(trace: Trace) -> dict[str, str]:

@@ -15,6 +15,7 @@ import pytest
 from opentelemetry.sdk.resources import Resource
 
 from app.telemetry import sending
+from app.telemetry.context import Trace
 from app.telemetry.sending import MOST_WAITING, SpanProcess
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.telemetry import Telemetry
@@ -241,8 +242,10 @@ async def test_the_oldest_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     # Nothing takes what is put: no process has been started yet.
     monkeypatch.setattr(sending, "MOST_WAITING", 10_000)
     for number in range(1_000):
-        place = (1, number, "", 1, 0, False, 1, 2)
-        process.put((place, ("GET", ROUTE, 200, "http", 0), []))
+        trace = Trace(1, number, 1, True, "", 0, False, 1)
+        trace.end(DONE)
+        process.put(trace)
+    process._hand_over()
     kept = [orjson.loads(line)[0][1] for line in process._waiting]
     assert kept == list(range(1_000 - len(kept), 1_000))
     assert 9_900 < sum(map(len, process._waiting)) == process._size <= 10_000

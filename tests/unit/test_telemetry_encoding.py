@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -86,6 +87,14 @@ def test_what_came_before_shows_nowhere(told: list[Done]) -> None:
         for span in message.resource_spans[0].scope_spans[0].spans:
             span.ClearField("span_id")  # those of calls are made as they are encoded
     assert first == second
+
+
+@pytest.mark.parametrize("count", [1, 100, 20_000])
+def test_a_batch_may_be_long(count: int) -> None:
+    place = (1, 2, "", 3, 0, False, 10**18, 10**18 + 1)
+    told: list[Done] = [(place, ("GET", "/", 200, "http", 0), [])] * count
+    (resource,) = decoded(Encoder(RESOURCE), told).resource_spans
+    assert len(resource.scope_spans[0].spans) == count
 
 
 def decoded(encoder: Encoder, told: list[Done]) -> ExportTraceServiceRequest:

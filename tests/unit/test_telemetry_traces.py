@@ -14,11 +14,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from opentelemetry.sdk.resources import Resource
 
+from app.telemetry.context import MOST_CALLS
 from app.telemetry.encoding import Encoder
 from app.telemetry.outgoing import TracedTransport
-from app.telemetry.spans import Done
+from app.telemetry.spans import Ended
 from app.telemetry.traced import traced
-from app.telemetry.traces import MOST_CALLS, Traces, caller_of
+from app.telemetry.traces import Traces, caller_of
 from benchmarks.otlp_sink import attributes_of
 from mediator.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
@@ -37,9 +38,9 @@ class Told:
         self.traces.observe(SystemRegistered("cache", "redis", "Redis 7"))
         self._encoder = Encoder(Resource({"service.name": "portolan"}))
 
-    def _take(self, done: Done) -> None:
+    def _take(self, ended: Ended) -> None:
         """Take what was done as the process that sends spans gets it."""
-        body = self._encoder.encode(orjson.loads(orjson.dumps([done])))
+        body = self._encoder.encode(orjson.loads(orjson.dumps([ended.plain()])))
         (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
         self.spans += resource.scope_spans[0].spans
 
