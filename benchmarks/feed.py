@@ -29,6 +29,7 @@ from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import BEGINNING, Brought, Source
 from mediator.changes.model import Change, change_id
 from mediator.changes.partitions import PARTITIONS
+from mediator.coordination.connecting import line_to
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.leases import Lease, Leases
 from mediator.stores.embedded.port import Kind
@@ -57,12 +58,14 @@ async def run(options: Options) -> Measured:
 async def _throughput(options: Options, url: str) -> Result:
     batches = 10 if options.quick else 40
     changes = [_change(number) for number in range(batches * _BATCH)]
+    line = line_to(url)
     async with Redis.from_url(url) as redis:
         sides = {
-            "feed": partial(_through_feed, redis, changes),
+            "feed": partial(_through_feed, redis, RedisFeed(redis, line), changes),
             "bare": partial(_bare, redis, changes),
         }
         times = await interleaved(3 if options.quick else 9, sides)
+    await line.close()
     rates = {name: len(changes) / median(of) for name, of in times.items()}
     options.say(
         f"feed: {rates['feed']:,.0f} changes/s against {rates['bare']:,.0f}"
@@ -72,9 +75,9 @@ async def _throughput(options: Options, url: str) -> Result:
     return Result(name, "changes/s", rates["feed"], rates["bare"], _BAR)
 
 
-async def _through_feed(redis: Any, changes: Sequence[Change]) -> float:
+async def _through_feed(redis: Any, feed: RedisFeed, changes: Sequence[Change]) -> float:
     """Return the seconds that it takes to bring changes to the feed and to read them there."""
-    feed, database = RedisFeed(redis), f"bench_{uuid4().hex[:8]}"
+    database = f"bench_{uuid4().hex[:8]}"
     lease = Lease(f"bench:{database}", "token")
     await Leases(redis).acquire(lease.name, lease.token, 60.0)
     source, after, read = Source("redis", "0"), "", 0
@@ -83,7 +86,7 @@ async def _through_feed(redis: Any, changes: Sequence[Change]) -> float:
     for start in range(0, len(changes), _BATCH):
         entries = [(f"{n:020d}", c) for n, c in enumerate(changes[start : start + _BATCH], start)]
         upto = entries[-1][0]
-        await feed.append(database, Brought(source, after, upto, entries), lease)
+        await feed.append(database, [Brought(source, after, upto, entries)], lease)
         after = upto
         for partition in range(PARTITIONS):
             events = await feed.read(database, partition, reached[partition], _BATCH)

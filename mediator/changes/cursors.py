@@ -77,11 +77,6 @@ class Cursors:
         """Note how far a log was read, and brought."""
         self._read[log] = upto
 
-    def behind(self, log: str) -> list[tuple[str, str]]:
-        """Return the databases whose cursors are behind what was read, with these."""
-        read = self._read.get(log, "")
-        return sorted((name, at) for name, at in self._held[log].items() if at < read)
-
     def least(self, log: str) -> str:
         """Return the place from which another relay would read a log."""
         return min(self._held[log].values(), default="")

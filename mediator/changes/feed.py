@@ -104,12 +104,31 @@ class Feed(Protocol):
     async def begin(self, database: str, source: Source, at: str) -> None:
         """Set the cursor of a log that has none."""
 
-    async def append(self, database: str, brought: Brought, lease: Lease) -> int:
-        """Append what is beyond the cursor, move the cursor; return how many changes were new.
+    async def append(
+        self,
+        database: str,
+        brought: Sequence[Brought],
+        lease: Lease,
+        until_us: int | None = None,
+    ) -> int:
+        """Append what is beyond the cursors and move them, all in one step.
+
+        It may be done twice: what the cursors have passed is left out.
+
+        Args:
+            database: The database.
+            brought: Of at least one log, all of one system. Those without entries are there for
+                their cursors: to be compared, and moved.
+            lease: The relay's.
+            until_us: What is told in the same step: that the feed then has every change of the
+                system acknowledged before this time (us). None: that is not known.
+
+        Returns:
+            How many changes were new.
 
         Raises:
             LeaseLost: The lease is not held, and nothing was done.
-            FeedWentBack: The cursor is before `brought.after`, and nothing was done.
+            FeedWentBack: A cursor is before its `Brought.after`, and nothing was done.
         """
 
     async def append_above(self, changes: Sequence[Change], account: Account | None = None) -> int:
@@ -130,18 +149,8 @@ class Feed(Protocol):
         What is known of their groups is forgotten after a while, unless more is appended.
         """
 
-    async def publish(
-        self, database: str, system: str, until_us: int, cursors: Mapping[str, str], lease: Lease
-    ) -> None:
-        """Tell that the feed has every change of a system acknowledged before `until_us`.
-
-        Raises:
-            LeaseLost: The lease is not held, and nothing was done.
-            FeedWentBack: A cursor of the feed is before the one in `cursors` (by log).
-        """
-
     async def publish_own(self, database: str, account: Account, until_us: int) -> None:
-        """Tell the same of what one replica has written.
+        """Tell that the feed has every change that a replica made itself before `until_us`.
 
         Raises:
             FeedWentBack: The feed lacks something of what it has brought.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 __all__ = ["Idle"]
@@ -35,9 +36,8 @@ class Idle:
         """
         self._wait_s = LEAST_S if found else min(self._wait_s * 2, MOST_S)
         await asyncio.sleep(LEAST_S)
-        try:
-            async with asyncio.timeout(self._wait_s - LEAST_S):
-                await self._nudged.wait()
-        except TimeoutError:
-            return
-        self._nudged.clear()
+        if self._wait_s > LEAST_S:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._wait_s - LEAST_S):
+                    await self._nudged.wait()
+        self._nudged.clear()  # the next look finds whatever came

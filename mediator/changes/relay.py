@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from mediator.changes.cursors import Cursors
@@ -14,14 +15,17 @@ from mediator.changes.model import Change
 from mediator.changes.routes import SystemRoutes
 from mediator.coordination.leases import Lease
 from mediator.schema.tree import SCRATCH_DATABASE
-from mediator.stores.port import ChangeLog, Fragment, Logged
+from mediator.stores.port import ChangeLog, Fragment, FragmentOf, Logged
 
-__all__ = ["KEEP_S", "LogRelay", "Pace", "Round", "Withholding"]
+__all__ = ["KEEP_S", "LogRelay", "Round", "Withholding"]
 
 KEEP_S: Final = 600.0
 """Seconds for which logs keep what is relayed: a feed may fall back to an older state of it."""
 
+_PACE_US: Final = 200_000
 _BATCH: Final = 1_000
+"""Entries that are read of a log at once, and that one script appends: its server waits for it."""
+
 _HORIZONS: Final = 64
 
 _T = TypeVar("_T")
@@ -60,19 +64,6 @@ class Round:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How often feeds without changes hear of it; what a round costs is to go by what it brings.
-
-    Attributes:
-        publish_us: Microseconds after which they are told that there are none.
-        bring_up_us: Microseconds after which their cursors are moved.
-    """
-
-    publish_us: int = 200_000
-    bring_up_us: int = 1_000_000
-
-
 class LogRelay:
     """Relays for as long as its lease is held.
 
@@ -84,7 +75,8 @@ class LogRelay:
         feed: The feeds.
         routes: What the routing model says of the system.
         lease: The lease of this relay.
-        pace: How often feeds without changes hear of it.
+        pace_us: Microseconds after which feeds without changes hear that there are none: what a
+            round costs is to go by what it brings.
     """
 
     def __init__(
@@ -93,21 +85,21 @@ class LogRelay:
         feed: Feed,
         routes: SystemRoutes,
         lease: Lease,
-        pace: Pace | None = None,
+        pace_us: int = _PACE_US,
     ) -> None:
         self._store = store
+        self._withholding = store if isinstance(store, Withholding) else None
         self._feed = feed
         self._routes = routes
         self._lease = lease
-        self._pace = pace or Pace()
+        self._pace_us = pace_us
         self._logs = tuple(store.logs())
         self._cursors = Cursors(feed, routes.system, self._logs)
         self._horizons: deque[tuple[int, int]] = deque()
         self._due_us = 0
         self._now_us = 0
-        self._brought_up_us = 0
-        self._published_us: dict[str, int] = {}
-        self._appended: set[str] = set()
+        self._told_us: dict[str, int] = {}
+        self._untold: set[str] = set()
         self._trimmable: dict[str, str] = {}
 
     def forget(self, *, reached: bool = False) -> None:
@@ -117,22 +109,23 @@ class LogRelay:
         self._due_us = 0
 
     async def round(self) -> Round:
-        """Bring what there is, up to a batch of each log; tell the feeds if that was all."""
-        loaded = await self._cursors.load(self._routes.databases())
+        """Bring what there is, up to a batch of each log; tell the feeds if that was all.
+
+        It is told with the time of before the reading, so that what is acknowledged meanwhile is
+        not said to be there.
+        """
+        databases = self._routes.databases()
+        loaded = await self._cursors.load(databases)
         missing = await self._missing() if loaded else ()
         if missing:
             return Round(0, 0, False, missing)  # told before anything comes after the gap
         await self._look_out()
+        found = await self._read_all()
+        drained = all(len(entries) < _BATCH for entries in found.values())
         before = {log: self._cursors.least(log) for log in self._logs}
-        turns = await _all(self._bring(log) for log in self._logs)
-        if self._is_due(self._brought_up_us, self._pace.bring_up_us):
-            await self._bring_up()
+        appended = await self._bring(databases, found, self._due_us if drained else 0)
         self._note_trimmable(before)
-        drained = all(read < _BATCH for read, _ in turns)
-        if drained and self._due_us:
-            await self._publish(self._due_us)
-        read, appended = sum(turn[0] for turn in turns), sum(turn[1] for turn in turns)
-        return Round(read, appended, drained, missing)
+        return Round(sum(map(len, found.values())), appended, drained)
 
     async def trim(self) -> int:
         """Remove what has long been relayed from the logs; return how many entries that was.
@@ -155,35 +148,75 @@ class LogRelay:
     async def _look_out(self) -> None:
         """Find the time before which all that was acknowledged is told by a read from now on."""
         now_us = self._now_us = await self._feed.now_us()
-        if not isinstance(self._store, Withholding):
+        if self._withholding is None:
             self._due_us = now_us
             return
-        reached, awaited = await self._store.horizon()
+        reached, awaited = await self._withholding.horizon()
         if len(self._horizons) < _HORIZONS:
             self._horizons.append((now_us, awaited))
         while self._horizons and self._horizons[0][1] <= reached:
             self._due_us = self._horizons.popleft()[0]
 
-    async def _bring(self, log: str) -> tuple[int, int]:
-        if not self._cursors.of(log):
-            return 0, 0  # no database has a part in the system
-        after = self._cursors.start(log)
-        entries = await self._read(log, after)
-        if not entries:
-            return 0, 0
-        source, upto = Source(self._routes.system, log), entries[-1].position
-        own = _by_database(entries)
-        held = self._cursors.of(log)
-        for database in sorted(own.keys() - held.keys()):
-            await self._cursors.begin(log, database, after)
+    async def _bring(
+        self, databases: Sequence[str], found: Mapping[str, Sequence[Logged]], until_us: int
+    ) -> int:
+        """Bring each database what was found, or that there is nothing if it is time to say so.
+
+        Args:
+            databases: Those that have a part in the system.
+            found: By log.
+            until_us: Up to when that is all; 0 if it is not.
+        """
+        own = _by_database(found)
+        await self._begin(own)
+        upto = {log: some[-1].position for log, some in found.items() if some}
+        self._untold |= own.keys()
+        wanted = self._untold if until_us else own.keys()
         appended = 0
-        for database, changes in sorted(own.items()):
-            brought = Brought(source, held[database], upto, changes)
-            appended += await self._feed.append(database, brought, self._lease)
-            self._cursors.move(log, database, upto)
-        self._cursors.read(log, upto)
-        self._appended |= own.keys()
-        return len(entries), appended
+        for database in sorted({*databases, *own}):
+            if database in wanted or self._is_due(self._told_us.get(database, 0)):
+                appended += await self._append(database, own.get(database, {}), upto, until_us)
+        for log, position in upto.items():
+            self._cursors.read(log, position)
+        return appended
+
+    async def _begin(self, own: Mapping[str, Mapping[str, object]]) -> None:
+        """Give databases that are new their cursors, before those of any other move on."""
+        for database in sorted(own):
+            for log in own[database]:
+                if database not in self._cursors.of(log):
+                    await self._cursors.begin(log, database, self._cursors.start(log))
+
+    async def _append(
+        self,
+        database: str,
+        changes: Mapping[str, Sequence[tuple[str, Change]]],
+        upto: Mapping[str, str],
+        until_us: int,
+    ) -> int:
+        """Append a database's changes (by log), and move its cursors to where the logs were read.
+
+        Between its cursor and the place from which a log was read there is nothing of it, or the
+        cursor would be there. Up to when that is all goes with the last parcel, in the step that
+        appends it: so it never says more than is there.
+        """
+        brought = []
+        for log, cursor in self._cursors.of_database(database).items():
+            reached = max(cursor, upto.get(log) or self._cursors.start(log))
+            source = Source(self._routes.system, log)
+            brought.append(Brought(source, cursor, reached, changes.get(log, ())))
+        appended = 0
+        for parcel, is_last in _parcels(brought):
+            until = until_us if until_us and is_last else None
+            appended += await self._feed.append(database, parcel, self._lease, until)
+        for each in brought:
+            self._cursors.move(each.source.log, database, each.upto)
+        self._told_us[database] = self._now_us
+        if until_us:
+            self._untold.discard(database)
+        else:
+            self._untold.add(database)
+        return appended
 
     def _note_trimmable(self, before: Mapping[str, str]) -> None:
         """Let go of what every cursor has left behind: the entry at which one stands is to stay."""
@@ -191,44 +224,38 @@ class LogRelay:
             if "" < least < self._cursors.least(log):
                 self._trimmable[log] = least
 
-    def _is_due(self, last_us: int, every_us: int) -> bool:
+    def _is_due(self, told_us: int) -> bool:
         """Whether it is time again; a clock that was set back is not waited for."""
-        return not 0 <= self._now_us - last_us < every_us
+        return not 0 <= self._now_us - told_us < self._pace_us
 
-    async def _bring_up(self) -> None:
-        """Move the cursors of databases of which nothing was found."""
-        for log in self._logs:
-            upto = self._cursors.start(log)
-            for database, cursor in self._cursors.behind(log):
-                nothing = Brought(Source(self._routes.system, log), cursor, upto, ())
-                await self._feed.append(database, nothing, self._lease)
-                self._cursors.move(log, database, upto)
-        self._brought_up_us = self._now_us
+    async def _read_all(self) -> dict[str, list[Logged]]:
+        """Read each log, unless no database has a part in the system."""
+        logs = [log for log in self._logs if self._cursors.of(log)]
+        found = await _all(self._read(log, self._cursors.start(log)) for log in logs)
+        return dict(zip(logs, found, strict=True))
 
     async def _read(self, log: str, after: str) -> list[Logged]:
         unknown: set[str] = set()
+        find = self._finder(unknown)
+        entries = await self._store.changes(log, after or None, _BATCH, find)
+        if unknown - {SCRATCH_DATABASE}:
+            # Their classes are gone; or were made by another replica a moment ago.
+            await self._routes.refresh()
+            find = self._finder(unknown)
+            entries = await self._store.changes(log, after or None, _BATCH, find)
+        return entries
 
+    def _finder(self, unknown: set[str]) -> FragmentOf:
+        """Return what finds fragments for one reading, and notes databases of those it lacks."""
+
+        @cache  # a log has few classes, and many entries of each
         def find(database: str, class_name: str) -> Fragment | None:
             fragment = self._routes.fragment_of(database, class_name)
             if fragment is None:
                 unknown.add(database)
             return fragment
 
-        entries = await self._store.changes(log, after or None, _BATCH, find)
-        if unknown - {SCRATCH_DATABASE}:
-            # Their classes are gone; or were made by another replica a moment ago.
-            await self._routes.refresh()
-            entries = await self._store.changes(log, after or None, _BATCH, find)
-        return entries
-
-    async def _publish(self, until_us: int) -> None:
-        for database in self._routes.databases():
-            told_us = self._published_us.get(database, 0)
-            if database in self._appended or self._is_due(told_us, self._pace.publish_us):
-                system, cursors = self._routes.system, self._cursors.of_database(database)
-                await self._feed.publish(database, system, until_us, cursors, self._lease)
-                self._published_us[database] = self._now_us
-        self._appended.clear()
+        return find
 
 
 async def _all(tasks: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
@@ -240,9 +267,28 @@ async def _all(tasks: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-def _by_database(entries: Sequence[Logged]) -> dict[str, list[tuple[str, Change]]]:
-    databases: defaultdict[str, list[tuple[str, Change]]] = defaultdict(list)
-    for entry in entries:
-        if entry.change is not None:
-            databases[entry.change.database].append((entry.position, entry.change))
+def _parcels(brought: Sequence[Brought]) -> Iterator[tuple[Sequence[Brought], bool]]:
+    """Yield what is appended at once, and whether it is the last: all of it, unless it is much."""
+    parcel: list[Brought] = []
+    size = 0
+    for each in brought:
+        if parcel and size + len(each.entries) > _BATCH:
+            yield parcel, False
+            parcel, size = [], 0
+        parcel.append(each)
+        size += len(each.entries)
+    if parcel:
+        yield parcel, True
+
+
+def _by_database(
+    found: Mapping[str, Sequence[Logged]],
+) -> dict[str, dict[str, list[tuple[str, Change]]]]:
+    """Return the changes of each database, by log, with their places."""
+    databases: dict[str, dict[str, list[tuple[str, Change]]]] = {}
+    for log, entries in found.items():
+        for entry in entries:
+            if entry.change is not None:
+                own = databases.setdefault(entry.change.database, {})
+                own.setdefault(log, []).append((entry.position, entry.change))
     return databases

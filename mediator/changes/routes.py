@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from mediator.placement.routing import RoutingModel
 from mediator.stores.port import Fragment
@@ -30,6 +30,7 @@ class SystemRoutes:
         self._refresh = refresh
         self._seen: RoutingModel | None = None
         self._found: dict[tuple[str, str], Fragment | None] = {}
+        self._databases: list[str] = []
 
     def fragments(self) -> Iterator[Fragment]:
         """Return what the system holds; copies are not among it."""
@@ -37,19 +38,26 @@ class SystemRoutes:
             for route in database.classes.values():
                 yield from (f for f in route.fragments if f.system == self.system)
 
-    def databases(self) -> list[str]:
+    def databases(self) -> Sequence[str]:
         """Return the databases that the system has a part in."""
-        return sorted({fragment.database for fragment in self.fragments()})
+        self._look()
+        return self._databases
 
     def fragment_of(self, database: str, class_name: str) -> Fragment | None:
         """Return what the system holds of a class."""
-        model = self._model()
-        if model is not self._seen:
-            self._seen, self._found = model, {}
+        model = self._look()
         place = (database, class_name)
         if place not in self._found:
             self._found[place] = self._find(model, database, class_name)
         return self._found[place]
+
+    def _look(self) -> RoutingModel:
+        """Return the model in force; of another one than before, find everything anew."""
+        model = self._model()
+        if model is not self._seen:
+            self._seen, self._found = model, {}
+            self._databases = sorted({fragment.database for fragment in self.fragments()})
+        return model
 
     def _find(self, model: RoutingModel, database: str, class_name: str) -> Fragment | None:
         found = model.databases.get(database)

@@ -1,4 +1,4 @@
-"""What replicas share in the coordination Redis, through one pool of connections."""
+"""What replicas share in the coordination Redis: through a pool of connections, and a line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from mediator.coordination.feed import RedisFeed, Retention
+from mediator.clock import SystemClock
+from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
 from mediator.coordination.primary_state import RedisPrimaryState
+from mediator.stores.port import SystemConfig
+from mediator.stores.redis.line import Line
 
-__all__ = ["Coordination", "connect"]
+__all__ = ["Coordination", "connect", "line_to"]
 
 TIMEOUT_S: Final = 3.0
 """Longest wait for an answer; longer than any call of ours blocks on purpose."""
@@ -28,13 +31,21 @@ class Coordination:
 
     def __init__(self, url: str, retention: Retention | None = None) -> None:
         self._redis = connect(url)
-        self.feed = RedisFeed(self._redis, retention)
+        self._line = line_to(url)
+        self.feed = RedisFeed(self._redis, self._line, retention)
         self.leases = Leases(self._redis)
         self.primary_state = RedisPrimaryState(self._redis)
 
     async def close(self) -> None:
         """Release every connection."""
+        await self._line.close()
         await self._redis.aclose()
+
+
+def line_to(url: str) -> Line:
+    """Return a line for the calls of the feed, which is connected when it is needed."""
+    config = SystemConfig("coordination", "redis", url, deadline_s=TIMEOUT_S)
+    return Line(config, SystemClock(), SCRIPTS)
 
 
 def connect(url: str) -> Redis:

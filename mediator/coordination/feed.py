@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha1
+from itertools import chain
 from typing import Any, Final
 from uuid import uuid4
 
@@ -42,8 +44,21 @@ from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.failures import unavailable
 from mediator.coordination.leases import Lease
 from mediator.coordination.scripts import source_of
+from mediator.stores.port import StoreError
+from mediator.stores.redis.commands import command
+from mediator.stores.redis.line import Line
 
-__all__ = ["RedisFeed", "Retention"]
+__all__ = ["SCRIPTS", "RedisFeed", "Retention"]
+
+_SOURCES: Final = {
+    name: source_of(name) for name in ("append", "above", "settled", "publish", "retire", "trim")
+}
+_SHAS: Final = {
+    name: sha1(source.encode(), usedforsecurity=False).hexdigest()
+    for name, source in _SOURCES.items()
+}
+SCRIPTS: Final = tuple(_SOURCES.values())
+"""Texts of the scripts that the feed calls."""
 
 _LEASE_LOST: Final = -1
 _WENT_BACK: Final = -2
@@ -60,13 +75,19 @@ class Retention:
 
 
 class RedisFeed:
-    """The feeds of all databases in one Redis; see `mediator.changes.feed.Feed`."""
+    """The feeds of all databases in one Redis; see `mediator.changes.feed.Feed`.
 
-    def __init__(self, redis: Redis, retention: Retention | None = None) -> None:
+    Args:
+        redis: The Redis.
+        line: A line to it that knows `SCRIPTS`, for the calls that relays make all the time: they
+            are short, and cost a fraction of one through the driver's pool.
+        retention: What the feed keeps.
+    """
+
+    def __init__(self, redis: Redis, line: Line, retention: Retention | None = None) -> None:
         self._redis = redis
+        self._line = line
         self._retention = retention or Retention()
-        names = ("append", "above", "settled", "publish", "retire", "trim")
-        self._scripts = {name: redis.register_script(source_of(name)) for name in names}
 
     async def cursors(self, database: str, system: str) -> Mapping[str, str]:
         """Return the cursors of a system's logs, by log."""
@@ -78,12 +99,21 @@ class RedisFeed:
         """Set the cursor of a log that has none."""
         await self._ask(self._redis.hsetnx(_key(database, "cursors"), _field(source), at))
 
-    async def append(self, database: str, brought: Brought, lease: Lease) -> int:
-        """Append what is beyond the cursor, move the cursor; return how many changes were new."""
-        args: list[Any] = [lease.token, _field(brought.source), brought.after, brought.upto]
-        for row in _rows(brought.entries):
-            args += row
-        return _checked(await self._run("append", database, [uuid4().hex, *args], lease.key))
+    async def append(
+        self,
+        database: str,
+        brought: Sequence[Brought],
+        lease: Lease,
+        until_us: int | None = None,
+    ) -> int:
+        """Append what is beyond the cursors and move them, all in one step."""
+        system = brought[0].source.system
+        args: list[Any] = [uuid4().hex, lease.token, system, "" if until_us is None else until_us]
+        for each in brought:
+            rows = list(_rows(each.entries))
+            args += (_field(each.source), each.after, each.upto, len(rows))
+            args += chain.from_iterable(rows)
+        return _checked(await self._run("append", database, args, lease.key))
 
     async def append_above(self, changes: Sequence[Change], account: Account | None = None) -> int:
         """Append changes, in order, whose version is above the last one of their group."""
@@ -94,7 +124,7 @@ class RedisFeed:
             for change in own:
                 args += (_partition(change), _group(change), change.version)
                 args += (change.class_name, document_of(change))
-            new, count = await self._ask(self._scripts["above"]([_key(database, "")], args))
+            new, count = await self._call("above", database, args)
             appended += _checked(new)
             if account is not None:
                 account.brought[database] = count
@@ -106,20 +136,10 @@ class RedisFeed:
             args = [arg for change in own for arg in (_group(change), change.version)]
             await self._run("settled", database, args)
 
-    async def publish(
-        self, database: str, system: str, until_us: int, cursors: Mapping[str, str], lease: Lease
-    ) -> None:
-        """Tell that the feed has every change of a system acknowledged before `until_us`."""
-        args: list[Any] = [uuid4().hex, lease.token, system, until_us, ""]
-        for log, cursor in cursors.items():
-            args += (_field(Source(system, log)), cursor)
-        _checked(await self._run("publish", database, args, lease.key))
-
     async def publish_own(self, database: str, account: Account, until_us: int) -> None:
-        """Tell the same of what one replica has written."""
+        """Tell that the feed has every change that a replica made itself before `until_us`."""
         who, count = _standing(account, database)
-        args = [uuid4().hex, "", who, until_us, count]
-        _checked(await self._run("publish", database, args))
+        _checked(await self._run("publish", database, [uuid4().hex, who, until_us, count]))
 
     async def leave(self, database: str, account: Account) -> None:
         """Take a replica out of account, which has brought everything and writes no more."""
@@ -143,7 +163,7 @@ class RedisFeed:
 
     async def now_us(self) -> int:
         """Return the time by the clock that `relayed_until` is told by."""
-        seconds, microseconds = await self._ask(self._redis.time())
+        ((seconds, microseconds),) = await self._say(command("TIME"))
         return int(seconds) * _US + int(microseconds)
 
     async def read(
@@ -210,8 +230,20 @@ class RedisFeed:
                 pass
 
     async def _run(self, name: str, database: str, args: Iterable[Any], *keys: str) -> int:
-        answer = await self._ask(self._scripts[name](keys=[_key(database, ""), *keys], args=args))
-        return int(answer or 0)
+        return int(await self._call(name, database, args, *keys) or 0)
+
+    async def _call(self, name: str, database: str, args: Iterable[Any], *keys: str) -> Any:
+        named = (_key(database, ""), *keys)
+        asked = command("EVALSHA", _SHAS[name], len(named), *named, *args)
+        (answer,) = await self._say(asked)
+        return answer
+
+    async def _say(self, asked: bytes) -> list[Any]:
+        """Ask by the line; once more if the connection breaks, for all of it may be done twice."""
+        try:
+            return await self._line.ask([asked])
+        except StoreError as error:
+            raise unavailable() from error
 
     async def _ask(self, question: Any) -> Any:
         try:
@@ -242,12 +274,13 @@ def _partition(change: Change) -> int:
     return partition_of(change.class_name, change.object_id)
 
 
-def _rows(entries: Iterable[tuple[str, Change]]) -> Iterator[tuple[int, str, str, bytes]]:
+def _rows(entries: Sequence[tuple[str, Change]]) -> Iterator[tuple[int, str, str, bytes]]:
     """Yield for each partition its places, classes and documents, as lines.
 
     To pack many arguments takes longer than anything else here, and a document in JSON is one line.
     """
-    rows = [(list[str](), list[str](), list[bytes]()) for _ in range(PARTITIONS)]
+    rows: list[tuple[list[str], list[str], list[bytes]]]
+    rows = [([], [], []) for _ in range(PARTITIONS)] if entries else []
     for place, change in entries:
         places, classes, documents = rows[_partition(change)]
         places.append(place)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from redis.asyncio import Redis
+from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
 from mediator.coordination.failures import unavailable
@@ -19,6 +20,11 @@ __all__ = ["Lease", "Leases"]
 
 _PREFIX: Final = "portolan:lease:"
 
+_ACQUIRE: Final = """
+if (redis.call('GET', KEYS[1]) or ARGV[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
 _RENEW: Final = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -49,31 +55,25 @@ class Leases:
     """
 
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+        self._acquire = redis.register_script(_ACQUIRE)
         self._renew = redis.register_script(_RENEW)
         self._release = redis.register_script(_RELEASE)
 
     async def acquire(self, name: str, token: str, ttl_s: float) -> bool:
         """Take a lease for `ttl_s` seconds unless another holds it; one's own is renewed."""
-        lease = Lease(name, token)
-        try:
-            taken = await self._redis.set(lease.key, token, nx=True, px=_ms(ttl_s))
-        except (RedisError, OSError) as error:
-            raise unavailable() from error
-        return bool(taken) or await self.renew(name, token, ttl_s)
+        return await self._ask(self._acquire, name, token, _ms(ttl_s))
 
     async def renew(self, name: str, token: str, ttl_s: float) -> bool:
         """Hold a lease for `ttl_s` seconds from now; False if it is held no more."""
-        try:
-            answer = await self._renew(keys=[Lease(name, token).key], args=[token, _ms(ttl_s)])
-        except (RedisError, OSError) as error:
-            raise unavailable() from error
-        return bool(answer)
+        return await self._ask(self._renew, name, token, _ms(ttl_s))
 
     async def release(self, name: str, token: str) -> None:
         """Give a lease back, if it is still held."""
+        await self._ask(self._release, name, token)
+
+    async def _ask(self, script: AsyncScript, name: str, token: str, *args: int) -> bool:
         try:
-            await self._release(keys=[Lease(name, token).key], args=[token])
+            return bool(await script(keys=[Lease(name, token).key], args=[token, *args]))
         except (RedisError, OSError) as error:
             raise unavailable() from error
 

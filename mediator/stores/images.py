@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from mediator.schema.scalars import Encoder
-from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value
 from mediator.schema.values import encoder
 from mediator.stores.port import Fragment
@@ -54,10 +53,12 @@ def image_of(
         kept: Names of fields, and what was kept of each.
         read: Returns the value of what was kept of a field that the fragment has.
     """
-    encoders, image = _encoders(fragment), dict[str, Any]()
+    forms = _forms(fragment)
+    image: dict[str, Any] = {}
     for name, some in kept:
-        if name not in encoders:
+        if name not in forms:
             continue
+        form, items, encode = forms[name]
         try:
             value = read(name, some)
         except UNREADABLE:
@@ -65,30 +66,25 @@ def image_of(
             continue
         if value is None:
             image[name] = None
-        elif _fits(fragment.fields[name], value):
-            encode = encoders[name]
+        elif type(value) is form and (items is None or _all_are(items, value)):
             image[name] = value if encode is None else encode(value)
         else:
             _tell(fragment, name)
     return image
 
 
-def _fits(field: Field, value: Any) -> bool:
-    if type(value) is not _FORMS[field.type]:
-        return False
-    if field.items is None:
-        return True
-    form = _FORMS[field.items]
-    return all(type(member) is form for member in _members(value))
-
-
-def _members(collection: Any) -> Iterable[Any]:
-    return collection.values() if isinstance(collection, dict) else collection
+def _all_are(form: type, collection: Any) -> bool:
+    members = collection.values() if isinstance(collection, dict) else collection
+    return all(type(member) is form for member in members)
 
 
 @lru_cache(maxsize=512)
-def _encoders(fragment: Fragment) -> Mapping[str, Encoder | None]:
-    return {name: encoder(field) for name, field in fragment.fields.items()}
+def _forms(fragment: Fragment) -> Mapping[str, tuple[type, type | None, Encoder | None]]:
+    """Return for each field the types of its values and of their items, and its encoder."""
+    return {
+        name: (_FORMS[field.type], _FORMS[field.items] if field.items else None, encoder(field))
+        for name, field in fragment.fields.items()
+    }
 
 
 @lru_cache(maxsize=512)  # so that it is told once, however many changes are concerned

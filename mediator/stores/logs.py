@@ -15,6 +15,8 @@ Page: TypeAlias = list[tuple[Logged, int]]
 _WIDTH: Final = 20
 """Digits of 64 bits."""
 
+_ZERO: Final = "0"
+
 _FIRST: Final = 200
 _MOST: Final = 1_000
 _BYTES: Final = 4_000_000
@@ -27,7 +29,7 @@ def position_of(major: int, minor: int) -> str:
 
 def padded(major: str, minor: str) -> str:
     """Return the same of numbers that are written out."""
-    return f"{major:0>{_WIDTH}}-{minor:0>{_WIDTH}}"
+    return f"{major.rjust(_WIDTH, _ZERO)}-{minor.rjust(_WIDTH, _ZERO)}"
 
 
 def numbers_of(position: str | None) -> tuple[int, int]:

@@ -22,10 +22,11 @@ from mediator.changes.feed import (
 )
 from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS, partition_of
-from mediator.coordination.connecting import connect
+from mediator.coordination.connecting import connect, line_to
 from mediator.coordination.feed import RedisFeed, Retention
 from mediator.coordination.leases import Lease, Leases
 from mediator.stores.port import SystemConfig
+from mediator.stores.redis.commands import command
 
 SOURCE = Source("store", "0")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +37,8 @@ class Bench:
 
     def __init__(self, url: str, retention: Retention | None = None) -> None:
         self.redis = connect(url)
-        self.feed = RedisFeed(self.redis, retention)
+        self.line = line_to(url)
+        self.feed = RedisFeed(self.redis, self.line, retention)
         self.leases = Leases(self.redis)
         self.database = f"d{uuid.uuid4().hex[:12]}"
         self.lease = Lease(f"test:{self.database}", "holder")
@@ -52,6 +54,11 @@ class Bench:
     def brought(self, after: str, upto: str, numbers: Iterable[int]) -> Brought:
         return Brought(SOURCE, after, upto, [(place(n), self.change(n)) for n in numbers])
 
+    async def append(
+        self, *brought: Brought, until_us: int | None = None, lease: Lease | None = None
+    ) -> int:
+        return await self.feed.append(self.database, brought, lease or self.lease, until_us)
+
     async def ids(self) -> list[str]:
         """Return the ids of all changes in the feed, partition by partition."""
         found: list[str] = []
@@ -65,6 +72,7 @@ class Bench:
         keys = [key async for key in self.redis.scan_iter(f"*{self.database}*")]
         if keys:
             await self.redis.delete(*keys)
+        await self.line.close()
         await self.redis.aclose()
 
 
@@ -100,10 +108,10 @@ def test_the_time_of_a_change_is_that_of_its_document(time_us: int) -> None:
 
 async def test_what_is_brought_twice_is_taken_once(bench: Bench) -> None:
     batch = bench.brought("", place(3), [1, 2, 3])
-    assert await bench.feed.append(bench.database, batch, bench.lease) == 3
-    assert await bench.feed.append(bench.database, batch, bench.lease) == 0
+    assert await bench.append(batch) == 3
+    assert await bench.append(batch) == 0
     overlapping = bench.brought("", place(5), [1, 2, 3, 4, 5])
-    assert await bench.feed.append(bench.database, overlapping, bench.lease) == 2
+    assert await bench.append(overlapping) == 2
     assert await bench.ids() == ids_of(range(1, 6))
     assert await bench.feed.cursors(bench.database, "store") == {"0": place(5)}
     assert await bench.feed.cursors(bench.database, "stor") == {}
@@ -118,9 +126,9 @@ async def test_changes_of_many_objects_overlap(bench: Bench) -> None:
         for n in range(60)
     ]  # fmt: skip
     known = Brought(SOURCE, "", place(24), entries[:25])
-    assert await bench.feed.append(bench.database, known, bench.lease) == 25
+    assert await bench.append(known) == 25
     overlapping = Brought(SOURCE, "", place(59), entries)
-    assert await bench.feed.append(bench.database, overlapping, bench.lease) == 35
+    assert await bench.append(overlapping) == 35
     for partition in range(PARTITIONS):
         events = await bench.feed.events(bench.database, partition, BEGINNING, 100)
         expected = [c for _, c in entries if partition_of(c.class_name, c.object_id) == partition]
@@ -129,37 +137,78 @@ async def test_changes_of_many_objects_overlap(bench: Bench) -> None:
 
 
 async def test_an_empty_batch_moves_the_cursor(bench: Bench) -> None:
-    await bench.feed.append(bench.database, bench.brought("", place(9), []), bench.lease)
+    await bench.append(bench.brought("", place(9), []))
     assert await bench.feed.cursors(bench.database, "store") == {"0": place(9)}
-    await bench.feed.append(bench.database, bench.brought("", place(4), []), bench.lease)
+    await bench.append(bench.brought("", place(4), []))
     assert await bench.feed.cursors(bench.database, "store") == {"0": place(9)}
 
 
 async def test_without_its_lease_a_relay_appends_nothing(bench: Bench) -> None:
     stale = Lease(bench.lease.name, "before")
     with pytest.raises(LeaseLost):
-        await bench.feed.append(bench.database, bench.brought("", place(1), [1]), stale)
-    with pytest.raises(LeaseLost):
-        await bench.feed.publish(bench.database, "store", 1, {}, stale)
+        await bench.append(bench.brought("", place(1), [1]), until_us=1, lease=stale)
     assert await bench.ids() == []
+    assert await bench.feed.cursors(bench.database, "store") == {}
 
 
 async def test_a_feed_that_went_back_says_so(bench: Bench) -> None:
-    await bench.feed.append(bench.database, bench.brought("", place(2), [1, 2]), bench.lease)
+    await bench.append(bench.brought("", place(2), [1, 2]))
     with pytest.raises(FeedWentBack):
-        await bench.feed.append(bench.database, bench.brought(place(3), place(4), [4]), bench.lease)
+        await bench.append(bench.brought(place(3), place(4), [4]))
     with pytest.raises(FeedWentBack):
-        await bench.feed.publish(bench.database, "store", 9, {"0": place(3)}, bench.lease)
+        await bench.append(bench.brought(place(3), place(3), []), until_us=9)
     assert await bench.ids() == ids_of([1, 2])
     assert await bench.feed.relayed_until(bench.database) == {}
+
+
+async def test_logs_are_brought_together_or_not_at_all(bench: Bench) -> None:
+    """One that went back keeps the others from being told of, wherever it stands among them."""
+    logs = [
+        replace(bench.brought("", place(n), [n]), source=Source("store", f"{n}")) for n in (1, 2)
+    ]
+    assert await bench.append(*logs, until_us=5) == 2
+    told = {"1": place(1), "2": place(2)}
+    rest = bench.brought("", place(4), [3, 4])
+    back = replace(logs[1], after=place(3), upto=place(9), entries=())
+    for order in ([rest, back], [back, rest]):
+        with pytest.raises(FeedWentBack):
+            await bench.append(*order, until_us=9)
+        assert await bench.feed.cursors(bench.database, "store") == told
+        assert await bench.feed.relayed_until(bench.database) == {"store": 5}
+    assert sorted(await bench.ids()) == ids_of([1, 2])
+    assert await bench.append(rest, replace(back, after=place(2)), until_us=9) == 2
+    told |= {"0": place(4), "2": place(9)}
+    assert await bench.feed.cursors(bench.database, "store") == told
+    assert await bench.feed.relayed_until(bench.database) == {"store": 9}
+
+
+async def test_what_is_not_all_is_not_called_complete(bench: Bench) -> None:
+    await bench.append(bench.brought("", place(1), [1]), until_us=5)
+    await bench.append(bench.brought(place(1), place(2), [2]))
+    assert await bench.feed.relayed_until(bench.database) == {"store": 5}
+
+
+async def test_a_server_that_forgot_the_scripts_is_told_them_again(bench: Bench) -> None:
+    for number in (1, 2):
+        await bench.redis.script_flush()
+        assert await bench.append(bench.brought("", place(number), [number])) == 1
+    assert await bench.ids() == ids_of([1, 2])
+
+
+async def test_a_broken_line_is_made_again(bench: Bench) -> None:
+    for number in (1, 2):
+        await bench.append(bench.brought("", place(number), [number]))
+        (number_of_line,) = await bench.line.ask([command("CLIENT", "ID")])
+        assert await bench.redis.client_kill_filter(_id=number_of_line) == 1
+    assert await bench.ids() == ids_of([1, 2])
 
 
 async def test_places_are_compared_byte_by_byte(bench: Bench) -> None:
     """Not as the server's locale has it, in which a hyphen may count for nothing."""
     first = Brought(SOURCE, "", "0-9", [("0-9", bench.change(1))])
-    await bench.feed.append(bench.database, first, bench.lease)
+    await bench.append(first)
     with pytest.raises(FeedWentBack):
-        await bench.feed.append(bench.database, Brought(SOURCE, "00", "01", []), bench.lease)
+        await bench.append(Brought(SOURCE, "00", "01", []))
 
 
 async def test_changes_above_the_last_of_their_group_are_taken(bench: Bench) -> None:
@@ -179,7 +228,7 @@ async def test_a_system_is_complete_up_to_its_slowest_replica(bench: Bench) -> N
     one, two = Account("mongo", "one"), Account("mongo", "two")
     await feed.publish_own(name, one, 50)
     await feed.publish_own(name, two, 40)
-    await feed.publish(name, "store", 7, {}, bench.lease)
+    await bench.append(bench.brought("", "", []), until_us=7)
     assert await feed.relayed_until(name) == {"mongo": 40, "store": 7}
     await feed.retire(name, two, 45)
     assert await feed.relayed_until(name) == {"mongo": 40, "store": 7}
@@ -206,7 +255,7 @@ async def test_a_feed_that_lacks_what_a_replica_brought_says_so(bench: Bench) ->
 async def test_objects_keep_their_order_in_their_partition(bench: Bench) -> None:
     changes = [bench.change(n, f"o{n % 10}") for n in range(100)]
     entries = [(place(n), change) for n, change in enumerate(changes)]
-    await bench.feed.append(bench.database, Brought(SOURCE, "", place(99), entries), bench.lease)
+    await bench.append(Brought(SOURCE, "", place(99), entries))
     for partition in range(PARTITIONS):
         told = [c for _, c in await bench.feed.read(bench.database, partition, BEGINNING, 1000)]
         assert told == [c for c in changes if partition_of("c", c.object_id) == partition]

@@ -16,7 +16,7 @@ from mediator.changes.partitions import PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import SystemRoutes
 from mediator.clock import SystemClock
-from mediator.coordination.connecting import connect
+from mediator.coordination.connecting import connect, line_to
 from mediator.coordination.feed import RedisFeed
 from mediator.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
 from mediator.placement.routing import RoutingModel
@@ -64,7 +64,8 @@ class Bench:
 
     def __init__(self, url: str) -> None:
         self.redis = connect(url)
-        self.feed = RedisFeed(self.redis)
+        self.line = line_to(url)
+        self.feed = RedisFeed(self.redis, self.line)
         self.database = f"d{uuid.uuid4().hex[:12]}"
         self.outboxes: defaultdict[str, list[Change]] = defaultdict(list)
         self.observed: list[Observation] = []
@@ -115,6 +116,7 @@ async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
     keys = [key async for key in bench.redis.scan_iter(f"*{bench.database}*")]
     if keys:
         await bench.redis.delete(*keys)
+    await bench.line.close()
     await bench.redis.aclose()
 
 

@@ -1,7 +1,11 @@
--- Appends what a relay has read of a log, and moves the cursor.
--- KEYS: prefix, lease. ARGV: incarnation proposed, token, source, after, upto; then rows of
--- partition and, as lines, the places, classes and documents of its entries. Answers how many were
--- new; -1: no lease; -2: went back.
+-- Appends what a relay has read of a system's logs, moves their cursors, and tells up to when the
+-- feed has all that the system acknowledged: all of it, or nothing.
+-- KEYS: prefix, lease. ARGV: incarnation proposed, token, system, until ('' if that is not known);
+-- then for each log its source, after, upto, and a number of rows; each row is a partition and, as
+-- lines, the places, classes and documents of its entries. Answers how many were new; -1: no
+-- lease; -2: went back.
+
+local cursors = base .. 'cursors'
 
 -- Iterates over the lines of a text; a pattern would look at each byte in turn.
 local function lines(text)
@@ -15,14 +19,9 @@ local function lines(text)
   end
 end
 
-local token, source, after, upto = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-if redis.call('GET', KEYS[2]) ~= token then return -1 end
-local cursor = redis.call('HGET', base .. 'cursors', source) or ''
-if below(cursor, after) then return -2 end
-incarnate(ARGV[1])
-local appended = 0
-for at = 6, #ARGV, 4 do
-  local stream, new = base .. ARGV[at], false
+-- Appends the entries of a row that are beyond a cursor; returns how many those were.
+local function append(at, cursor)
+  local stream, new, appended = base .. ARGV[at], false, 0
   local places, classes = lines(ARGV[at + 1]), lines(ARGV[at + 2])
   for document in lines(ARGV[at + 3]) do
     local class = classes()
@@ -32,6 +31,26 @@ for at = 6, #ARGV, 4 do
       appended = appended + 1
     end
   end
+  return appended
 end
-if below(cursor, upto) then redis.call('HSET', base .. 'cursors', source, upto) end
+
+if redis.call('GET', KEYS[2]) ~= ARGV[2] then return -1 end
+
+-- Every log is looked at before the first write: a script that ends has its writes kept.
+local logs, at = {}, 5
+while at <= #ARGV do
+  local cursor = redis.call('HGET', cursors, ARGV[at]) or ''
+  if below(cursor, ARGV[at + 1]) then return -2 end
+  local rows, past = at + 4, at + 4 + 4 * ARGV[at + 3]
+  logs[#logs + 1] = { source = ARGV[at], cursor = cursor, upto = ARGV[at + 2], rows = rows, past = past }
+  at = past
+end
+
+incarnate(ARGV[1])
+local appended = 0
+for _, log in ipairs(logs) do
+  for row = log.rows, log.past - 1, 4 do appended = appended + append(row, log.cursor) end
+  if below(log.cursor, log.upto) then redis.call('HSET', cursors, log.source, log.upto) end
+end
+if ARGV[4] ~= '' then redis.call('HSET', base .. 'until', ARGV[3], ARGV[4]) end
 return appended

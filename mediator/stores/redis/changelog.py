@@ -7,8 +7,10 @@ the one before, ``+field`` the one after, collections as whole values.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
 
 from mediator.changes.model import Change, change_id
 from mediator.schema.types import Value
@@ -27,8 +29,6 @@ _TRIMMED_AT_ONCE: Final = 10_000
 _TRIMS: Final = 20
 _BEFORE, _AFTER = b"-+"
 _NULL: Final = NULL.encode()
-
-_Kept: TypeAlias = tuple[str, bytes]
 
 
 class StreamLogs:
@@ -96,6 +96,58 @@ class StreamLogs:
         return entries or []
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the parts of an entry stand, which are the same in all entries with its names.
+
+    Attributes:
+        what: Index of the database, class, group and kind.
+        object_id: Index of the object's id.
+        operation: Index of the operation.
+        version: Index of the version.
+        time: Index of the time, or of the version if the entry has no time.
+        absent: Whether the object was not there before.
+        before: Names of fields, with the indices of their texts before.
+        after: The same of those afterwards.
+    """
+
+    what: int
+    object_id: int
+    operation: int
+    version: int
+    time: int
+    absent: bool
+    before: tuple[tuple[str, int], ...]
+    after: tuple[tuple[str, int], ...]
+
+
+@lru_cache(maxsize=1024)
+def _layout(names: tuple[bytes, ...]) -> _Layout:
+    at = {name: 2 * number + 1 for number, name in enumerate(names)}
+    version = at[b"version"]
+    return _Layout(
+        at[b"what"],
+        at[b"object"],
+        at[b"operation"],
+        version,
+        at.get(b"time", version),
+        b"absent" in at,
+        _side(at, _BEFORE),
+        _side(at, _AFTER),
+    )
+
+
+def _side(at: Mapping[bytes, int], mark: int) -> tuple[tuple[str, int], ...]:
+    return tuple((name[1:].decode(), index) for name, index in at.items() if name[0] == mark)
+
+
+@lru_cache(maxsize=1024)
+def _place(what: bytes) -> tuple[str, str, str, str]:
+    """Return database, class, group and kind."""
+    database, class_name, group, kind = what.decode().split("/")
+    return database, class_name, group, kind
+
+
 def _position(stream_id: bytes) -> str:
     major, _, minor = stream_id.decode().partition("-")
     return padded(major, minor)
@@ -115,43 +167,34 @@ def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) ->
 
 
 def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:
-    texts = iter(flat)
-    entry = dict(zip(texts, texts, strict=True))
-    database, class_name, group, kind = entry[b"what"].decode().split("/")
+    layout = _layout(tuple(flat[::2]))
+    database, class_name, group, kind = _place(flat[layout.what])
     fragment = fragment_of(database, class_name)
     if fragment is None:
         return None
-    version = int(entry[b"version"])
-    before, after = _sides(entry)
-    absent = kind == "create" or b"absent" in entry
+    absent = kind == "create" or layout.absent
+    before = None if absent else image_of(fragment, _kept(flat, layout.before), _value)
+    after = None if kind == "delete" else image_of(fragment, _kept(flat, layout.after), _value)
     return Change(
-        id=change_id(entry[b"operation"].decode(), group),
+        id=change_id(flat[layout.operation].decode(), group),
         database=database,
         class_name=class_name,
-        object_id=entry[b"object"].decode(),
+        object_id=flat[layout.object_id].decode(),
         group=group,
-        version=version,
+        version=int(flat[layout.version]),
         kind=kind,
-        before=None if absent else image_of(fragment, before, _value),
-        after=None if kind == "delete" else image_of(fragment, after, _value),
-        time_us=int(entry.get(b"time", version)),
+        before=before,
+        after=after,
+        time_us=int(flat[layout.time]),
     )
 
 
-def _sides(entry: Mapping[bytes, bytes]) -> tuple[list[_Kept], list[_Kept]]:
-    """Return the texts of the fields before and after."""
-    before: list[_Kept] = []
-    after: list[_Kept] = []
-    for name, text in entry.items():
-        if name[0] == _AFTER:
-            after.append((name[1:].decode(), text))
-        elif name[0] == _BEFORE:
-            before.append((name[1:].decode(), text))
-    return before, after
+def _kept(flat: Sequence[bytes], side: Iterable[tuple[str, int]]) -> list[tuple[str, bytes]]:
+    return [(name, flat[index]) for name, index in side]
 
 
 def _value(_: str, text: bytes) -> Value:
     # `decode` looks at the tag alone: a broken text must not be told as a null that was stored.
-    if text.startswith(_NULL) and text != _NULL:
+    if text[0] == _NULL[0] and text != _NULL:
         raise ValueError("a null is nothing but its tag")
     return decode(text)

@@ -13,7 +13,6 @@ from mediator.stores.port import StoreError, StoreUnavailable, SystemConfig
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.connection import Wire
 from mediator.stores.redis.failures import ScriptUnknown, error_of
-from mediator.stores.redis.lua import ALL
 
 __all__ = ["Line"]
 
@@ -24,11 +23,13 @@ class Line:
     Args:
         config: The system; its deadline bounds every call, connecting included.
         clock: Tells the time of calls.
+        scripts: Texts of the scripts that are called by their names.
     """
 
-    def __init__(self, config: SystemConfig, clock: Clock) -> None:
+    def __init__(self, config: SystemConfig, clock: Clock, scripts: Sequence[str]) -> None:
         self._config = config
         self._clock = clock
+        self._scripts = scripts
         self._wire: Wire | None = None
         self._connecting: asyncio.Task[Wire] | None = None
 
@@ -73,7 +74,7 @@ class Line:
     ) -> list[Any]:
         forgotten = [i for i, reply in enumerate(replies) if isinstance(reply, ScriptUnknown)]
         if forgotten:
-            loads = [command("SCRIPT", "LOAD", script.source) for script in ALL]
+            loads = [command("SCRIPT", "LOAD", text) for text in self._scripts]
             again = await self._attempt(
                 [*loads, *(commands[i] for i in forgotten)], started, writes
             )

@@ -7,7 +7,7 @@ from functools import cached_property
 from hashlib import sha1
 from importlib.resources import files
 
-__all__ = ["ALL", "DROP", "FENCE", "FILL", "MARK", "PAGE", "READ", "UPDATE", "WRITE", "Script"]
+__all__ = ["DROP", "FENCE", "FILL", "MARK", "PAGE", "READ", "SOURCES", "UPDATE", "WRITE", "Script"]
 
 
 _MODULE = """local {name}
@@ -57,4 +57,5 @@ WRITE = Script("write", ("int64", "records", "sortable", "operators", "lifecycle
 UPDATE = Script("update", ("int64", "sortable"))
 FENCE = Script("fence", ())
 MARK = Script("mark", ())
-ALL = (READ, PAGE, FILL, DROP, WRITE, UPDATE, FENCE, MARK)
+_ALL = (READ, PAGE, FILL, DROP, WRITE, UPDATE, FENCE, MARK)
+SOURCES = tuple(script.source for script in _ALL)

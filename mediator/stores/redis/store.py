@@ -40,7 +40,7 @@ from mediator.stores.redis.facts import DURABILITY, facts_of, refuse_unfit, sett
 from mediator.stores.redis.gathering import Gathering
 from mediator.stores.redis.keeping import drop_class, fill_indexes
 from mediator.stores.redis.line import Line
-from mediator.stores.redis.lua import ALL
+from mediator.stores.redis.lua import SOURCES
 from mediator.stores.redis.paging import Listing, listing
 from mediator.stores.redis.plan import Plans
 from mediator.stores.redis.runs import runs_of
@@ -61,8 +61,8 @@ class RedisStore:
         self.config = config
         clock = clock or SystemClock()
         # Long answers (listings, drops) must not hold up short ones.
-        self._line = Line(config, clock)
-        self._bulk_line = Line(config, clock) if config.pool_size > 1 else self._line
+        self._line = Line(config, clock, SOURCES)
+        self._bulk_line = Line(config, clock, SOURCES) if config.pool_size > 1 else self._line
         self._plans = Plans(config)
         self._under_way = 0
         self._logs = StreamLogs(config, self._bulk_line)
@@ -71,7 +71,7 @@ class RedisStore:
     async def open(self) -> None:
         """Connect, check that the server is fit, and ask it for the durability wanted."""
         refuse_unfit(await self._settings())
-        loads = [command("SCRIPT", "LOAD", script.source) for script in ALL]
+        loads = [command("SCRIPT", "LOAD", text) for text in SOURCES]
         await self._line.ask(loads, writes=True)
         await self._ask_for_durability()
 
