@@ -115,6 +115,15 @@ def test_the_cost_in_hindsight_is_that_of_the_copy() -> None:
     late = BELIEF._replace(unused_s=3.5)
     assert cost(4.0, late, outcome) == pytest.approx(1 + 3.5 + 0.2 * 1.5 + 0.5)
     assert cost(0.0, BELIEF, outcome) == pytest.approx(5), "five reads, five misses"
+    never_used = BELIEF._replace(unused_s=5.0)
+    assert cost(4.0, never_used, outcome) == pytest.approx(1 + 4 + 0.2 * 1.5)
+
+
+@pytest.mark.parametrize(("seen_s", "written", "lost"), [(1, True, 1), (1, False, 0), (3, True, 0)])
+def test_a_copy_is_invalidated_by_a_write_in_its_life(
+    seen_s: float, written: bool, lost: bool
+) -> None:
+    assert Outcome(2.0, seen_s, written).invalidated == lost
 
 
 def test_what_was_not_seen_is_believed() -> None:
@@ -185,6 +194,13 @@ def test_the_longest_life_follows_what_it_decided() -> None:
         dials.settle(belief, Outcome(life_s, 700.0, written=False), capped=True)
     assert dials.longest_s.value == 600
     assert dials.slope.value == 1
+
+
+def test_no_longest_life_makes_lives_longer_than_the_slope_does() -> None:
+    dials, belief = Dials(600, 100), BELIEF._replace(best_s=100.0, writes=1e-3)
+    for _ in range(50):
+        dials.settle(belief, Outcome(100.0, 150.0, written=True), capped=True)
+    assert dials.longest_s.value == 600
 
 
 @pytest.mark.parametrize("longest_s", [0.0, 0.5, 3.0, inf])
