@@ -9,6 +9,7 @@ from typing import Any
 
 from sketch.port import Part
 from sketch.ttl.exchange import received, to_tell
+from sketch.ttl.hindsight import Outcome
 from sketch.ttl.history import KeyHistory, Proposal
 from sketch.ttl.rates import ClassRates, Memory, Told
 from sketch.ttl.regret import Regret
@@ -60,7 +61,7 @@ class Adaptive(ABC):
             trial = None if history is None else history.trial
             rates.wrote(key, history, now_s)
             if history is not None and trial is not None:
-                self._judge(part, rates, trial, invalidated=now_s < history.trial_end_s)
+                self._judge(part, rates, trial, history.outcome(now_s, written=True))
                 history.trial = None
 
     def filled(self, part: Part, false_positives: float) -> None:
@@ -90,7 +91,7 @@ class Adaptive(ABC):
         """Return the life of a key that is being missed."""
 
     @abstractmethod
-    def _tried(self, part: Part, trial: Proposal, *, invalidated: bool) -> None:
+    def _tried(self, part: Part, trial: Proposal, outcome: Outcome) -> None:
         """Note what a proposal led to that was granted as it was."""
 
     def _of_key(self, part: Part, rates: ClassRates, key: str, now_s: float) -> float:
@@ -110,15 +111,15 @@ class Adaptive(ABC):
     ) -> None:
         trial = history.tried(now_s)
         if trial is not None:
-            self._judge(part, rates, trial, invalidated=False)
+            self._judge(part, rates, trial, history.outcome(now_s, written=False))
         granted = history.asked.life_s if life_s is None else life_s
         memory = self._memory
         rates.regret.count(history.granted(now_s, granted, memory.transit_s, memory.margin_s))
 
-    def _judge(self, part: Part, rates: ClassRates, trial: Proposal, *, invalidated: bool) -> None:
+    def _judge(self, part: Part, rates: ClassRates, trial: Proposal, outcome: Outcome) -> None:
         if trial.life_s > 0:
-            rates.regret.judge(trial, invalidated=invalidated)
-        self._tried(part, trial, invalidated=invalidated)
+            rates.regret.judge(trial, invalidated=outcome.invalidated)
+        self._tried(part, trial, outcome)
 
     def _class(self, part: Part, now_s: float) -> ClassRates:
         rates = self._classes.get(part)

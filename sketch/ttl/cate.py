@@ -10,6 +10,7 @@ from typing import Literal
 from sketch.port import Part
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
+from sketch.ttl.hindsight import Outcome
 from sketch.ttl.history import KeyHistory, Proposal
 from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, Memory
@@ -111,7 +112,7 @@ class Cate(Adaptive):
             part: replace(self._settings, **asked._asdict()) for part, asked in terms.items()
         }
 
-    def _tried(self, part: Part, trial: Proposal, *, invalidated: bool) -> None:
+    def _tried(self, part: Part, trial: Proposal, outcome: Outcome) -> None:
         """Learn nothing: what CATE is set to stays."""
 
     def _propose(

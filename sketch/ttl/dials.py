@@ -1,68 +1,117 @@
-"""Slope and longest life of one class, turned by what became of its copies."""
+"""Slope and longest life of one class, set to what would have cost least."""
 
 from __future__ import annotations
 
-from math import exp
+from collections.abc import Iterable
+from math import cosh, inf, log, log2
 from typing import Final
 
-from sketch.ttl.history import Proposal
+from sketch.ttl.hindsight import Belief, Outcome, cost
 
 __all__ = ["Dial", "Dials"]
 
-_STEEPEST: Final = 4.0
-"""The slope stays between this and its inverse: evidence may correct the model, not replace it."""
+_FINE: Final = 2**0.5
+_STEEPEST: Final = 4
+"""So many fine steps the slope may go either way, to 4 and to a quarter: evidence may correct the
+model, not replace it."""
 
+_COARSE: Final = 2.0
 _SHORTEST_S: Final = 1.0
 """The longest life is never shorter."""
 
+_TRUST: Final = 100.0
+"""At first it takes evidence of so many misses to overrule the model."""
+
 
 class Dial:
-    """A positive number that is turned on the scale of its logarithm.
+    """A positive number, chosen from a few by what each of them would have cost.
+
+    Costs are sums in which what is older counts for less. They begin as the model has them: near
+    the best life T of many reads, a life of m · T costs (m + 1/m)/2 times as much.
 
     Args:
-        value: At first.
-        least: It is never below this.
-        most: It is never above this.
+        first: At first.
+        factor: From one candidate to the next; more than 1.
+        below: How many candidates are smaller.
+        above: How many are larger.
+        copies: About how many copies are remembered; 0: it stays as it is.
+
+    Attributes:
+        value: What it is set to: the cheapest candidate, or between it and the next one.
+        candidates: What it can be, rising.
     """
 
-    __slots__ = ("_least", "_most", "value")
+    __slots__ = ("_costs", "_factor", "_keep", "candidates", "value")
 
-    def __init__(self, value: float, least: float, most: float) -> None:
-        self.value = value
-        self._least = least
-        self._most = most
+    def __init__(self, first: float, factor: float, below: int, above: int, copies: int) -> None:
+        steps = range(-below, above + 1)
+        self.candidates = tuple(first * factor**step for step in steps)
+        self.value = first
+        self._factor = factor
+        self._keep = 1 - 1 / copies if copies > 0 else None
+        self._costs = [_TRUST * cosh(step * log(factor)) for step in steps]
 
-    def turn(self, by: float) -> None:
-        """Multiply it by e to this power."""
-        self.value = min(max(self.value * exp(by), self._least), self._most)
+    def settle(self, costs: Iterable[float]) -> None:
+        """Take in what a copy would have cost with each candidate, in misses."""
+        keep = self._keep
+        if keep is None:
+            return
+        self._costs = [
+            before * keep + of_copy for before, of_copy in zip(self._costs, costs, strict=True)
+        ]
+        best = self._costs.index(min(self._costs))
+        self.value = self.candidates[best] * self._factor ** _vertex(self._costs, best)
+
+
+def _vertex(costs: list[float], best: int) -> float:
+    """Return where the parabola through the least cost and its neighbours is least, in steps."""
+    if not 0 < best < len(costs) - 1:
+        return 0.0
+    before, least, after = costs[best - 1 : best + 2]
+    bend = before - 2 * least + after
+    return (before - after) / (2 * bend) if bend > 0 else 0.0
 
 
 class Dials:
     """What is learned of one class.
 
-    A life is right if as many of the copies that get it are invalidated as the model asks for (its
-    target). Each copy is evidence: if it was invalidated its life was too long, and weighs
-    1 - target; if it was not its life was too short, and weighs target. Where both balance the
-    share of the invalidated is the target, whatever the distribution of writes (Robbins and Monro,
-    1951, for a quantile).
+    When a copy's key is written after its grant is seen whatever its life was. So each copy tells
+    what every other slope, or longest life, would have cost in its place: none has to be tried.
+    That is choosing with full information, where the leader is followed without exploring
+    (Hannan, 1957).
 
     Args:
         longest_s: The longest life that may be granted (seconds).
-        step: How far one copy turns a dial.
+        copies: About how many copies are remembered; 0: nothing is learned.
 
     Attributes:
         slope: By what the model's lives are multiplied.
         longest_s: The longest life (TTL_max).
     """
 
-    __slots__ = ("_step", "longest_s", "slope")
+    __slots__ = ("longest_s", "slope")
 
-    def __init__(self, longest_s: float, step: float) -> None:
-        self._step = step
-        self.slope = Dial(1.0, 1 / _STEEPEST, _STEEPEST)
-        self.longest_s = Dial(longest_s, min(_SHORTEST_S, longest_s), longest_s)
+    def __init__(self, longest_s: float, copies: int) -> None:
+        self.slope = Dial(1.0, _FINE, _STEEPEST, _STEEPEST, copies)
+        self.longest_s = Dial(longest_s, _COARSE, _halvings(longest_s), 0, copies)
 
-    def settle(self, trial: Proposal, *, invalidated: bool) -> None:
-        """Turn what decided about a life by what it led to."""
-        dial = self.longest_s if trial.capped else self.slope
-        dial.turn(self._step * (trial.target - invalidated))
+    def settle(self, belief: Belief, outcome: Outcome, *, capped: bool) -> None:
+        """Set what decided about a life by what became of the copy.
+
+        Args:
+            belief: What the life was chosen by.
+            outcome: What became of the copy.
+            capped: Whether the longest life decided, not the slope.
+        """
+        best_s, unused_s = belief.best_s, belief.unused_s
+        if capped:
+            wanted_s = self.slope.value * best_s + unused_s
+            lives = (min(wanted_s, longest_s) for longest_s in self.longest_s.candidates)
+            self.longest_s.settle(cost(life_s, belief, outcome) for life_s in lives)
+        else:
+            lives = (slope * best_s + unused_s for slope in self.slope.candidates)
+            self.slope.settle(cost(life_s, belief, outcome) for life_s in lives)
+
+
+def _halvings(longest_s: float) -> int:
+    return int(log2(longest_s / _SHORTEST_S)) if _SHORTEST_S < longest_s < inf else 0

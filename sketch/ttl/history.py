@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
+from sketch.ttl.hindsight import Belief, Outcome
+
 __all__ = ["Fate", "KeyHistory", "Proposal"]
 
 
@@ -30,13 +32,13 @@ class Proposal(NamedTuple):
     Attributes:
         life_s: The life.
         expected: The share of such copies that will be invalidated, by the rates that are known.
-        target: The share of such copies that should be invalidated.
+        belief: What it was chosen by; None: nothing is to be learned from it.
         capped: Whether it would be longer, if there were no longest life.
     """
 
     life_s: float
     expected: float = 0.0
-    target: float = 0.0
+    belief: Belief | None = None
     capped: bool = False
 
 
@@ -68,6 +70,7 @@ class KeyHistory:
         stale_until_s: Until then the filter holds the key.
         asked: What was last proposed.
         trial: A proposal that was granted, and of which it is not known yet what it leads to.
+        trial_s: When it was granted.
         trial_end_s: When that will be known at the latest.
         open: Whether a copy was handed out of which nothing has become yet.
     """
@@ -86,6 +89,7 @@ class KeyHistory:
         "stale_until_s",
         "trial",
         "trial_end_s",
+        "trial_s",
         "write_span_s",
         "writes",
         "written",
@@ -99,7 +103,7 @@ class KeyHistory:
         self.life_end_s = self.held_end_s = self.stale_until_s = now_s
         self.asked = _NOTHING
         self.trial: Proposal | None = None
-        self.trial_end_s = now_s
+        self.trial_s = self.trial_end_s = now_s
         self.open = self.written = False
         self._usable_s = self._usable_end_s = now_s
 
@@ -159,7 +163,7 @@ class KeyHistory:
             self._usable_s = max(now_s + transit_s, self.stale_until_s)
             self._usable_end_s = self.life_end_s
             if self.trial is None and life_s >= _AS_ASKED * self.asked.life_s:
-                self.trial, self.trial_end_s = self.asked, now_s + life_s
+                self.trial, self.trial_s, self.trial_end_s = self.asked, now_s, now_s + life_s
         return fate
 
     def tried(self, now_s: float) -> Proposal | None:
@@ -169,6 +173,21 @@ class KeyHistory:
             self.trial = None
             return trial
         return None
+
+    def outcome(self, now_s: float, *, written: bool) -> Outcome:
+        """Return what became of the trial: written now, or not until now."""
+        begun_s = self.trial_s
+        return Outcome(self.trial_end_s - begun_s, max(0.0, now_s - begun_s), written)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no write of the key was seen, nor any copy handed out."""
+        return not self.written and self.life_end_s == self.wrote_s
+
+    def begun(self, now_s: float) -> None:
+        """Note a write with which counting begins."""
+        self.written = True
+        self.wrote_s = now_s
 
     def wrote(self, now_s: float, keep: float) -> Fate:
         """Count a write; return what became of the copy."""

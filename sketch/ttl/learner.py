@@ -1,4 +1,4 @@
-"""Lives by cost: the best one of a model of reads and writes, corrected by its own regret."""
+"""Lives by cost: the best one of a model of reads and writes, corrected in hindsight."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sketch.port import Part
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
 from sketch.ttl.dials import Dials
+from sketch.ttl.hindsight import Belief, Outcome
 from sketch.ttl.history import KeyHistory, Proposal
 from sketch.ttl.optimum import about_best
 from sketch.ttl.port import Terms
@@ -27,14 +28,14 @@ class LearnerSettings:
         longest_s: The longest life that may be granted.
         weights: What it costs if a life was wrong.
         unheard_s: For how long clients have not heard of a write, on average: half of Δ.
-        step: How far one copy turns slope and longest life.
+        copies: About how many copies slope and longest life are learned from; 0: none.
         constraints: What lives have to keep.
     """
 
     longest_s: float = 600.0
     weights: Weights = field(default=Weights())
     unheard_s: float = 0.5
-    step: float = 0.01
+    copies: int = 500
     constraints: Constraints = field(default=Constraints())
 
 
@@ -43,8 +44,8 @@ class Learner(Adaptive):
 
     It differs from CATE in three things. It counts reads where no copy could answer them, and so
     knows how often a key is read, not only how often it is missed. It hands out no copies that no
-    client would use, because the filter holds their keys for long. And it turns slope and longest
-    life of each class by what became of the copies (`Dials`).
+    client would use, because the filter holds their keys for long. And it sets slope and longest
+    life of each class to what would have cost least, by what became of the copies (`Dials`).
 
     Args:
         settings: For all classes.
@@ -101,14 +102,14 @@ class Learner(Adaptive):
             return Proposal(shorter_s, -expm1(-shorter_s * seen.writes))
         return proposal
 
-    def _tried(self, part: Part, trial: Proposal, *, invalidated: bool) -> None:
-        if trial.target > 0 and (dials := self._dials.get(part)) is not None:
-            dials.settle(trial, invalidated=invalidated)
+    def _tried(self, part: Part, trial: Proposal, outcome: Outcome) -> None:
+        if trial.belief is not None and (dials := self._dials.get(part)) is not None:
+            dials.settle(trial.belief, outcome, capped=trial.capped)
 
     def _dials_of(self, part: Part, settings: LearnerSettings) -> Dials:
         dials = self._dials.get(part)
         if dials is None:
-            dials = self._dials[part] = Dials(settings.longest_s, settings.step)
+            dials = self._dials[part] = Dials(settings.longest_s, settings.copies)
         return dials
 
 
@@ -120,13 +121,13 @@ def _proposal(seen: KeyRates, settings: LearnerSettings, dials: Dials, unused_s:
     weights = settings.weights
     price = 1 / weights.miss_per_invalidation
     ratio = seen.reads / seen.writes
-    u = about_best(ratio, price)
+    u, late = about_best(ratio, price), 1.0
     if u > 0 and weights.stale != weights.miss:
         unheard = min(1.0, settings.unheard_s * seen.writes / u)
         late = 1 + unheard * (weights.stale / weights.miss - 1)
         u = about_best(ratio, price, late)
-    target = -expm1(-u - unused_s * seen.writes)
-    life_s = dials.slope.value * u / seen.writes + unused_s
+    best_s = u / seen.writes
+    life_s = dials.slope.value * best_s + unused_s
     capped = life_s > dials.longest_s.value
     if capped:
         life_s = dials.longest_s.value
@@ -134,4 +135,5 @@ def _proposal(seen: KeyRates, settings: LearnerSettings, dials: Dials, unused_s:
     answered = ratio * (exp(-unused_s * seen.writes) - exp(-writes))
     if u <= 0 or answered <= price * writes:
         return _REFUSED
-    return Proposal(life_s, -expm1(-writes), target, capped)
+    belief = Belief(best_s, unused_s, seen.reads, seen.writes, price, late)
+    return Proposal(life_s, -expm1(-writes), belief, capped)

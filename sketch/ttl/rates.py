@@ -114,7 +114,12 @@ class ClassRates:
         if history is None:
             history = self.keys.admit(key, now_s)
             if history is not None:
-                history.written = True
+                history.begun(now_s)
+            return Fate.OPEN
+        if history.is_new:
+            # Its first reader came while the write was under way that the key begins with: to
+            # count that would make a class of records that never change look like one that does.
+            history.begun(now_s)
             return Fate.OPEN
         fate = history.wrote(now_s, self._keep)
         self.writes.arrived(now_s)

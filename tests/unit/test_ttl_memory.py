@@ -74,6 +74,22 @@ def test_a_new_key_begins_with_the_rates_of_its_class() -> None:
     assert not seen.written, "what was never seen was never written"
 
 
+def test_the_write_that_a_key_begins_with_is_not_counted() -> None:
+    """Not even if its first reader came before its end; only a copy that was kept changes that."""
+    rates = ClassRates(Memory(), Random(1), 0)
+    for at, life_s in ((1.0, 0.0), (2.0, 10.0)):
+        key = f"x{at}"
+        history = rates.missed(key, at)
+        assert history is not None
+        history.granted(at, life_s, 0.0)
+        rates.wrote(key, history, at + 0.001)
+        assert history.writes == (life_s > 0)
+        assert history.written
+        assert history.unwritten_s(at + 5.001) == pytest.approx(5 + 0.001 * (life_s > 0))
+        rates.wrote(key, history, at + 1)
+        assert history.writes == pytest.approx(1 + (life_s > 0), rel=0.02)
+
+
 def test_what_was_forgotten_may_have_been_written() -> None:
     rates = ClassRates(Memory(keys=5), Random(1), 0)
     for at in range(100):
