@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from fastapi import FastAPI
@@ -61,11 +62,14 @@ class DataApp:
         self._gate = gate
         self._rest = create_app()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
         if scope["type"] == "http" and scope["path"].startswith(_PREFIX):
-            await self._data(scope, receive, send)
-        elif await self._admit(scope, send):
+            return self._data(scope, receive, send)
+        return self._answer_rest(scope, receive, send)
+
+    async def _answer_rest(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if await self._admit(scope, send):
             await self._rest(scope, receive, send)
 
     async def _admit(self, scope: Scope, send: Send) -> bool:

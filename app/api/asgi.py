@@ -1,7 +1,7 @@
 """The data API as an ASGI application, written out by hand because every microsecond shows.
 
-A request is scanned once, finds its route by splitting its raw path, and is answered by one
-``http.response.start`` and one body. Errors become problems in one place.
+A request is scanned once, finds its route by splitting its raw path, and is answered in one write,
+or by the messages of ASGI. Errors become problems in one place.
 """
 
 from __future__ import annotations
@@ -211,15 +211,18 @@ async def _send(request: Request, response: Response, send: Send, valid: Validit
         (b"server-timing", request.phases.text),
         (b"x-request-id", request.id.encode()),
     )
-    body = response.body
-    if response.chunks is None and response.status not in _BODILESS:
+    status, body = response.status, response.body
+    if response.chunks is None and status not in _BODILESS:
         headers.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
     if request.method == "HEAD":
         body = b""
-    elif response.chunks is not None and not await _stream(request, response.chunks, send, valid):
+    if response.chunks is None and request.whole and request.whole(status, headers, body):
         return
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    if response.chunks is None or request.method == "HEAD":
+        await send({"type": "http.response.body", "body": body})
+    elif await _stream(request, response.chunks, send, valid):
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _varying(headers: Headers) -> Header:

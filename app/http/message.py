@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 from app.http.paths import whole_number
 from app.http.problems import BODY_TOO_LARGE, INVALID, HttpError
+from app.http.whole import EXTENSION, SendWhole
 
 __all__ = [
     "ClientGone",
@@ -56,6 +57,7 @@ _READ: Final = frozenset(
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _PREFIX = os.urandom(6).hex()
 _NUMBERS = itertools.count(1)
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class ClientGone(Exception):
@@ -92,7 +94,7 @@ class Request:
     Fields that come several times are joined by commas (RFC 9110, section 5.3).
     """
 
-    __slots__ = ("headers", "id", "method", "path", "phases", "query", "receive")
+    __slots__ = ("headers", "id", "method", "path", "phases", "query", "receive", "whole")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.phases = Phases()
@@ -100,6 +102,8 @@ class Request:
         self.path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
         self.receive = receive
+        extensions = scope.get("extensions", _NOTHING)
+        self.whole: SendWhole | None = extensions.get(EXTENSION, _NOTHING).get("send")
         self.headers = _scan(scope["headers"])
         given = self.headers.get(b"x-request-id", "")
         self.id = given if _REQUEST_ID.fullmatch(given) else f"{_PREFIX}-{next(_NUMBERS):x}"

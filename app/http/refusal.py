@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from asyncio import Transport
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.http.corking import Corked
 from app.http.problems import HEAD_TOO_LARGE, INVALID, PROBLEM_JSON, Problem, ProblemType
+from app.http.whole import EXTENSION, whole_answers
 
 __all__ = ["HEAD_LIMIT", "Protocol"]
 
@@ -42,8 +41,8 @@ class Protocol(HttpToolsProtocol):
         """End a head: what follows is a body, which has a limit of its own."""
         self._in_head = False
         super().on_headers_complete()
-        if self.cycle is not None:
-            self.cycle.transport = cast(Transport, Corked(self.transport, self.loop))
+        if self.cycle is not None and self.cycle.scope is self.scope:
+            self.scope["extensions"] = {EXTENSION: {"send": whole_answers(self.cycle)}}
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what could not be parsed, and close the connection."""

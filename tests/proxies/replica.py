@@ -154,7 +154,8 @@ async def replica(plan: Plan, barriers: Barriers) -> AsyncIterator[Replica]:
                     await barriers.reach("read")
                 await send(message)
 
-            await api(scope, receive, stepped)
+            # A whole answer would pass by.
+            await api({**scope, "extensions": {}}, receive, stepped)
 
         async with served(answering) as url:
             yield Replica(url, running, sketch, barriers)

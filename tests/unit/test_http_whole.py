@@ -1,0 +1,131 @@
+"""Whole answers on the wire: one write, and what uvicorn would have said."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from app.http.refusal import Protocol
+from app.http.whole import EXTENSION
+from tests.unit.test_http_heads import Line
+
+GET = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PUT = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+FIELDS = [(b"etag", b'"1"'), (b"content-length", b"4")]
+
+
+class Pieces(Line):
+    """A connection, and the pieces that were written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        assert not self.closed
+        self.pieces.append(bytes(data))
+
+
+class Server:
+    """A connection to a server, which answers each request as a whole or by messages."""
+
+    def __init__(self, *, whole: bool, status: int = 200, body: bytes = b"body") -> None:
+        self._whole, self._status, self._body = whole, status, body
+        self.fields = FIELDS if status == 200 else []
+        self.sent: list[bool] = []
+        self.line = Pieces()
+        config = Config(
+            self._app, interface="asgi3", log_config=None, access_log=False, http=Protocol
+        )
+        config.load()
+        state = ServerState()
+        state.default_headers = [(b"date", b"now")]
+        self.protocol = Protocol(config, state, {})
+        self.protocol.connection_made(self.line)
+
+    async def ask(self, request: bytes) -> list[bytes]:
+        """Return the pieces in which a request is answered."""
+        self.line.pieces.clear()
+        self.protocol.data_received(request)
+        while self.protocol.tasks:
+            await asyncio.gather(*self.protocol.tasks)
+        return self.line.pieces
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b"" if scope["method"] == "HEAD" else self._body
+        if self._whole:
+            self.sent.append(
+                scope["extensions"][EXTENSION]["send"](self._status, self.fields, body)
+            )
+        if not self._whole or not self.sent[-1]:
+            start = {"type": "http.response.start", "status": self._status, "headers": self.fields}
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
+        assert (await receive())["type"] == "http.disconnect"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        GET,
+        GET.replace(b"GET", b"HEAD"),
+        GET.replace(b"1.1", b"1.0"),
+        GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"),
+        GET * 3,
+        PUT,
+        PUT + b"body" + GET,
+    ],
+    ids=["get", "head", "old", "last", "pipelined", "not yet sent", "then another"],
+)
+@pytest.mark.parametrize("status", [200, 204, 304])
+async def test_an_answer_reads_as_uvicorn_writes_it(request_: bytes, status: int) -> None:
+    body = b"body" if status == 200 else b""
+    ours, theirs = (Server(whole=whole, status=status, body=body) for whole in (True, False))
+    assert b"".join(await ours.ask(request_)) == b"".join(await theirs.ask(request_))
+    assert set(ours.sent) == {True}
+    assert ours.line.closed == theirs.line.closed
+
+
+async def test_an_answer_is_one_piece() -> None:
+    server = Server(whole=True)
+    for _ in range(2):
+        (piece,) = await server.ask(GET)
+        assert piece.startswith(b"HTTP/1.1 200 OK\r\ndate: now\r\n")
+        assert piece.endswith(b"\r\n\r\nbody")
+
+
+async def test_a_large_body_is_not_copied() -> None:
+    server = Server(whole=True, body=bytes(1 << 20))
+    assert [len(piece) for piece in await server.ask(GET)][1:] == [1 << 20]
+
+
+@pytest.mark.parametrize("value", [b"1\r\nx: 2", b"1\n", b"\r1", b"1\0"])
+async def test_no_field_begins_another_one(value: bytes) -> None:
+    server = Server(whole=True)
+    server.fields = [(b"etag", value)]
+    assert b"etag" not in b"".join(await server.ask(GET))
+
+
+async def test_nothing_is_sent_to_who_has_gone() -> None:
+    server = Server(whole=True)
+    server.protocol.data_received(GET)
+    server.protocol.connection_lost(None)
+    await asyncio.gather(*server.protocol.tasks)
+    assert server.line.pieces == []
+    assert server.sent == [True]
+
+
+async def test_who_does_not_read_is_waited_for() -> None:
+    server = Server(whole=True)
+    server.protocol.pause_writing()
+    server.protocol.data_received(GET)
+    await asyncio.sleep(0)
+    assert server.sent == [False]
+    assert server.line.pieces == []
+    server.protocol.resume_writing()
+    await asyncio.gather(*server.protocol.tasks)
+    assert b"".join(server.line.pieces).endswith(b"body")
