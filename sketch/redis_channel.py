@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from sketch.port import SketchUnavailable
-from sketch.redis_wire import Wire
+from sketch.redis_wire import Tell, Wire
 
 __all__ = ["Channel", "ScriptCall", "connect", "settled", "words"]
 
@@ -71,15 +71,16 @@ class Channel:
         self._life = ""
         self._turn = asyncio.Lock()
 
-    def post(self, calls: Sequence[ScriptCall]) -> asyncio.Future[list[Any]] | None:
-        """Send calls at once, if a connection stands idle; the future tells what was answered.
+    def post(self, calls: Sequence[ScriptCall], tell: Tell) -> bool:
+        """Send calls at once, if a connection stands idle; False: there is none.
 
         What is not `settled`, and what fails, is to be asked again with `ask`.
         """
         wire = self._wire
         if wire is None or not wire.idle or self._turn.locked():
-            return None
-        return wire.post(self._packed(calls), len(calls))
+            return False
+        wire.post(self._packed(calls), len(calls), tell)
+        return True
 
     async def ask(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Return the answer to each call, or the error it was answered with.
@@ -99,7 +100,7 @@ class Channel:
         return int(seconds) * 1_000_000 + int(micros)
 
     async def _time(self) -> list[Any]:
-        return await (await self._connected()).post(hiredis.pack_command((b"TIME",)), 1)
+        return await (await self._connected()).ask(hiredis.pack_command((b"TIME",)), 1)
 
     def close(self) -> None:
         """Close the connection."""
@@ -146,15 +147,14 @@ class Channel:
 
     async def _asked(self, calls: Sequence[ScriptCall]) -> list[Any]:
         wire = await self._connected()
-        return await wire.post(self._packed(calls), len(calls))
+        return await wire.ask(self._packed(calls), len(calls))
 
     def _packed(self, calls: Sequence[ScriptCall]) -> bytes:
-        return b"".join([part for call in calls for part in self._parts(call)])
+        return b"".join(map(self._pack, calls))
 
-    def _parts(self, call: ScriptCall) -> tuple[bytes, ...]:
+    def _pack(self, call: ScriptCall) -> bytes:
         own = (self._life, call.standing, urandom(16).hex(), call.expiring, *call.steps)
-        count = 3 + _KEYS + len(own)
-        return b"*%d\r\n" % count, self._head, call.keys, words(*own)
+        return b"*%d\r\n%b%b%b" % (3 + _KEYS + len(own), self._head, call.keys, words(*own))
 
     async def _connected(self) -> Wire:
         if self._wire is None or self._wire.lost:
@@ -173,7 +173,7 @@ class Channel:
         """Learn the server's life, and have it load the script."""
         asked: list[tuple[Any, ...]] = [(b"INFO",), (b"SCRIPT", b"LOAD", self._script)]
         packed = b"".join([hiredis.pack_command(words) for words in asked])
-        told, loaded = await wire.post(packed, len(asked))
+        told, loaded = await wire.ask(packed, len(asked))
         for answer in (told, loaded):
             if isinstance(answer, ResponseError):
                 raise answer
@@ -192,8 +192,8 @@ def words(*texts: Any) -> bytes:
 
 
 def settled(answers: Sequence[Any]) -> bool:
-    """Whether the server took every call, whatever it answered."""
-    return not any(isinstance(a, ResponseError) or _is_unsettled(a) for a in answers)
+    """Whether the server took every call: what one is answered is a list, and nothing else is."""
+    return all(isinstance(answer, list) for answer in answers)
 
 
 def connect(url: str, timeout_s: float) -> Redis:

@@ -151,8 +151,8 @@ class RedisSketch:
             words += (key, self._places.pack(*positions(key, self.shape)))
         answer = await self._steps.take(part, "begin", words, len(own))
         *flags, mark = answer.value
-        held = zip(own, flags, strict=True)
-        return Begun(tuple(dict.fromkeys(key for key, is_held in held if is_held)), mark)
+        held = [key for key, is_held in zip(own, flags, strict=True) if is_held]
+        return Begun(tuple(dict.fromkeys(held)), mark)
 
     async def end(
         self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None

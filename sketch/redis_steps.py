@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sketch.port import Part, SketchUnavailable
 from sketch.redis_channel import Channel, ScriptCall, settled
@@ -17,8 +17,7 @@ _STEPS_AT_ONCE: Final = 128
 _KEYS_AT_ONCE: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a step was answered, and the server's time then."""
 
     now_us: int
@@ -52,7 +51,7 @@ class Steps:
         self._keys_of = keys_of
         self._expired_at_once = expired_at_once
         self._waiting: dict[Part, list[_Step]] = {}
-        self._under_way: list[_Step] = []
+        self._under_way: _Rows = ()
         self._asking: asyncio.Task[None] | None = None
         self._alone = True
         self._due = False
@@ -95,22 +94,18 @@ class Steps:
     def _send(self) -> None:
         """Send what is waiting: what comes while it is under way goes together, after it."""
         waiting, self._waiting = self._waiting, {}
-        self._under_way = [step for steps in waiting.values() for step in steps]
-        self._alone, self._due = len(self._under_way) == 1, False
         rows = [(part, some) for part, all_ in waiting.items() for some in _cut(all_)]
+        self._under_way = rows
+        self._alone, self._due = len(rows) == 1 and len(rows[0][1]) == 1, False
         calls = [self._call(part, steps) for part, steps in rows]
-        posted = None if self._closed else self._channel.post(calls)
-        if posted is not None:
-            posted.add_done_callback(partial(self._answered, rows, calls))
-        else:
+        if self._closed or not self._channel.post(calls, partial(self._answered, rows, calls)):
             self._ask(rows, calls)
 
-    def _answered(self, rows: _Rows, calls: _Calls, posted: asyncio.Future[list[Any]]) -> None:
-        error = posted.exception()
-        if isinstance(error, TimeoutError):
-            self._tell(rows, [error] * len(rows))
-        elif error is None and settled(answers := posted.result()):
-            self._tell(rows, answers)
+    def _answered(self, rows: _Rows, calls: _Calls, came: list[Any] | Exception) -> None:
+        if isinstance(came, list) and settled(came):
+            self._tell(rows, came)
+        elif isinstance(came, TimeoutError):
+            self._tell(rows, [came] * len(rows))
         else:
             self._ask(rows, calls)
 
@@ -131,20 +126,20 @@ class Steps:
     def _tell(self, rows: _Rows, answers: Sequence[Any]) -> None:
         for (_, steps), answer in zip(rows, answers, strict=True):
             _tell(steps, answer)
-        self._under_way = []
+        self._under_way = ()
         if self._waiting:
             self._send()
 
     def _refuse_all(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        for steps in (self._under_way, *waiting.values()):
+        for _, steps in (*self._under_way, *waiting.items()):
             for step in steps:
                 _refuse(step, None)
-        self._under_way = []
+        self._under_way = ()
 
     def _call(self, part: Part, steps: Sequence[_Step]) -> ScriptCall:
         # Twice as many may go as come, so what has expired does not pile up.
-        keys = sum(step.keys for step in steps)
+        keys = sum([step.keys for step in steps])
         expiring = max(self._expired_at_once * len(steps), 2 * keys)
         words = [word for step in steps for word in step.words]
         return ScriptCall(self._keys_of(part), expiring, words)

@@ -7,16 +7,21 @@ socket is then ours, because a call of the driver takes longer than the server d
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import hiredis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import NoScriptError, ResponseError
 
-__all__ = ["Wire"]
+__all__ = ["Tell", "Wire"]
 
 _NOTHING: Final = object()
+
+Tell: TypeAlias = Callable[[list[Any] | Exception], None]
+"""Told the replies of an exchange, errors of the server among them, or why there are none."""
 
 
 class Wire(asyncio.Protocol):
@@ -36,7 +41,7 @@ class Wire(asyncio.Protocol):
         )
         self._replies: list[Any] = []
         self._awaited = 0
-        self._future: asyncio.Future[list[Any]] | None = None
+        self._tell: Tell | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
         self._quiet = asyncio.Event()
@@ -50,20 +55,29 @@ class Wire(asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """Whether an exchange may begin."""
-        return self._future is None and not self.lost
+        return self._tell is None and not self.lost
 
     async def quiet(self) -> None:
         """Wait until no exchange is under way."""
         await self._quiet.wait()
 
-    def post(self, packed: bytes, replies: int) -> asyncio.Future[list[Any]]:
-        """Send packed commands; the future brings as many replies, errors of the server among them.
+    async def ask(self, packed: bytes, replies: int) -> list[Any]:
+        """Send packed commands; returns as many replies, errors of the server among them.
 
-        Cancelling the future leaves the connection as it is; it is idle once the replies are there.
+        Cancelling leaves the connection as it is; it is idle once the replies are there.
         """
-        assert self._future is None
+        answer: asyncio.Future[list[Any]] = self._loop.create_future()
+        self.post(packed, replies, partial(_set, answer))
+        return await answer
+
+    def post(self, packed: bytes, replies: int, tell: Tell) -> None:
+        """Send packed commands; as many replies are told as soon as they are there.
+
+        A future would take two turns of the loop more, and as long as all the rest here.
+        """
+        assert self._tell is None
         self._quiet.clear()
-        future = self._future = self._loop.create_future()
+        self._tell = tell
         self._awaited = replies
         if self.lost or self._transport.is_closing():
             self._fail(NotConnected("The connection was lost."))
@@ -72,7 +86,6 @@ class Wire(asyncio.Protocol):
             if self._timer is None:
                 self._timer = self._loop.call_at(self._deadline, self._late)
             self._transport.write(packed)
-        return future
 
     def close(self) -> None:
         """Close the connection; the exchange that is under way fails."""
@@ -97,15 +110,14 @@ class Wire(asyncio.Protocol):
         self._fail(NotConnected("The connection was lost."))
 
     def _finish(self) -> None:
-        future, replies = self._ended(), self._replies
-        self._replies, self._awaited = [], 0
-        if future is not None and not future.done():
-            future.set_result(replies)
+        replies, self._replies = self._replies, []
+        self._awaited = 0
+        self._end(replies)
 
     def _late(self) -> None:
         """Look at the deadline: one timer for many exchanges, as most end long before."""
         self._timer = None
-        if self._future is None:
+        if self._tell is None:
             return
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._late)
@@ -119,14 +131,23 @@ class Wire(asyncio.Protocol):
             self._timer = None
         self._transport.abort()
         self._connection._close()  # type: ignore[no-untyped-call]  # noqa: SLF001 - disconnect() would wait for its own protocol
-        future = self._ended()
-        if future is not None and not future.done():
-            future.set_exception(error)
+        self._end(error)
 
-    def _ended(self) -> asyncio.Future[list[Any]] | None:
-        future, self._future = self._future, None
+    def _end(self, came: list[Any] | Exception) -> None:
+        """Tell what came of the exchange under way; whoever is told may begin the next one."""
+        tell, self._tell = self._tell, None
         self._quiet.set()
-        return future
+        if tell is not None:
+            tell(came)
+
+
+def _set(answer: asyncio.Future[list[Any]], came: list[Any] | Exception) -> None:
+    if answer.done():
+        return
+    if isinstance(came, Exception):
+        answer.set_exception(came)
+    else:
+        answer.set_result(came)
 
 
 def _error_of(text: str) -> ResponseError:

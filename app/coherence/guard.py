@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from os import urandom
 from typing import Final, TypeAlias, TypeVar
 
@@ -111,30 +112,25 @@ class SketchGuard:
         now_s = self._clock.now()
         for part, keys in written.items():
             self._estimator.wrote(part, keys, now_s)
-        parts = parts_of(database, token)
+        parts = {part: written.get(part, ()) for part in parts_of(database, token)}
         changed = await _done(
             [
-                self._end(
-                    part, token, {key: versions[key] for key in written.get(part, ())}, effects
-                )
-                for part in parts
+                self._end(part, token, {key: versions[key] for key in keys}, effects)
+                for part, keys in parts.items()
             ]
         )
         if self._ended is not None:
             self._ended()
-        results = zip(parts, changed, strict=True)
-        await self._purged({part: [*written.get(part, ()), *found] for part, found in results})
+        if self._purge_first is not None:
+            found = zip(parts.items(), changed, strict=True)
+            await _purged(self._purge_first, {part: [*own, *more] for (part, own), more in found})
 
     async def unsure(self, database: str, class_name: str) -> None:
         """Take all results of a class for changed; raises `Unavailable`: there may be others."""
         part = Part(database, class_name)
         [found] = await _done([self._change_all(part)])
-        await self._purged({part: found})
-
-    async def _purged(self, keys: Mapping[Part, Sequence[str]]) -> None:
-        """Have caches forget keys, before their write is acknowledged."""
         if self._purge_first is not None:
-            await asyncio.gather(*(self._purge_first(*each) for each in keys.items() if each[1]))
+            await _purged(self._purge_first, {part: found})
 
     async def relaid(self, database: str, class_name: str) -> None:
         """Have the sketch know a class as it is now; raises `Unavailable`: the next call will."""
@@ -157,15 +153,17 @@ class SketchGuard:
 
         Each look may find others; what an earlier one has found is stale as well.
         """
-        alone, changed = effects is not None and self._results.heeds(part, None), dict[str, None]()
+        changed: dict[str, None] = {}
+        alone = effects is not None and self._results.heeds(part, None)
         for tried in range(_TRIES):
-            found = self._results.changed(part, self._effects(part, effects, alone=alone))
+            found = self._results.changed(part, partial(_effects_on, part, effects, alone=alone))
             queries = tuple(found.numbers)
             changes = Changes(queries, found.mark, alone, insists=tried >= _PATIENCE)
             ended = await self._sketch.end(part, token, versions, changes)
-            changed.update(dict.fromkeys(queries))
-            self._results.forget(part, found)
-            self._note(part, found)
+            if queries:
+                changed.update(dict.fromkeys(queries))
+                self._results.forget(part, found)
+                self._note(part, found)
             if ended is Ended.DONE:
                 return tuple(changed)
             if ended is Ended.BEHIND:
@@ -174,18 +172,20 @@ class SketchGuard:
                 alone = False
         raise SketchUnavailable("Queries are registered faster than they are learned.")
 
-    def _effects(
-        self, part: Part, effects: Effects | None, *, alone: bool
-    ) -> Sequence[Effect] | None:
-        """Return what a write did to a class, as far as anybody asks; None: it may be anything."""
-        if not self._results.heeds(part, None):
-            return ()
-        return None if effects is None else effects(alone).get(part.class_name, ())
-
     def _note(self, part: Part, found: Found) -> None:
         if found.numbers:
             changed = len(found.numbers)
             self._tell(ResultsChanged(part, changed, self._results.count(part)))
+
+
+def _effects_on(part: Part, effects: Effects | None, *, alone: bool) -> Sequence[Effect] | None:
+    """Return what a write did to a class; None: it may be anything."""
+    return None if effects is None else effects(alone).get(part.class_name, ())
+
+
+async def _purged(purge_first: PurgeFirst, keys: Mapping[Part, Sequence[str]]) -> None:
+    """Have caches forget keys, before their write is acknowledged."""
+    await asyncio.gather(*(purge_first(*each) for each in keys.items() if each[1]))
 
 
 async def _done(calls: Sequence[Awaitable[_T]]) -> list[_T]:

@@ -109,10 +109,19 @@ class RegisteredQueries:
         """Return how many queries of a class are known."""
         return len(self._of(part).index)
 
-    def changed(self, part: Part, effects: Sequence[Effect] | None) -> Found:
-        """Find the results that a write may have changed; without `effects`, all of them."""
+    def changed(self, part: Part, effects: Callable[[], Sequence[Effect] | None]) -> Found:
+        """Find the results that a write may have changed.
+
+        Args:
+            part: The class.
+            effects: Returns what the write did to it, or None if that may be anything; only asked
+                if there are queries.
+        """
         known = self._of(part)
-        names = known.index if effects is None else _touched(known.index, effects)
+        if not known.index.heeds(None):
+            return Found({}, known.mark)
+        did = effects()
+        names = known.index if did is None else _touched(known.index, did)
         return Found({name: known.numbers[name] for name in names}, known.mark)
 
     def forget(self, part: Part, found: Found) -> None:
@@ -126,7 +135,7 @@ class RegisteredQueries:
     async def take_back(self, part: Part) -> Found:
         """Take all results of a class for changed; raises `SketchUnavailable`."""
         await self.follow(part)
-        found = self.changed(part, None)
+        found = self.changed(part, lambda: None)
         await self._sketch.changed(part, tuple(found.numbers))
         self.forget(part, found)
         return found

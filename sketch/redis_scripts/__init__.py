@@ -11,7 +11,7 @@ from sketch.port import SketchLimits
 
 __all__ = ["source_of"]
 
-_ALWAYS: Final = ("part", "filter")
+_ALWAYS: Final = ("part", "quick", "filter")
 _MODULES: Final = (
     "lives",
     "snapshots",

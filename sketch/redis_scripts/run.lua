@@ -1,4 +1,4 @@
--- Takes the steps, one after the other.
+-- Takes the steps that are left, one after the other.
 
 local home = {
   renew = lives, layout = lives, adopt = lives, expire = snapshots, snapshot = snapshots,
@@ -9,7 +9,6 @@ local home = {
 
 if lived ~= life then lives().lost() end
 expire(ARGV[4])
-local answers, at = { now }, 5
 while ARGV[at] do
   local name, last = ARGV[at], at + 1 + ARGV[at + 1]
   answers[#answers + 1] = home[name]()[name](at + 2, last)

@@ -134,6 +134,8 @@ async def test_whoever_asks_waits_for_what_was_posted(redis_config: SystemConfig
         for number in range(50):
             posted = asyncio.create_task(sketch.begin(PART, [f"k{number}"], f"t{number}"))
             await asyncio.sleep(0)
-            await asyncio.gather(posted, sketch.create(PART), sketch.snapshot([]))
+            # This one is sent when the first is answered: not before those who took their turn.
+            later = sketch.begin(PART, [f"l{number}"], f"u{number}")
+            await asyncio.gather(posted, sketch.create(PART), later, sketch.snapshot([]))
     finally:
         await sketch.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 from uuid import uuid4
 
 import numpy as np
@@ -17,11 +17,21 @@ from sketch.redis_server import RedisSketch
 from sketch.server import MemorySketch
 from sketch.states import Inspectable
 
-__all__ = ["PART", "World", "bits_of", "has", "memory_world", "redis_world"]
+__all__ = ["PART", "RedisWorld", "Way", "World", "bits_of", "has", "memory_world", "redis_world"]
 
 PART = Part("news", "articles")
 START_US = 1_700_000_000_000_000
 SHAPE = FilterShape(bits=8192, hashes=4, seed=7)
+
+
+Way: TypeAlias = Literal["both", "longer", "quick"]
+"""Which ways the script takes: with ``quick``, what would go the longer way is refused."""
+
+_REPLACED: Final[dict[Way, list[tuple[str, str]]]] = {
+    "both": [],
+    "longer": [("while ARGV[at] and lived == life do", "while false do")],
+    "quick": [("expire(ARGV[4])\n", "assert(false)\n")],
+}
 
 
 class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
@@ -92,24 +102,27 @@ class _ClockedSketch(RedisSketch):
     """A sketch whose clock is a key of the server, so that tests can move it."""
 
     def __init__(
-        self, redis: Redis, limits: SketchLimits, shape: FilterShape, namespace: str
+        self, redis: Redis, limits: SketchLimits, shape: FilterShape, namespace: str, way: Way
     ) -> None:
         self._clock = f"{namespace}:clock"
+        self._way = way
         super().__init__(redis, limits, shape, namespace, timeout_s=30.0)
 
     def _script(self) -> str:
         script, clock = super()._script(), f"call('HMGET', '{self._clock}', 's', 'us')"
-        assert script.count("call('TIME')") == 1
-        return script.replace("call('TIME')", clock)
+        for was, is_ in (("call('TIME')", clock), *_REPLACED[self._way]):
+            assert script.count(was) == 1
+            script = script.replace(was, is_)
+        return script
 
 
-class _RedisWorld(World):
-    def __init__(self, redis: Redis, limits: SketchLimits, shape: FilterShape) -> None:
+class RedisWorld(World):
+    def __init__(self, redis: Redis, limits: SketchLimits, shape: FilterShape, way: Way) -> None:
         super().__init__(limits)
         self._namespace = f"test:{uuid4().hex}"
         self._shape = shape
         self._redis = redis
-        self.sketch = _ClockedSketch(redis, limits, shape, self._namespace)
+        self.sketch = self.other(limits, shape, way)
 
     async def advance(self, seconds: float) -> None:
         await super().advance(seconds)
@@ -129,9 +142,31 @@ class _RedisWorld(World):
         await self._redis.delete(f"{self._namespace}:clock", *await self._keys())
         await self._redis.aclose()
 
-    def other(self, limits: SketchLimits, shape: FilterShape) -> RedisSketch:
+    def other(
+        self, limits: SketchLimits, shape: FilterShape = SHAPE, way: Way = "both"
+    ) -> RedisSketch:
         """Return another sketch on the same keys, as a replica of other settings would."""
-        return _ClockedSketch(self._redis, limits, shape, self._namespace)
+        return _ClockedSketch(self._redis, limits, shape, self._namespace, way)
+
+    async def contents(self, part: Part = PART) -> dict[str, Any]:
+        """Return what is kept of a part, but for what names of its own are made up for."""
+        tag = f"{{{self._namespace}:{part.database}/{part.class_name}}}:"
+        redis: Any = self._redis
+        kept: dict[str, Any] = {}
+        for key in await self._keys():
+            name = key.decode().removeprefix(tag)
+            kind = await redis.type(key)
+            if kind == b"hash":
+                kept[name] = await redis.hgetall(key)
+            elif kind == b"zset":
+                kept[name] = await redis.zrange(key, 0, -1, withscores=True)
+            elif kind == b"string":
+                kept[name] = await redis.get(key)
+        for made_up in (b"incarnation", b"generation"):
+            kept["meta"].pop(made_up)
+        versions = kept.get("versions", {})
+        kept["versions"] = {k: v if v[:1] == b"v" else v[:1] for k, v in versions.items()}
+        return kept
 
     async def forget_scripts(self) -> None:
         """Let the server forget every script."""
@@ -154,9 +189,11 @@ async def memory_world(limits: SketchLimits, shape: FilterShape = SHAPE) -> Worl
     return _MemoryWorld(limits, shape)
 
 
-async def redis_world(url: str, limits: SketchLimits, shape: FilterShape = SHAPE) -> _RedisWorld:
+async def redis_world(
+    url: str, limits: SketchLimits, shape: FilterShape = SHAPE, way: Way = "both"
+) -> RedisWorld:
     """Return a world of a sketch in Redis."""
-    world = _RedisWorld(Redis.from_url(url), limits, shape)
+    world = RedisWorld(Redis.from_url(url), limits, shape, way)
     await world.advance(0)
     return world
 

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from mediator.stores.port import SystemConfig
-from sketch.port import Grant, SketchLimits
+from sketch.port import Changes, Ended, Grant, SketchLimits
 from tests.process.sketches import PART, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(
@@ -161,11 +161,14 @@ class Histories(RuleBasedStateMachine):
                 self.store[key] += 1
                 write.made[key] = self.store[key]
 
-    @rule(write=writes, told=st.booleans())
-    def end(self, write: Write, told: bool) -> None:
-        """End a write, perhaps not for the first time."""
+    @rule(write=writes, told=st.booleans(), looked=st.booleans())
+    def end(self, write: Write, told: bool, looked: bool) -> None:
+        """End a write, perhaps not for the first time, perhaps after a look at the queries."""
         write.fenced = True
-        self.run(self.world.sketch.end(PART, write.token, write.made if told else {}))
+        changes = Changes((), self.run(self.world.sketch.registered(PART, 0)).mark)
+        made = write.made if told else {}
+        ending = self.world.sketch.end(PART, write.token, made, changes if looked else None)
+        assert self.run(ending) is Ended.DONE
         self._ended(write)
 
     @rule(keys=some_keys)
@@ -173,7 +176,7 @@ class Histories(RuleBasedStateMachine):
         """Write without a break."""
         write = self.begin(keys)
         self.land(write)
-        self.end(write, told=True)
+        self.end(write, told=True, looked=True)
 
     @rule()
     def recover(self) -> None:

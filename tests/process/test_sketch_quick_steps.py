@@ -1,0 +1,181 @@
+"""Steps that the sketch's script takes the quick way: they do what the longer way would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from sketch.port import Begun, Changes, Ended, SketchLimits, SketchUnavailable
+from sketch.queries import key_of_query
+from tests.process.sketches import PART, RedisWorld, redis_world
+
+LIMITS = SketchLimits(
+    longest_ttl_s=20.0, margin_s=2.0, layers=2, lease_s=6.0, purge_again_s=4.0, keys=3
+)
+KEYS = [f"articles/{number}#ü" for number in range(4)]
+A, B, C, D = KEYS
+QUERIES = [key_of_query("articles", f"title={title}") for title in "ab"]
+TOKENS = ["t", "u"]
+STEPS_S = [0.5, 1.0, 5.0, 12.0, 22.0]
+
+
+@dataclass
+class Side:
+    """A world, and the last leave it gave to fill in versions: the leave has a name made up."""
+
+    world: RedisWorld
+    fill: str = ""
+    lacking: Sequence[str] = ()
+
+
+Step = Callable[[Side], Awaitable[Any]]
+
+
+@pytest.fixture
+async def sides(redis_config: SystemConfig) -> AsyncIterator[tuple[Side, Side]]:
+    """Two worlds alike, but that one goes the longer way always."""
+    both = await redis_world(redis_config.url, LIMITS)
+    longer = await redis_world(redis_config.url, LIMITS, way="longer")
+    yield Side(both), Side(longer)
+    await both.close()
+    await longer.close()
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_quick_steps_do_what_the_longer_way_does(sides: tuple[Side, Side], seed: int) -> None:
+    random = Random(seed)
+    if seed % 2:  # the others begin as lost ones do
+        for side in sides:
+            await side.world.sketch.create(PART)
+    for number in range(120):
+        step = _some_step(random)
+        told, as_told = [await step(side) for side in sides]
+        assert told == as_told
+        if not number % 10:
+            bits, as_bits = [(await side.world.snapshot()).bits for side in sides]
+            assert bits == as_bits
+            kept, as_kept = [await side.world.contents() for side in sides]
+            assert kept == as_kept
+
+
+def _some_step(random: Random) -> Step:
+    keys, token = random.sample(KEYS, random.choice([1, 1, 2])), random.choice(TOKENS)
+    versions = {key: random.randrange(1, 50) for key in random.sample(KEYS, 2)}
+    seconds, flags = random.choice(STEPS_S), [random.random() < 0.3 for _ in range(3)]
+    queries = QUERIES[:1] if flags[1] else []
+
+    async def begin(side: Side) -> Any:
+        return await side.world.sketch.begin(PART, keys, token)
+
+    async def close(side: Side) -> Any:
+        sketch = side.world.sketch
+        mark = (await sketch.registered(PART, 0)).mark - flags[0]
+        changes = Changes(queries, mark, alone=flags[2], insists=flags[1])
+        return await sketch.end(PART, token, versions, changes)
+
+    async def end(side: Side) -> Any:
+        return await side.world.sketch.end(PART, token, versions)
+
+    async def read(side: Side) -> Any:
+        ttl_s = 0.0 if flags[0] else seconds
+        grant = await side.world.sketch.report_read(PART, keys, ttl_s)
+        if grant.fill:
+            side.fill, side.lacking = grant.fill, keys
+        return replace(grant, fill="" if not grant.fill else "some")
+
+    async def fill(side: Side) -> Any:
+        read = {key: number for number, key in enumerate(side.lacking, 7)}
+        return await side.world.sketch.fill(PART, side.fill, read)
+
+    async def register(side: Side) -> Any:
+        return await side.world.sketch.report_query(PART, QUERIES[flags[0]], 10.0)
+
+    async def at_once(side: Side) -> Any:
+        steps = [read, begin, read, close, begin, read, fill]
+        return await asyncio.gather(*(step(side) for step in steps))
+
+    async def wait(side: Side) -> Any:
+        return await side.world.advance(seconds)
+
+    few = [end, register, at_once, wait]
+    return random.choice([*few, *[begin, close, read] * 3, *[fill] * 2])
+
+
+@pytest.fixture
+async def world(redis_config: SystemConfig) -> AsyncIterator[RedisWorld]:
+    made = await redis_world(redis_config.url, LIMITS)
+    await made.sketch.create(PART)
+    yield made
+    await made.close()
+
+
+async def test_what_is_plain_goes_the_quick_way(world: RedisWorld) -> None:
+    mark = (await world.sketch.registered(PART, 0)).mark
+    quick = world.other(LIMITS, way="quick")
+    try:
+        with pytest.raises(SketchUnavailable):
+            await quick.begin(PART, [A, B], "longer")
+        assert await quick.begin(PART, [A], "t") == Begun((), mark)
+        assert await quick.end(PART, "t", {A: 1}, Changes((), mark, alone=True)) is Ended.DONE
+        grant = await quick.report_read(PART, [A], 5.0)
+        assert grant.ttl_us == 5_000_000
+        await quick.fill(PART, grant.fill, {A: 1})
+        assert (await quick.report_read(PART, [A], 5.0)).versions == (1,)
+    finally:
+        await quick.close()
+
+
+async def test_a_key_that_is_no_more_handed_out_leaves_the_filter_when_its_write_ends(
+    redis_config: SystemConfig,
+) -> None:
+    """It is still a member when its write begins, for others expire before it, and held by none."""
+    limits = SketchLimits(longest_ttl_s=20.0, margin_s=0.0, expired_at_once=1)
+    world = await redis_world(redis_config.url, limits)
+    try:
+        await world.sketch.create(PART)
+        mark = (await world.sketch.registered(PART, 0)).mark
+        for keys, ttl_s in (([B], 5.0), ([C], 5.0), ([D], 5.0), ([A], 10.0)):
+            await world.sketch.report_read(PART, keys, ttl_s)
+            await world.sketch.begin(PART, keys, "first")
+            await world.sketch.end(PART, "first", {}, Changes((), mark))
+        for key in (B, C, D):
+            await world.sketch.report_read(PART, [key], 20.0)
+        await world.advance(11.0)
+        assert (await world.sketch.begin(PART, [A], "late")).held == ()
+        assert any((await world.snapshot()).bits)
+        assert await world.sketch.end(PART, "late", {A: 2}, Changes((), mark)) is Ended.DONE
+        assert not any((await world.snapshot()).bits)
+        assert await world.leaks() == []
+    finally:
+        await world.close()
+
+
+async def test_reads_remove_what_has_expired(world: RedisWorld) -> None:
+    await world.sketch.report_read(PART, [A], 5.0)
+    await world.sketch.report_read(PART, [B], 5.0)
+    await world.advance(13.0)
+    assert (await world.sketch.report_read(PART, [C], 5.0)).ttl_us == 5_000_000
+    assert [key for key, _ in (await world.contents())["handed"]] == [C.encode()]
+
+
+async def test_a_version_is_kept_for_what_is_not_swept_up_yet(redis_config: SystemConfig) -> None:
+    """As on the longer way: the key is out of every cache, but still in the account."""
+    world = await redis_world(redis_config.url, SketchLimits(margin_s=0.0, expired_at_once=1))
+    try:
+        await world.sketch.create(PART)
+        mark = (await world.sketch.registered(PART, 0)).mark
+        for number in range(20):
+            await world.sketch.report_read(PART, [f"articles/{number}#other"], 5.0)
+        await world.sketch.report_read(PART, [A], 6.0)
+        await world.advance(10.0)
+        assert (await world.sketch.begin(PART, [A], "late")).held == ()
+        assert await world.sketch.end(PART, "late", {A: 2}, Changes((), mark)) is Ended.DONE
+        assert (await world.sketch.report_read(PART, [A], 5.0)).versions == (2,)
+    finally:
+        await world.close()
