@@ -39,12 +39,12 @@ _log = logging.getLogger("portolan.telemetry")
 MOST_WAITING: Final = 8 << 20
 """Bytes that wait for the process: what a request tells of one store call has two hundred."""
 
-_BATCH: Final = 2_048
-"""Requests that are told together, at most: half a megabyte, if they call a store once."""
-
 _FRESH: Final = 64
 """Requests that are put into words together: the code is warm then, and takes a fraction of the
 time. As words they are nothing that the garbage collector has to look at."""
+
+_BATCH: Final = 32
+"""So many of these are told together, at most: half a megabyte, if requests call a store once."""
 
 _EVERY_S: Final = 0.25
 _MOST_UNSENT: Final = 1 << 20
@@ -111,11 +111,12 @@ class SpanProcess:
 
     def _word(self) -> None:
         """Put into words what was taken."""
+        if not self._fresh:
+            return
         fresh, self._fresh = self._fresh, []
-        for done in fresh:
-            line = orjson.dumps(done.plain())
-            self._waiting.append(line)
-            self._size += len(line)
+        words = orjson.dumps([done.plain() for done in fresh])[1:-1]
+        self._waiting.append(words)
+        self._size += len(words)
         if self._size > MOST_WAITING:
             self._drop()
 
