@@ -10,8 +10,6 @@
 -- refused has the field instead of the birth and the reason instead of the first version; one that
 -- is locked has the mark instead of the birth.
 
-if redis.replicate_commands then redis.replicate_commands() end
-
 local APPLIED, MISSING, REFUSED, FENCED, LOCKED = 1, 5, 7, 8, 9
 local SAFE_DIGITS, COLON, MINUS = 15, 58, 45 -- digits and the minus sign are below the colon
 local call, format, byte, char, floor = redis.call, string.format, string.byte, string.char, math.floor
@@ -48,32 +46,6 @@ local function reindex(index, id, before, after)
     call('ZADD', index, 0, member_of(after, id))
   end
 end
-
--- One change of one record, as most updates are: without tables and loops it takes two thirds of
--- the time. Answers nothing, and has done nothing, if there is more to it.
-local function done_at_once()
-  local at = 11 + first + returned
-  if argv[3] ~= '1' or argv[4] ~= '1' or fencing or #argv ~= at + argv[6] then return end
-  local name, group, told = argv[6 + first], argv[9 + first], argv[10 + first]
-  local id, after = argv[at], argv[at + argv[6]]
-  local key = prefix .. 'r:' .. id
-  local held = call('HMGET', key, name, '!m', '!b', unpack(argv, 7, 5 + first))
-  local before, version = held[1], held[group + 2] or 0
-  if not before or held[2] or not held[3] or version + 1 > now then return end
-  if argv[8 + first] == 'inc' then after = sum_of(before, after) end
-  if not after then return end
-  held[group + 2] = now_text
-  call('HSET', key, argv[5 + group], now_text, name, after)
-  local index = index_of(name)
-  if index then reindex(index, id, before, after) end
-  call('XADD', outbox, 'MAXLEN', '~', most, '*', 'what', told, 'object', id,
-    'operation', argv[at + 1], 'version', now_text, '-' .. name, before, '+' .. name, after)
-  if returned == 1 then held[3 + first] = after end
-  return { APPLIED, unpack(held, 3, 2 + first + returned) }
-end
-
-local answer = done_at_once()
-if answer then return answer end
 
 local changes, written, head = tonumber(argv[3]), tonumber(argv[4]), tonumber(argv[6])
 
