@@ -2,7 +2,7 @@
 
 All requests to a route that ended alike have the same name, attributes and status. So the library
 encodes those once, and a span is its ids and times, which have a place of their own, with a copy of
-that after them: a fiftieth of the time that the library takes for each. In protobuf members of a
+that after them: a twentieth of the time that the library takes for each. In protobuf members of a
 message stand one after the other, each after its number and, if it may be short or long, its length
 (Protocol Buffers, "Encoding").
 """
