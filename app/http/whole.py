@@ -8,6 +8,7 @@ server that looks at messages takes that away from the scope.
 
 from __future__ import annotations
 
+from asyncio import Transport
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -36,7 +37,7 @@ def whole_answers(cycle: RequestResponseCycle) -> SendWhole:
             head = _head(cycle, status, headers)
             cycle.response_started = cycle.response_complete = True
             cycle.waiting_for_100_continue = False
-            _write(cycle, head, body)
+            _write(cycle.transport, head, body)
             cycle.message_event.set()
             if not cycle.keep_alive:
                 cycle.transport.close()
@@ -57,9 +58,11 @@ def _head(cycle: RequestResponseCycle, status: int, headers: list[tuple[bytes, b
     return b"%b%b\r\n" % (STATUS_LINE[status], lines)
 
 
-def _write(cycle: RequestResponseCycle, head: bytes, body: bytes) -> None:
+def _write(transport: Transport, head: bytes, body: bytes) -> None:
+    if transport.is_closing():
+        return  # the client may have gone
     if len(body) <= _WORTH_COPYING:
-        cycle.transport.write(head + body)
+        transport.write(head + body)
     else:
-        cycle.transport.write(head)
-        cycle.transport.write(body)
+        transport.write(head)
+        transport.write(body)

@@ -119,6 +119,15 @@ async def test_nothing_is_sent_to_who_has_gone() -> None:
     assert server.sent == [True]
 
 
+async def test_nothing_is_sent_on_a_connection_that_is_being_closed() -> None:
+    server = Server(whole=True)
+    server.protocol.data_received(GET)
+    server.line.close()
+    await asyncio.gather(*server.protocol.tasks)
+    assert server.line.pieces == []
+    assert server.sent == [True]
+
+
 async def test_who_does_not_read_is_waited_for() -> None:
     server = Server(whole=True)
     server.protocol.pause_writing()
