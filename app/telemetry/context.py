@@ -30,8 +30,7 @@ class Trace:
         parent_id: Id of the span that ours is within; 0: of none.
         parent_is_remote: Whether that is the caller's.
         began_ns: When it began, since the epoch.
-        ended_ns: When it ended; 0: it has not yet.
-        over: Whether it has ended: what goes on in the background is no part of it.
+        ended_ns: When it ended; 0: it has not yet. What goes on after that is no part of it.
     """
 
     high: int
@@ -43,7 +42,6 @@ class Trace:
     parent_is_remote: bool
     began_ns: int
     ended_ns: int = 0
-    over: bool = False
     _calls: list[tuple[int, str, StoreCallFinished]] = field(default_factory=list)
     _left_out: int = 0
     _answered: RequestFinished | None = None
@@ -68,7 +66,6 @@ class Trace:
 
     def end(self, told: RequestFinished) -> None:
         """Keep what is told of the request, which ends now."""
-        self.over = True
         self.ended_ns = time_ns()
         self._answered = told
 
@@ -96,8 +93,7 @@ class Trace:
         self._token = under_way.set(self)
 
     def __exit__(self, *_: object) -> None:
-        self.over = True
-        self.ended_ns = self.ended_ns or time_ns()
+        self.ended_ns = time_ns()
         if self._token is not None:
             under_way.reset(self._token)
 

@@ -80,7 +80,7 @@ class Traces:
             The header fields that tell the callee.
         """
         around = under_way.get()
-        trace = _within(around) if around and not around.over else self._sample()
+        trace = _within(around) if around and not around.ended_ns else self._sample()
         if trace is None:
             yield {}
             return
@@ -102,11 +102,11 @@ class Traces:
         kind = told.__class__
         if kind is StoreCallFinished:
             trace = under_way.get()
-            if trace is not None and trace.sampled and not trace.over:
+            if trace is not None and trace.sampled and not trace.ended_ns:
                 trace.note(self._kinds.get(told.system, UNKNOWN_KIND), told)
         elif kind is RequestFinished:
             trace = under_way.get()
-            if trace is not None and trace.sampled and not trace.over:
+            if trace is not None and trace.sampled and not trace.ended_ns:
                 trace.end(told)
                 self._hand_on(trace)
         elif kind is SystemRegistered:
