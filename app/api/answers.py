@@ -123,7 +123,7 @@ def answer_write(call: Call, planned: Planned, outcome: Outcome) -> Response:
         headers.append((b"etag", tag.encode()))
     if outcome.replayed:
         headers.append(_REPLAYED)
-    add_wishes(headers, preferences, outcome.partial)
+    add_wishes(headers, preferences, outcome.partial, whole=_is_whole(planned, outcome))
     if deleted or preferences.minimal:
         return Response(status, headers)
     headers.append(JSON_TYPE)
@@ -166,9 +166,18 @@ def add_freshness(headers: Headers, freshness: Freshness | None) -> None:
         headers.append((b"portolan-staleness", told.encode()))
 
 
-def add_wishes(headers: Headers, preferences: Preferences, partial: tuple[str, ...]) -> None:
+def _is_whole(planned: Planned, outcome: Outcome) -> bool:
+    """Whether the answer to a write is what a read would have answered then."""
+    known = outcome.values is not None and not (outcome.replayed or outcome.partial)
+    return known and planned.touched is None
+
+
+def add_wishes(
+    headers: Headers, preferences: Preferences, partial: tuple[str, ...], *, whole: bool = True
+) -> None:
     """Add what was done of the preferences, and the groups that are still to be rolled forward."""
-    if preferences.applied:
-        headers.append((b"preference-applied", preferences.applied.encode("latin-1")))
+    applied = preferences.applied if whole else preferences.applied_in_part
+    if applied:
+        headers.append((b"preference-applied", applied.encode("latin-1")))
     if partial:
         headers.append((b"portolan-partial", ", ".join(partial).encode()))

@@ -116,6 +116,7 @@ class Objects:
             fingerprint = identity.fingerprint
             target = Target(resource, selection, call.id, operation, condition, fingerprint)
             target.owner = call.owner
+            target.whole = call.preferences.whole
             planned = build(target, body)
             call.request.phases.end("parse")
             outcome = await submit(call.plane, planned)

@@ -48,6 +48,7 @@ class Target:
         fingerprint: What tells its request from others under the same Idempotency-Key.
         pointer: Where its body is.
         owner: Whose a new object is that does not say so; None: it has to say so itself.
+        whole: Whether the answer is to show the whole object, if one system can tell all of it.
     """
 
     resource: ClassResource
@@ -58,6 +59,7 @@ class Target:
     fingerprint: str | None
     pointer: str = ""
     owner: str | None = None
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -163,13 +165,23 @@ def _update(target: Target, parts: UpdateParts) -> Planned:
     touched = (*parts.values, *unset, *[call.field for call in operators])
     if target.selection.fields is not None:
         _check_within(touched, target.selection.fields, target.pointer)
-    return _plan(target, Update(*_head(target), parts.values, unset, operators), touched)
+    whole = _shows_whole(target)
+    update = Update(*_head(target), parts.values, unset, operators, whole)
+    return _plan(target, update, None if whole else touched)
 
 
 def _revise(target: Target, compute: Compute, touched: tuple[str, ...] | None) -> Planned:
     fields = target.selection.fields
     narrowed = compute if fields is None else _narrow(compute, fields)
-    return _plan(target, Revise(*_head(target), narrowed), touched)
+    whole = _shows_whole(target)
+    revision = Revise(*_head(target), narrowed, whole)
+    return _plan(target, revision, None if whole else touched)
+
+
+def _shows_whole(target: Target) -> bool:
+    """Whether the answer to a change shows all of the object: one write has to return it."""
+    one = len(target.resource.route.fragments) == 1
+    return target.whole and one and target.selection.fields is None
 
 
 def _narrow(compute: Compute, fields: tuple[str, ...]) -> Compute:

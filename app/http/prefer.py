@@ -40,17 +40,21 @@ class Preferences:
 
     Attributes:
         minimal: No representation after a write.
+        whole: That of the whole object after a write, not only of what it touched.
         consistency: As the systems hold it now, or from the primary.
         max_staleness_s: How old an answer may be, in seconds.
         at_least: A position that the answer must have reached.
         applied: The value of Preference-Applied; empty if nothing was.
+        applied_in_part: The same for an answer that does not show the whole object.
     """
 
     minimal: bool = False
+    whole: bool = False
     consistency: Literal["strong", "primary"] | None = None
     max_staleness_s: float | None = None
     at_least: str | None = None
     applied: str = ""
+    applied_in_part: str = ""
 
 
 NO_PREFERENCES = Preferences()
@@ -73,14 +77,17 @@ def parse_prefer(value: str) -> Preferences:
     if wrong and good.get("handling") == "strict":
         places = [Place("Prefer", f"{name} cannot have this value") for name in wrong]
         raise HttpError(INVALID, "A preference has a value that it cannot have.", places=places)
-    applied = ", ".join([f"{name}={wish}" for name, wish in good.items()])
+    applied = [f"{name}={wish}" for name, wish in good.items()]
+    in_part = [wish for wish in applied if wish != "return=representation"]
     staleness = good.get("max-staleness")
     return Preferences(
         minimal=good.get("return") == "minimal",
+        whole=good.get("return") == "representation",
         consistency=_CONSISTENCIES.get(good.get("consistency", "")),
         max_staleness_s=None if staleness is None else float(staleness),
         at_least=good.get("at-least"),
-        applied=applied,
+        applied=", ".join(applied),
+        applied_in_part=", ".join(in_part),
     )
 
 

@@ -98,11 +98,15 @@ class Put(_Write):
 
 @immutable
 class Update(_Write):
-    """Set, remove and operate on fields of an object that is there."""
+    """Set, remove and operate on fields of an object that is there.
+
+    `whole`: the outcome is to have all values of the object, which is on one system.
+    """
 
     values: Values = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     operators: tuple[OperatorCall, ...] = ()
+    whole: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -120,9 +124,11 @@ class Revise(_Write):
     """Compute an object's new form from its present one; retried when somebody else was faster.
 
     `compute` takes the object as JSON without `id` and returns the new one, or raises `Invalid`.
+    `whole` is that of the update that it becomes.
     """
 
     compute: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    whole: bool = False
 
 
 @immutable

@@ -233,7 +233,9 @@ def _update_of(
 def _returning(
     operation: Update, values: Values, operators: tuple[OperatorCall, ...]
 ) -> tuple[str, ...] | None:
-    """Ask for what only the store knows; and for everything if the answer is to be remembered."""
+    """Ask for what only the store knows; and for all that is set if the answer is remembered."""
+    if operation.whole:
+        return ()
     names = [call.field for call in operators]
     if operation.fingerprint:
         names += values

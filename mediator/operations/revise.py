@@ -88,6 +88,7 @@ def revised(route: ClassRoute, operation: Revise, current: Outcome) -> Update:
         fingerprint=operation.fingerprint,
         values=route.codec.decode_fields(changed),
         unset=unset,
+        whole=operation.whole,
     )
 
 

@@ -327,6 +327,42 @@ async def test_preferences_on_writes(paper: Newspaper) -> None:
     assert (await paper.client.get("articles/a2")).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("media_type", "change"),
+    [
+        (UPDATE, {"hits": {"inc": 1}}),
+        (UPDATE, {}),
+        (MERGE, {"title": "new", "price": None}),
+        (MERGE, {"body": {"x": None}}),
+        (JSON_PATCH, [{"op": "replace", "path": "/title", "value": "new"}]),
+        (JSON_PATCH, []),
+    ],
+    ids=["operator", "no operator", "merge", "merge within", "json", "no json"],
+)
+async def test_a_change_shows_the_whole_object_if_that_is_preferred(
+    paper: Newspaper, media_type: str, change: Any
+) -> None:
+    await paper.put("a1", hits=3, price="2", tags=["x"], body={"x": 1, "y": 2})
+    whole = {"prefer": "return=representation"}
+    patched = await paper.patch("articles/a1", media_type, change, **whole)
+    read = await paper.client.get("articles/a1")
+    assert patched.headers["preference-applied"] == "return=representation"
+    assert (patched.content, patched.headers["etag"]) == (read.content, read.headers["etag"])
+
+
+async def test_what_does_not_show_the_whole_object_does_not_say_so(paper: Newspaper) -> None:
+    await paper.put("a1", hits=3)
+    whole = {"prefer": "return=representation, handling=lenient"}
+    part = await paper.patch("articles/a1?fields=hits", UPDATE, {"hits": {"inc": 1}}, **whole)
+    assert part.json() == {"id": "a1", "hits": 4}
+    keyed = {"idempotency-key": "k"}
+    await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **keyed)
+    again = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **keyed, **whole)
+    assert again.headers["idempotency-replayed"] == "true"
+    for answer in (part, again):
+        assert answer.headers["preference-applied"] == "handling=lenient"
+
+
 async def test_preferences_on_reads(paper: Newspaper) -> None:
     position = (await paper.put("a1")).headers["portolan-position"]
     wish = f"consistency=strong, max-staleness=0.5, at-least={position}"
