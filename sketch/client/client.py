@@ -77,14 +77,19 @@ class CoherentClient(Writer):
         connection = Connection(
             base_url, database, self.statistics, transport, headers or {}, timeout_s
         )
+        # What was read before an older write than that is not fresh any more.
         self._keeper = FilterKeeper(
-            connection.get, delta_s, ticks, self.statistics, own_writes.forget
+            connection.get,
+            delta_s,
+            ticks,
+            self.statistics,
+            lambda born: own_writes.forget(born - delta_s),
         )
-        super().__init__(connection, own_writes, self._keeper.groups)
         copies = Copies(cache_bytes, self.statistics)
         self._reader = Reader(
             connection.get, self._keeper, own_writes, copies, ticks, self.statistics
         )
+        super().__init__(connection, own_writes, self._keeper.groups, self._reader.written, ticks)
         read = partial(self._reader.read, refresh=False)
         self._transactor = Transactor(read, connection, own_writes, sleep)
         self._connection = connection

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sketch.client.statistics import Statistics
+from sketch.client.versions import is_newer
 
-__all__ = ["Copies", "Copy"]
+__all__ = ["NO_LIFE", "Copies", "Copy"]
+
+NO_LIFE = 1
+"""End of the life of what was never promised one, but may be shown while it is fresh."""
 
 _OVERHEAD = 400
 """What a copy takes in memory beside its texts, roughly (bytes)."""
@@ -20,16 +24,21 @@ class Copy:
     Attributes:
         status: 200, or 404 for an object that is not there.
         etag: Its tag, if it has one.
-        body: As received; empty where the answer must not be kept.
+        body: As received; None where the answer must not be kept.
         since: A time, by the client's clock, at which the answer was not outdated yet.
-        expires_us: End of its life by the sketch's clock (microseconds); 0: not usable as it is.
+        knows: What this client had written until then is in it.
+        received: When it came.
+        expires_us: End of its life by the sketch's clock (microseconds); 0: it may not be shown
+            again unless the origin confirms it.
         epoch: Of the filters it was covered by.
     """
 
     status: int
     etag: str | None
-    body: bytes
+    body: bytes | None
     since: float
+    knows: float
+    received: float
     expires_us: int
     epoch: int
 
@@ -59,11 +68,11 @@ class Copies:
         return copy
 
     def put(self, address: str, copy: Copy) -> None:
-        """Keep a copy, unless there is a newer one: answers overtake each other."""
+        """Keep a copy that was received just now, or what is left of it beside the one there is."""
         old = self._copies.get(address)
-        if old is not None and (old.epoch, old.since) > (copy.epoch, copy.since):
-            return
-        self._drop(address)
+        if old is not None:
+            copy = _latest(old, copy)
+            self._drop(address)
         size = _size(address, copy)
         if size > self._limit:
             return
@@ -79,5 +88,35 @@ class Copies:
             self.bytes -= _size(address, copy)
 
 
+def _latest(old: Copy, new: Copy) -> Copy:
+    """Return what a client may go by that has received both: never the older one of two.
+
+    Answers overtake each other. If the second was asked for before the first had come, only their
+    versions tell which one is older; where they do not, neither may be shown again. What the newer
+    one is not outdated by, and what it knows of, it has from both.
+    """
+    if old.epoch != new.epoch:
+        return new if new.epoch > old.epoch else old
+    if new.since >= old.received:
+        return new
+    return replace(
+        _newer(old, new),
+        since=max(old.since, new.since),
+        knows=max(old.knows, new.knows),
+        received=new.received,
+    )
+
+
+def _newer(old: Copy, new: Copy) -> Copy:
+    """Return the newer one of two whose order is not known, or a mark."""
+    if (old.status, old.etag, old.body) == (new.status, new.etag, new.body):
+        return new
+    newer = is_newer(new.etag, old.etag)
+    if newer is None:
+        return replace(new, etag=None, body=None, expires_us=0)
+    confirmed = old.etag == new.etag and new.body is None
+    return new if newer and not confirmed else old
+
+
 def _size(address: str, copy: Copy) -> int:
-    return _OVERHEAD + len(address) + len(copy.body) + len(copy.etag or "")
+    return _OVERHEAD + len(address) + len(copy.body or b"") + len(copy.etag or "")

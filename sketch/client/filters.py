@@ -49,7 +49,8 @@ class FilterKeeper:
     """Keeps the latest filter.
 
     `epoch` grows when copies that were received before are covered by filters no more: the server's
-    sketch was lost, or the groups of a class were changed.
+    sketch was lost, or the groups of a class were changed. `wanted` is when a filter was last asked
+    for on purpose: what it names was outdated by then.
 
     Args:
         get: Sends requests.
@@ -77,6 +78,7 @@ class FilterKeeper:
         self._current: HeldFilter | None = None
         self._last: ClientFilter | None = None
         self._not_before = -math.inf
+        self.wanted = -math.inf
         self.epoch = 0
 
     def usable(self) -> HeldFilter | None:
@@ -84,21 +86,32 @@ class FilterKeeper:
         current = self._current
         if current is None:
             return None
-        limit = min(self.delta_s, current.document.valid_for_ms / 1000)
-        return current if self._clock() - current.born <= limit else None
+        return current if self._clock() - current.born <= self.bound_s else None
+
+    @property
+    def bound_s(self) -> float:
+        """How old what is gone by may be (seconds): the bound, or less if filters say so."""
+        last = self._last
+        return self.delta_s if last is None else min(self.delta_s, last.valid_for_ms / 1000)
+
+    def latest_us(self, now: float) -> float:
+        """Return the latest time that the sketch's clock can show; infinity if nothing tells it."""
+        return math.inf if self._current is None else self._current.latest_us(now)
 
     def groups(self) -> GroupMap:
         """Return the groups of each class, as far as they are known."""
         return {} if self._last is None else self._last.map
 
     async def refresh(self) -> None:
-        """Get a filter that is generated after this call.
+        """Get a filter that is generated after this call, and heed it from now on.
 
         Raises:
             PortolanError: There is none to be had.
         """
         async with self._fetching:
-            await self._counted(self._clock())
+            sent = self._clock()
+            await self._counted(sent)
+            self.wanted = sent
 
     async def renew(self) -> float:
         """Get a filter, if there is one to be had.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,16 @@ class Need:
         filter: The filter that the read goes by; None if there is none to go by.
         floor: The answer must be the origin's, to a request sent after this time; None: any
             cache on the way may answer.
+        fresh: What was not outdated at this time, or later, is within the bound by that alone.
+        own: What this client had written until then must be in the answer.
+        covered: Whether the filter answers for copies that it covers.
     """
 
     filter: HeldFilter | None
     floor: float | None
+    fresh: float
+    own: float = -math.inf
+    covered: bool = False
 
 
 class Flight:
@@ -48,7 +55,7 @@ class Flight:
 
         What any cache may answer serves the reads by the same filter. What the origin answers
         serves whoever goes by a filter, or needs an answer, from before it was sent: a read never
-        joins an older request (COHERENCE.md).
+        joins a request that is older than what it needs (COHERENCE.md).
         """
         if self.task.cancelling():
             return False

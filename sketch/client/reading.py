@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import httpx
@@ -21,7 +20,7 @@ from sketch.client.answers import (
 )
 from sketch.client.clock import Clock
 from sketch.client.connection import Get
-from sketch.client.copies import Copies, Copy
+from sketch.client.copies import NO_LIFE, Copies, Copy
 from sketch.client.filters import FilterKeeper, HeldFilter
 from sketch.client.flights import Flights, Need
 from sketch.client.own_writes import OwnWrites
@@ -75,7 +74,7 @@ class Reader:
         address = resource.path
         copy = self._copies.get(address)
         need = self._need(resource, copy, refresh=refresh)
-        if copy is not None and self._will_do(copy, need):
+        if copy is not None and copy.body is not None and self._will_do(copy, need):
             self._statistics.hits += 1
             return Answer(copy.status, copy.etag, copy.body, Source.OWN)
         flight = self._flights.find(address, need)
@@ -86,6 +85,23 @@ class Reader:
         else:
             self._statistics.joined += 1
         return await flight.answer()
+
+    def written(self, resource: Readable, response: httpx.Response, sent: float) -> None:
+        """Keep the whole object that a write has answered: as old as the write's request at most.
+
+        Nobody was promised that filters will name it; it is good for as long as it is fresh.
+
+        Args:
+            resource: The object.
+            response: The answer.
+            sent: When the write was sent, by the client's clock.
+        """
+        etag = response.headers.get("etag")
+        whole = "return=representation" in response.headers.get("preference-applied", "")
+        if whole and etag is not None and resource.keys(self._keeper.groups()):
+            now, epoch = self._clock(), self._keeper.epoch
+            copy = Copy(OK, etag, response.content, sent, now, now, NO_LIFE, epoch)
+            self._copies.put(resource.path, copy)
 
     async def read_at_least(self, resource: Readable, position: str) -> Answer:
         """Return an answer that has all of what a position says; it is not kept.
@@ -108,21 +124,29 @@ class Reader:
         await self._flights.close()
 
     def _need(self, resource: Readable, copy: Copy | None, *, refresh: bool) -> Need:
-        """Decide who may answer (COHERENCE.md, "The client")."""
+        """Decide who may answer (COHERENCE.md, "The client").
+
+        What was not outdated Δ ago is within the bound, whoever has it, and whatever filters say.
+        """
         now = self._clock()
         current = self._keeper.usable()
         if current is None:
             self._keeper.trigger()
-        if current is None or refresh:
-            return Need(current, now)
+        if refresh:
+            return Need(current, now, now)
+        fresh = max(now - self._keeper.bound_s, self._keeper.wanted)
+        own = resource.floor(self._own_writes, self._keeper.groups())
+        if current is None:
+            return Need(None, max(own, fresh), fresh, own)
         document = current.document
         keys = resource.keys(document.map)
         if not keys:
-            return Need(current, now)
-        floor = resource.floor(self._own_writes, document.map)
-        if self._is_beyond(copy, current) or any(document.contains(key) for key in keys):
-            floor = max(floor, current.born)
-        return Need(current, None if floor == -math.inf else floor)
+            return Need(current, now, now)
+        if any(document.contains(key) for key in keys):
+            return Need(current, max(own, fresh), fresh, own)
+        if self._is_beyond(copy, current):
+            return Need(current, max(own, current.born), fresh, own)
+        return Need(current, own if own >= current.born else None, fresh, own, covered=True)
 
     def _is_beyond(self, copy: Copy | None, current: HeldFilter) -> bool:
         """Whether the filter does not cover what was seen of a resource already.
@@ -131,24 +155,25 @@ class Reader:
         """
         if copy is None:
             return False
-        newer = copy.since > current.born and not self._is_alive(copy, current)
+        newer = copy.since > current.born and not self._is_alive(copy)
         return newer or copy.epoch != self._keeper.epoch
 
-    def _is_alive(self, copy: Copy, current: HeldFilter) -> bool:
-        return current.latest_us(self._clock()) < copy.expires_us
+    def _is_alive(self, copy: Copy) -> bool:
+        return self._keeper.latest_us(self._clock()) < copy.expires_us
 
     def _will_do(self, copy: Copy, need: Need) -> bool:
-        if need.filter is None or copy.epoch != self._keeper.epoch:
+        if copy.knows <= need.own:
             return False
-        in_time = need.floor is None or copy.since > need.floor
-        return in_time and self._is_alive(copy, need.filter)
+        if copy.since > need.fresh and copy.expires_us == NO_LIFE:
+            return True
+        return (copy.since > need.fresh or need.covered) and self._is_alive(copy)
 
     async def _fetch(
         self, resource: Readable, need: Need, sent: float, copy: Copy | None
     ) -> Answer:
         epoch = self._keeper.epoch
         headers = {}
-        if copy is not None and copy.status == OK and copy.etag is not None:
+        if copy is not None and copy.body is not None and copy.status == OK and copy.etag:
             headers["If-None-Match"] = copy.etag
         if need.floor is None:
             assert need.filter is not None
@@ -159,9 +184,9 @@ class Reader:
             self._statistics.revalidations += 1
             response = await self._ask(resource, headers | {"Cache-Control": "no-cache"})
             since = sent - unsure_s(response.headers)
-        new = _copy_of(response, copy, since, epoch)
-        self._copies.put(resource.path, _kept(new, response.headers))
-        return answer_of(new.status, new.etag, new.body, response.headers)
+        answer, new = self._received(response, copy, since, epoch)
+        self._copies.put(resource.path, new)
+        return answer
 
     async def _ask(self, resource: Readable, headers: dict[str, str]) -> httpx.Response:
         """Ask the systems, not the primary: what bounds its age is the schema, not this client."""
@@ -178,18 +203,25 @@ class Reader:
         self._statistics.not_modified += response.status_code == NOT_MODIFIED
         self._statistics.shared += source_of(response.headers) is Source.SHARED
 
+    def _received(
+        self, response: httpx.Response, old: Copy | None, since: float, epoch: int
+    ) -> tuple[Answer, Copy]:
+        """Return what an answer says, and what may be kept of it.
 
-def _copy_of(response: httpx.Response, old: Copy | None, since: float, epoch: int) -> Copy:
-    """Return what an answer says, with the body of the copy that it confirms."""
-    status, headers = response.status_code, response.headers
-    end = expires_us(headers)
-    if status == NOT_MODIFIED and old is not None:
-        return replace(old, since=since, expires_us=end, epoch=epoch)
-    if status not in {OK, NOT_FOUND}:
-        raise problem_of(status, response.content, headers)
-    return Copy(status, headers.get("etag"), response.content, since, end, epoch)
-
-
-def _kept(copy: Copy, headers: httpx.Headers) -> Copy:
-    """Return what remains of an answer: of one that no cache may keep, only when it was seen."""
-    return replace(copy, etag=None, body=b"") if is_not_stored(headers) else copy
+        An answer that no cache may keep leaves a mark. If it confirms a copy, that was kept before
+        it and is as fresh as the answer; but filters need not name it any more.
+        """
+        status, headers, now = response.status_code, response.headers, self._clock()
+        end = expires_us(headers)
+        if status == NOT_MODIFIED and old is not None and old.body is not None:
+            if is_not_stored(headers):
+                end = min(old.expires_us, NO_LIFE)
+            kept = replace(old, since=since, knows=since, received=now, expires_us=end, epoch=epoch)
+            return answer_of(old.status, old.etag, old.body, headers), kept
+        if status not in {OK, NOT_FOUND}:
+            raise problem_of(status, response.content, headers)
+        body, etag = response.content, headers.get("etag")
+        kept = Copy(
+            status, etag, None if is_not_stored(headers) else body, since, since, now, end, epoch
+        )
+        return answer_of(status, etag, body, headers), kept

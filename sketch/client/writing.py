@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
+import httpx
 import orjson
 
 from sketch.client.answers import Written
+from sketch.client.clock import Clock
 from sketch.client.connection import Connection
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
@@ -24,6 +26,8 @@ _PATCHES: Mapping[PatchForm, str] = {
     "json": "application/json-patch+json",
     "update": "application/vnd.portolan.update+json",
 }
+_WHOLE: Mapping[str, str] = {"Prefer": "return=representation"}
+"""Asks for the whole object (RFC 7240, section 4.2), so that reads need not."""
 _FIRST_ERROR = 400
 
 
@@ -34,14 +38,23 @@ class Writer:
         connection: Sends requests.
         own_writes: Where to remember what was written.
         groups: Tells the groups of each class, as far as they are known.
+        keep: Told of what was written, with the answer and when it was asked for.
+        clock: The client's clock.
     """
 
     def __init__(
-        self, connection: Connection, own_writes: OwnWrites, groups: Callable[[], GroupMap]
+        self,
+        connection: Connection,
+        own_writes: OwnWrites,
+        groups: Callable[[], GroupMap],
+        keep: Callable[[Resource, httpx.Response, float], None],
+        clock: Clock,
     ) -> None:
         self.__connection = connection
         self.__own_writes = own_writes
         self.__groups = groups
+        self.__keep = keep
+        self.__clock = clock
 
     async def post(
         self, class_name: str, value: Any, *, idempotency_key: str | None = None
@@ -60,7 +73,8 @@ class Writer:
         ids = [each["id"] for each in objects if isinstance(each.get("id"), str)]
         headers = _headers(idempotency_key=idempotency_key)
         with self.__own_writes.writing(class_name, ids):
-            return await self.__send("POST", segment(class_name), headers, value)
+            response = await self.__send("POST", segment(class_name), headers, value)
+        return _written(response)
 
     async def put(
         self,
@@ -158,22 +172,31 @@ class Writer:
         """Send a write, remembered by the groups whose fields it touches; none: by all."""
         shown = Resource.of(resource.class_name, resource.id, touched or None)
         groups = shown.groups(self.__groups()) if touched else ()
+        sent = self.__clock()
         with self.__own_writes.writing(resource.class_name, [resource.id], groups):
-            return await self.__send(method, resource.path, headers, value)
+            response = await self.__send(method, resource.path, {**headers, **_WHOLE}, value)
+        self.__keep(resource, response, sent)
+        return _written(response)
 
-    async def __send(self, method: str, path: str, headers: dict[str, str], value: Any) -> Written:
+    async def __send(
+        self, method: str, path: str, headers: dict[str, str], value: Any
+    ) -> httpx.Response:
         content = None if value is None else orjson.dumps(value)
         if content is not None:
             headers.setdefault("Content-Type", "application/json")
         response = await self.__connection.send(method, path, headers, content)
         if response.status_code >= _FIRST_ERROR:
             raise problem_of(response.status_code, response.content, response.headers)
-        return Written(
-            orjson.loads(response.content) if response.content else None,
-            response.headers.get("etag"),
-            response.headers.get("portolan-position"),
-            response.headers.get("location"),
-        )
+        return response
+
+
+def _written(response: httpx.Response) -> Written:
+    return Written(
+        orjson.loads(response.content) if response.content else None,
+        response.headers.get("etag"),
+        response.headers.get("portolan-position"),
+        response.headers.get("location"),
+    )
 
 
 def _headers(if_match: str | None = None, idempotency_key: str | None = None) -> dict[str, str]:

@@ -127,6 +127,7 @@ class Origin:
         filter_status: What it answers to who asks for the filter.
         damage: Applied to each filter that leaves.
         extra: Header fields put on every answer to a read or for the filter.
+        shows_whole: Whether it answers writes with the whole object, if that is preferred.
         exchanges: What it was asked.
         fresh: Whether its sketch knows that there was none before.
         door: Where it is reached.
@@ -139,6 +140,7 @@ class Origin:
         self.damage: Callable[[bytes], bytes] = bytes
         self.extra: dict[str, str] = {}
         self.visibility = "public"
+        self.shows_whole = False
         self.groups = GROUPS
         self.exchanges: list[Exchange] = []
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
@@ -243,7 +245,7 @@ class Origin:
             await self.sketch.create(part)
         grant = await self.sketch.report_read(part, keys, self.ttl_s)
         value = self.objects.get((class_name, id_))
-        told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, '-')}" for key in keys)
+        told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, 0)}" for key in keys)
         headers = {"vary": "Prefer", "cache-status": "Portolan; fwd=miss"}
         if grant.ttl_us and "at-least" not in exchange.headers.get("prefer", ""):
             headers |= self._lifetime(grant.now_us, grant.ttl_us)
@@ -294,6 +296,8 @@ class Origin:
         headers["etag"] = self.tag(class_name, id_)
         if not where:
             headers["location"] = f"/v1/news/{class_name}/{id_}"
+        if self.shows_whole and exchange.headers.get("prefer") == "return=representation":
+            headers["preference-applied"] = "return=representation"
         shown = {"id": id_} | self.objects[class_name, id_]
         return Reply(200 if where else 201, json.dumps(shown).encode(), headers)
 
@@ -307,7 +311,7 @@ class Origin:
 
     def tag(self, class_name: str, id_: str) -> str:
         keys = self._keys(class_name, id_)
-        told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, '-')}" for key in keys)
+        told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, 0)}" for key in keys)
         return f'"j1.{told}"'
 
     async def write(self, class_name: str, id_: str, value: Mapping[str, Any]) -> None:

@@ -134,7 +134,8 @@ async def run(seed: int, mode: Literal["eager", "lazy"]) -> History:
     drawn = random.Random(seed)
     origin = SlowOrigin(LoopTime())
     origin.drawn = drawn
-    origin.ttl_s = drawn.choice([1.0, 3.0, 10.0])
+    origin.ttl_s = drawn.choice([0.3, 1.0, 3.0, 10.0])
+    origin.shows_whole = drawn.random() < 0.7
     for id_ in IDS:
         origin.objects["articles", id_] = {"title": "t", "text": "", "hits": 0}
     caches = [SharedCache(origin) for _ in range(2)]
