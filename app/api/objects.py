@@ -58,7 +58,10 @@ class Objects:
         selection, wish = call.selection(), call.wish()
         call.request.phases.end("parse")
         reads = self._reads
-        asked = reads and await reads.ask(call.resource, call.id, selection, wish)
+        conditional = call.preconditions().if_none_match is not None
+        asked = reads and await reads.ask(
+            call.resource, call.id, selection, wish, conditional=conditional
+        )
         if not reads or not asked:
             return await self._read(call, selection, wish)
         call.request.phases.end("sketch")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.api.resources import ClassResource, Selection
+from app.coherence.grants import Grants
 from app.coherence.layouts import Layouts, schema_of
 from app.http.caching import NO_STORE, Promise
 from app.http.etags import format_tag
@@ -19,6 +20,7 @@ from mediator.clock import Clock
 from mediator.guard import guard_key
 from mediator.materialise.freshness import ANY, STRONG, Wish
 from mediator.operations.model import Outcome
+from sketch.lifetimes import granted_us
 from sketch.port import Grant, Part, ServerSketch, SketchUnavailable
 from sketch.queries import LONGEST, key_of_query, spelled
 from sketch.tags import tag_of
@@ -90,23 +92,48 @@ class CachedReads:
         self._answer_s = answer_s
         self._clock = clock
         self._fills: set[asyncio.Task[None]] = set()
+        self._grants = Grants()
 
     async def ask(
-        self, resource: ClassResource, id_: str, selection: Selection, wish: Wish
+        self,
+        resource: ClassResource,
+        id_: str,
+        selection: Selection,
+        wish: Wish,
+        *,
+        conditional: bool,
     ) -> Asked | None:
         """Ask for a life of an object's answer; None: it must not be kept.
 
         It must be asked before the systems are read: a write that begins in between sees that a
         copy may be in a cache. What is granted holds for an answer of the systems, not of the
         primary.
+
+        Args:
+            resource: The class.
+            id_: The object.
+            selection: What is shown of it.
+            wish: What is asked of the freshness.
+            conditional: Whether the client has a copy: then the sketch may know that it is current.
         """
         if not selection.canonical or not self._is_kept(resource, wish):
             return None
         keys = {group: guard_key(resource.name, id_, group) for group in selection.groups}
         names = tuple(keys.values())
-        return await self._asked(
-            resource, keys, lambda part, ttl_s: self._sketch.report_read(part, names, ttl_s)
-        )
+
+        async def report(part: Part, ttl_s: float) -> Grant:
+            place = (*part, id_, selection.groups)
+            asked_s = self._clock.monotonic()
+            if not conditional:
+                life_us = granted_us(self._sketch.limits, ttl_s)
+                again = self._grants.again(place, resource.route, life_us, asked_s)
+                if again is not None:
+                    return again
+            grant = await self._sketch.report_read(part, names, ttl_s)
+            self._grants.keep(place, resource.route, grant, asked_s)
+            return grant
+
+        return await self._asked(resource, keys, report)
 
     def _is_kept(self, resource: ClassResource, wish: Wish) -> bool:
         """Whether answers of a class may be kept at all.

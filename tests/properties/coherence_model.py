@@ -151,6 +151,7 @@ def _tick(world: World, state: State) -> Move:
         proxy=_older_copy(state.proxy),
         purges=tuple(left - 1 for left in state.purges),
         since=min(state.since + 1, world.longest + 1) if world.quiet else 0,
+        grant=max(0, state.grant - 1),
     )
     stuck = world.quiet and after.stale > 0 and after.since > world.longest
     return Move("tick", after, broken=stuck)
@@ -175,10 +176,15 @@ def _older_reader(world: World, reader: Reader) -> Reader:
     if not world.keeps(Step.FILTER_WITHIN_DELTA):
         reader = reader._replace(age=min(reader.age, world.delta - 1))
     usable = 0 <= reader.age < world.delta
-    fetch, request = reader.fetch, reader.request
+    fetch, request, own = reader.fetch, reader.request, reader.own
     if fetch:
         fetch = (min(fetch[0] + 1, world.delta + 1), fetch[1])
+    if request and world.young:
+        request = request._replace(since=min(request.since + 1, world.delta + 1))
     if request and request.phase:
         most = max(world.margin, world.fill or 0) + 1
         request = request._replace(age=min(request.age + 1, most))
-    return Reader(reader.age + 1 if usable else -1, reader.bit if usable else 0, fetch, request)
+    if own and world.keeps(Step.YOUNG_WITHIN_DELTA):
+        own = (own[0], own[1] + 1) if own[1] < world.delta else ()
+    age, bit = (reader.age + 1, reader.bit) if usable else (-1, 0)
+    return Reader(age, bit, fetch, request, own)

@@ -13,6 +13,7 @@ from tests.properties.coherence_states import (
     REPORTED,
     UNKNOWN_BITS,
     WAITING,
+    Copy,
     Move,
     PendingBits,
     Reader,
@@ -40,11 +41,15 @@ def beginning(world: World, state: State, number: int, reader: Reader) -> Iterat
         newest = reader._replace(age=0, bit=_in_filter(world, state))
         if newest != reader:
             yield Move(f"a filter: {newest.bit}", with_reader(state, number, newest))
+    least = max((v for v, age in enumerate(state.seen, 1) if age > world.bound), default=0)
+    if reader.own:
+        again = Request(least, fresh=False, since=reader.own[1])
+        yield _told(world, "a read of its young copy", state, number, again, reader.own[0])
     if reader.age < 0:
         return
-    least = max((v for v, age in enumerate(state.seen, 1) if age > world.bound), default=0)
     fresh = bool(reader.bit) and world.keeps(Step.REVALIDATION)
-    request = Request(least, fresh)
+    by_filter = world.young and not fresh and world.keeps(Step.YOUNG_AS_FILTER)
+    request = Request(least, fresh, since=reader.age if by_filter else 0)
     if state.browser and not fresh:
         yield _told(world, "a read of the browser's copy", state, number, request, state.browser[0])
         return
@@ -70,7 +75,8 @@ def fetching(world: World, state: State, number: int, reader: Reader) -> Iterato
     if reader.fetch and not reader.request:
         age = reader.fetch[0] if world.keeps(Step.AGE_FROM_SENDING) else 0
         usable = age <= world.delta
-        received = Reader(age if usable else -1, reader.fetch[1] if usable else 0)
+        bit = reader.fetch[1] if usable else 0
+        received = Reader(age if usable else -1, bit, own=reader.own)
         yield Move("the filter arrives", with_reader(state, number, received))
 
 
@@ -101,6 +107,11 @@ def requesting(
             yield from _store_reads(world, state, number, reader, request)
         else:
             yield from _reports(world, state, number, reader, request, REPORTED)
+            if state.grant:
+                life = state.grant if world.keeps(Step.GRANT_ENDS) else max(world.ttls)
+                granted = request._replace(phase=REPORTED, age=0, ttl=life)
+                after = with_reader(state, number, reader._replace(request=granted))
+                yield Move(f"a grant is used again: life {life}", after)
     elif request.phase == REPORTED:
         yield from _store_reads(world, state, number, reader, request)
         if state.entry == (KNOWN, request.known):
@@ -142,6 +153,7 @@ def _handed_out(world: World, state: State, ttl: int) -> State:
         handed=handed,
         stale=handed if follows else state.stale,
         entry=(FILLING, 0) if empty else state.entry,
+        grant=max(state.grant, ttl) if world.grants else 0,
     )
 
 
@@ -184,6 +196,13 @@ def _answers(world: World, state: State, number: int, request: Request) -> Itera
                 yield _told(world, what, answered, other, joined, request.version)
 
 
+def _young(world: World, request: Request, version: int) -> Copy:
+    """What a reader keeps of any answer, whether it has a life or not."""
+    if not world.keeps(Step.YOUNG_FROM_SENDING):
+        return (version, 0)
+    return (version, request.since) if request.since <= world.delta else ()
+
+
 def _told(
     world: World, what: str, state: State, number: int, request: Request, version: int
 ) -> Move:
@@ -191,6 +210,8 @@ def _told(
     reader = state.readers[number]._replace(request=())
     if request.fresh and not world.keeps(Step.OWN_COPY_ONLY):
         reader = reader._replace(bit=0)
+    if world.young:
+        reader = reader._replace(own=_young(world, request, version))
     after = with_reader(state, number, reader)
     stale = version < request.least
     told = after if world.fill is not None else now_seen(after, version)

@@ -21,6 +21,7 @@ class Step(Enum):
     REPEATED_PURGE = "purges are repeated after the longest fill"
     END_BEFORE_ACK = "end comes before the acknowledgement"
     REPORT_FIRST = "report_read comes before the store's read"
+    GRANT_ENDS = "a grant that is used again ends when it did first"
     VERSION_CHECK = "a read that reported late has its version checked"
     PENDING_CHECK = "nothing is cacheable while a write is pending"
     MAXIMUM_IN_REPORT = "handed_out only grows"
@@ -36,6 +37,9 @@ class Step(Enum):
     REVALIDATION = "what is in the filter is revalidated"
     OWN_REQUEST = "a revalidation is never joined to an older request"
     OWN_COPY_ONLY = "what was revalidated is not read from shared caches"
+    YOUNG_WITHIN_DELTA = "a copy older than delta is not shown for its youth"
+    YOUNG_FROM_SENDING = "a copy's age counts from the sending of its request"
+    YOUNG_AS_FILTER = "what any cache may have answered is as old as the filter"
     SATURATION = "after a loss everything is revalidated"
     UNCACHEABLE_AFTER_LOSS = "after a loss nothing is cacheable until old writes have ended"
     PURGE_AFTER_LOSS = "after a loss everything is purged"
@@ -75,6 +79,9 @@ class World:
         slow_filters: Filters take time to arrive.
         cached_filters: They may come from a cache.
         silent: The sketch may fail to answer a report.
+        young: Readers show again what they know to have been current within delta, whatever the
+            filter says.
+        grants: What a read was granted may be used again, for what is left of it, without a report.
         entries: Revalidations may be answered from version entries.
         read_first: The other way to read: the store first, then the report, which refuses versions
             below the last one that a write has set.
@@ -96,6 +103,8 @@ class World:
     slow_filters: bool = False
     cached_filters: bool = False
     silent: bool = False
+    young: bool = False
+    grants: bool = False
     entries: bool = False
     read_first: bool = False
     bits: PendingBits = PendingBits.MEMBERS
@@ -142,7 +151,7 @@ class Request(NamedTuple):
     """`least` is the version below which the answer is stale; `age` counts from the report.
 
     `known` is the version of the copy that is revalidated, -1: none; `fill` says that the request
-    may fill the version entry.
+    may fill the version entry; `since` for how long its answer may have been outdated already.
     """
 
     least: int
@@ -153,19 +162,27 @@ class Request(NamedTuple):
     version: int = 0
     known: int = -1
     fill: bool = False
+    since: int = 0
 
 
 class Reader(NamedTuple):
-    """The age of its filter (-1: none that it may use) and whether the key is in it."""
+    """The age of its filter (-1: none that it may use) and whether the key is in it.
+
+    `own` is its own copy: nothing, or (version, for how long it may have been outdated).
+    """
 
     age: int = -1
     bit: int = 0
     fetch: tuple[int, ...] = ()
     request: tuple[()] | Request = ()
+    own: Copy = ()
 
 
 class State(NamedTuple):
-    """`seen` has for each version how long ago it was first acknowledged or read; -1: not yet."""
+    """`seen` has for each version how long ago it was first acknowledged or read; -1: not yet.
+
+    `grant` is what is left of the longest life that some replica was granted.
+    """
 
     writers: tuple[Writer, ...]
     readers: tuple[Reader, ...]
@@ -185,6 +202,7 @@ class State(NamedTuple):
     proxy: Copy = ()
     purges: tuple[int, ...] = ()
     since: int = 0
+    grant: int = 0
 
 
 class Move(NamedTuple):

@@ -16,12 +16,14 @@ in the model                 in the code
 ``recover``                  `app.coherence.recovery.Recovery`: `steps.orphans`, then `end`
 ``report: life n``           `CachedReads.ask`: `steps.read` (reads.lua), `MemoryPart.report_read`
 ``the report fails``         `CachedReads.ask`: `Grant(0)`
+``a grant is used again``    `app.coherence.grants.Grants`
 ``the store reads n``        the data plane's read of the systems
 ``the sketch knows n``       `CachedReads.current_tag`: 304 without the store
 ``the sketch is told n``     `CachedReads.learn`: `steps.fill`, `Versions.fill`
 ``an answer: n``             `CachedReads.keeping`: headers, unless it is later than M
 ``a filter is made``         `steps.snapshot` (filter.lua), `ServerSketch.snapshot`
 ``the filter arrives``       `sketch.client.filters`: its age counts from the sending
+``a read of its young copy`` `sketch.client.reading`: `Need.fresh`, `Copy.since`
 ``a revalidation``           `sketch.client.reading`: ``Cache-Control: no-cache``
 ``the sketch is lost``       the part has another ``life`` (part.lua); `MemoryPart.__init__`
 ``tick``                     time passes: `expire` (filter.lua), `MemoryPart.expire`
@@ -62,6 +64,22 @@ WORLDS = {
     "version entries of two writers": World(entries=True, writers=2, ttls=(2,), delta=0),
     "version entries, a writer that dies": World(entries=True, ttls=(2,), lease=1, crashes=1),
     "a key that is to leave the filter": World(quiet=True),
+    "copies that are young": World(young=True),
+    "young copies, answers that take time": World(young=True, margin=2, ttls=(2,), delta=2),
+    "young copies, filters that take time": World(young=True, slow_filters=True, ttls=(2,)),
+    "young copies, a sketch that is lost": World(young=True, lease=2, losses=1),
+    "young copies, a writer that dies": World(young=True, lease=1, crashes=1),
+    "young copies, version entries": World(young=True, entries=True, ttls=(2,)),
+    "young copies, a sketch that does not answer": World(young=True, silent=True),
+    "young copies, proxies that answer revalidations": World(young=True, fill=0, ttls=(4,)),
+    "grants": World(grants=True),
+    "grants, answers that take time": World(grants=True, margin=2, ttls=(2,)),
+    "grants, caches that tell no age": World(grants=True, layers=2, ttls=(2,)),
+    "grants of different lives": World(grants=True, ttls=(1, 3)),
+    "grants, a sketch that is lost": World(grants=True, lease=2, losses=1),
+    "grants, a writer that dies": World(grants=True, lease=1, crashes=1, ttls=(2,)),
+    "grants, version entries": World(grants=True, entries=True, ttls=(2,)),
+    "grants, proxies that answer revalidations": World(grants=True, fill=1, margin=1, ttls=(4,)),
     "proxies that answer revalidations": World(fill=1, margin=1, ttls=(6,)),
     "proxies, and a writer that dies": World(fill=0, ttls=(4,), lease=1, crashes=1),
     "proxies, and a sketch that is lost": World(fill=0, ttls=(3,), lease=1, losses=1),
@@ -81,6 +99,11 @@ LARGE = {
     "version entries of two readers": World(entries=True, readers=2, ttls=(2,)),
     "proxies": World(fill=1, margin=1, ttls=(6,), readers=2),
     "proxies, everything fails": World(fill=1, margin=1, ttls=(6,), lease=1, crashes=1, losses=1),
+    "grants of two readers": World(grants=True, readers=2, ttls=(2,)),
+    "grants, two writers": World(grants=True, writers=2, ttls=(2,)),
+    "grants, everything fails": World(grants=True, ttls=(2,), lease=1, crashes=1, losses=1),
+    "young copies of two readers": World(young=True, readers=2, ttls=(2,)),
+    "young copies, two writers": World(young=True, writers=2, ttls=(2,)),
     "slow filters": World(readers=2, ttls=(1,), slow_filters=True),
     "filters from caches": World(slow_filters=True, cached_filters=True),
 }
@@ -97,6 +120,7 @@ BROKEN: dict[Step, str | World] = {
     Step.REPEATED_PURGE: "proxies that answer revalidations",
     Step.END_BEFORE_ACK: "proxies that answer revalidations",
     Step.REPORT_FIRST: "one of each",
+    Step.GRANT_ENDS: "grants",
     Step.VERSION_CHECK: "reads before the report",
     Step.PENDING_CHECK: "one of each",
     Step.MAXIMUM_IN_REPORT: World(readers=2, ttls=(1, 2), delta=0),
@@ -112,6 +136,9 @@ BROKEN: dict[Step, str | World] = {
     Step.REVALIDATION: "one of each",
     Step.OWN_REQUEST: "two readers who join",
     Step.OWN_COPY_ONLY: "one of each",
+    Step.YOUNG_WITHIN_DELTA: "copies that are young",
+    Step.YOUNG_FROM_SENDING: "young copies, answers that take time",
+    Step.YOUNG_AS_FILTER: "copies that are young",
     Step.SATURATION: "a sketch that is lost",
     Step.UNCACHEABLE_AFTER_LOSS: "a sketch that is lost",
     Step.PURGE_AFTER_LOSS: World(fill=0, ttls=(4,), lease=1, losses=1),
