@@ -21,6 +21,7 @@ import orjson
 import uvloop
 
 from app.children import ended, keep
+from app.collector import spare_the_collector
 from app.settings import MediatorSettings
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
@@ -134,6 +135,7 @@ async def _relay(told: dict[str, Any], gone: asyncio.StreamReader) -> None:
     mediator = Mediator(options, make_store, [_say])
     try:
         await mediator.start()
+        spare_the_collector()
         await gone.read()
     except MediatorError as error:
         _log.warning("the relays cannot start: %s", error.detail)

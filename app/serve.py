@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import socket
@@ -15,6 +14,7 @@ from functools import partial
 import uvicorn
 
 from app.access.settings import AccessSettings
+from app.collector import spare_the_collector
 from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
 from app.http.refusal import Protocol
@@ -96,7 +96,7 @@ async def serving(
     ):
         async with on_stores(settings) as (ready, missing):
             container = await build(http, ready, caching, trusted)
-            _spare_the_collector()
+            spare_the_collector()
             try:
                 async with _answering(container, data, admin, tls, http.drain_s) as ended:
                     yield Serving(
@@ -183,17 +183,6 @@ async def _answering(
         serving_admin.should_exit = True
         await admin_task
         await renewal.stop()
-
-
-def _spare_the_collector() -> None:
-    """Keep what start-up made out of garbage collections, and have fewer of them.
-
-    Requests make no cycles; a batch of a thousand operations makes thousands of objects, and would
-    set off a collection of everything again and again.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 class _Server(uvicorn.Server):
