@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -33,6 +33,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.redis import RedisStore
+from mediator.stores.redis.plan import Plans
 
 Server: TypeAlias = Any
 """A client of the driver; its own types do not tell what an asynchronous call brings."""
@@ -522,6 +523,125 @@ async def test_an_update_by_itself_does_what_the_other_script_does(
     assert key[0]
 
 
+AHEAD = 4_000_000_000_000_000
+KINDS: list[Any] = [5, *STORED, "marked", "nobody", "unborn", "ahead", "fenced", 12]
+FORMS: dict[str, dict[str, Any]] = {
+    "sum": {"operators": (OperatorCall("hits", Operator.INC, 22),), "returning": ("hits",)},
+    "difference": {"operators": (OperatorCall("hits", Operator.INC, -9),), "returning": ("hits",)},
+    "large sum": {"operators": (OperatorCall("hits", Operator.INC, 10**16),)},
+    "value": {"values": {"hits": 5}},
+    "null": {"values": {"hits": None}},
+    "two changes": {
+        "operators": (OperatorCall("hits", Operator.INC, 1),),
+        "values": {"score": 0.5},
+        "returning": ("hits",),
+    },
+    "two groups": {"values": {"hits": 5}, "groups": tuple(GROUPS)},
+}
+
+
+@pytest.mark.parametrize("token", ["", "unfenced", "fenced"])
+@pytest.mark.parametrize("form", FORMS)
+async def test_updates_in_one_call_do_what_the_other_script_does(
+    opened: Opened, fragment: Fragment, server: Server, config: SystemConfig, form: str, token: str
+) -> None:
+    """Rows go one way until one takes more, whatever that is, and from there on another one."""
+    store = await opened(partitions=1)
+    await store.prepare(fragment)
+    prefix = Plans(replace(config, partitions=1)).of(fragment).prefixes[0]
+    numbers = range(len(KINDS))
+    for special in numbers:
+        order = [0, special, 0, special, *numbers[1:]]
+        told: list[Any] = []
+        for way, remember in (("quick", None), ("other", "print")):
+            ids = [f"{way}.{special}.{number}" for number in numbers]
+            await prepare_kinds(store, fragment, server, prefix, ids)
+            what = {"groups": ("hits",), "remember": remember, **FORMS[form]}
+            results = await store.write(
+                [write(fragment, ids[number], WriteKind.UPDATE, **what) for number in order], token
+            )
+            records = await store.read([Read(fragment, id_) for id_ in ids])
+            check_versions(order, results, [r.versions if r else {} for r in records])
+            answers = [(r.status, r.values, r.failure, r.mark) for r in results]
+            told.append((answers, [r and r.values for r in records]))
+        assert told[0] == told[1], KINDS[special]
+    listed = await store.ordered(fragment, "hits", descending=False, limit=10_000)
+    quick, other = of_ways([(record.id, record.values.get("hits")) for record in listed])
+    assert quick == other
+    entries = [f for f in await outbox(server, config, fragment) if f[b"what"].endswith(b"/update")]
+    quick, other = of_ways([(f[b"object"].decode(), lasting(f)) for f in entries])
+    assert quick == other
+
+
+async def prepare_kinds(
+    store: RedisStore, fragment: Fragment, server: Server, prefix: str, ids: list[str]
+) -> None:
+    """Put a record of each kind."""
+    for kind, id_ in zip(KINDS, ids, strict=True):
+        if kind == "nobody":
+            continue
+        hits = 7 if isinstance(kind, str) else kind
+        await only(store, put(fragment, id_, **({} if hits is MISSING else {"hits": hits})))
+        if kind == "marked":
+            await server.hset(f"{prefix}r:{id_}", "!m", "some mark")
+        elif kind == "unborn":
+            await server.hdel(f"{prefix}r:{id_}", "!b")
+        elif kind == "ahead":
+            await server.hset(f"{prefix}r:{id_}", "@hits", AHEAD)
+        elif kind == "fenced":
+            await store.fence(fragment, id_, "fenced")
+
+
+def check_versions(
+    order: list[int], results: list[WriteResult], versions: list[Mapping[str, int]]
+) -> None:
+    """Each write has a version above that of the one before, and the last one is told by reads."""
+    for number, last in enumerate(versions):
+        own = [r for n, r in zip(order, results, strict=True) if n == number]
+        if {r.status for r in own} == {Status.APPLIED}:
+            of_hits = [r.versions["hits"] for r in own]
+            assert of_hits == sorted({*of_hits})
+            assert own[-1].versions == last
+            assert (of_hits[0] > AHEAD) is (KINDS[number] == "ahead")
+
+
+def of_ways(told: list[tuple[str, Any]]) -> list[list[Any]]:
+    """What is told of the ids that begin with each way, in its order."""
+    pairs = [(id_.partition("."), what) for id_, what in told]
+    return [[(id_, what) for (w, _, id_), what in pairs if w == way] for way in ("quick", "other")]
+
+
+def lasting(entry: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """What is the same in every entry of an update: the time is there if the version is ahead."""
+    varying = {b"object", b"operation", b"version", b"time"}
+    return {name: text for name, text in entry.items() if name not in varying}
+
+
+async def test_updates_in_one_call_trim_the_outbox_and_keep_their_order(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    await store.write([put(fragment, f"{n}", hits=n) for n in range(40)])
+    async with server.monitor() as monitor:
+        what = {"groups": ("hits",), **FORMS["sum"]}
+        calls = [write(fragment, f"{n}", WriteKind.UPDATE, **what) for n in range(40)]
+        await store.write(calls)
+        await server.echo("done")
+        trimmed, added = 0, []
+        async for told in monitor.listen():
+            words = told["command"].split(" ")
+            if words[0] == "ECHO":
+                break
+            if words[0] == "XADD":
+                trimmed += words[2] == "MAXLEN"
+                added.append(words[words.index("operation") + 1])
+    assert trimmed == config.partitions
+    assert sorted(added) == sorted(call.operation for call in calls)
+    for partition in range(config.partitions):
+        at = Plans(config).of(fragment).partition
+        own = [call.operation for call in calls if at(call.id) == partition]
+        assert [operation for operation in added if operation in own] == own
+
+
 async def test_an_update_by_itself_is_kept_from_what_is_locked_missing_or_ahead_of_the_clock(
     store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
@@ -537,10 +657,9 @@ async def test_an_update_by_itself_is_kept_from_what_is_locked_missing_or_ahead_
     assert (await only(store, update("a"))).status is Status.LOCKED
     await server.hdel(key, "!m")
     assert (await only(store, update("a"))).values == {"hits": 2}
-    ahead = 4_000_000_000_000_000
-    await server.hset(key, "@hits", ahead)
+    await server.hset(key, "@hits", AHEAD)
     result = await only(store, update("a"))
-    assert (result.status, result.versions["hits"]) == (Status.APPLIED, ahead + 1)
+    assert (result.status, result.versions["hits"]) == (Status.APPLIED, AHEAD + 1)
 
 
 # The connection.

@@ -76,7 +76,7 @@ end
 for i = 1, returned do shown[i] = tonumber(argv[cursor + i]) end
 cursor = cursor + returned
 
-local answers, n, width = {}, 0, first + 1 + returned
+local width = first + 1 + returned
 
 -- Answers a row that is not applied.
 local function rejected(status, name, reason)
@@ -99,7 +99,7 @@ local function computed(held, at)
   return true
 end
 
-for at = cursor + 1, #argv, head + changes do
+for at = next_row or cursor + 1, #argv, head + changes do
   local id = argv[at]
   local key = prefix .. 'r:' .. id
   local held = call('HMGET', key, unpack(names))
