@@ -106,6 +106,9 @@ async def run_batch(
                 queues[key] = deque((planned,))
     while queues:
         wave = _next_wave(queues)
+        if not (wave.reads or wave.alone):
+            await _write(plane, calls, wave.writes, answers)
+            continue
         await asyncio.gather(
             _read(plane, calls, wave.reads, answers),
             _write(plane, calls, wave.writes, answers),

@@ -38,7 +38,7 @@ __all__ = ["StoreCalls"]
 _Call = TypeVar("_Call", Read, Write)
 _Result = TypeVar("_Result")
 
-_REFUSALS: Final = frozenset({Status.FENCED, Status.LOCKED})
+_REFUSALS: Final = (Status.FENCED, Status.LOCKED)
 """What has to be told otherwise, or waited for."""
 
 
@@ -194,13 +194,14 @@ class StoreCalls:
 
         Without it the writes have more effects than they need, but no others.
         """
-        several = repeated(calls) if len(calls) > 1 else ()
-        reads = [
-            Read(c.fragment, c.id)
+        heeded = [
+            (c.fragment, c.id)
             for c in calls
-            if c.kind is not WriteKind.CREATE and (c.fragment, c.id) not in several
-            if self._guard.heeds(c.fragment.database, c.fragment.class_name, touched_by(c))
+            if c.kind is not WriteKind.CREATE
+            and self._guard.heeds(c.fragment.database, c.fragment.class_name, touched_by(c))
         ]
+        several = repeated(calls) if heeded and len(calls) > 1 else ()
+        reads = [Read(*place) for place in heeded if place not in several]
         if not reads:
             return {}
         with suppress(StoreError):
@@ -220,25 +221,20 @@ class StoreCalls:
         calls: Sequence[_Call],
         send: Callable[[GuardedStore, Sequence[_Call]], Awaitable[list[_Result]]],
     ) -> list[_Result | MediatorError]:
-        by_system: dict[str, list[int]] = {}
-        for index, call in enumerate(calls):
-            system = call.fragment.system
-            if system in by_system:
-                by_system[system].append(index)
-            else:
-                by_system[system] = [index]
-        results: dict[int, _Result | MediatorError] = {}
+        names = {call.fragment.system: None for call in calls}
 
-        async def one(name: str, indices: list[int]) -> None:
+        async def one(name: str) -> Sequence[_Result | MediatorError]:
+            own = calls if len(names) == 1 else [c for c in calls if c.fragment.system == name]
             try:
-                answers = await send(self.systems.get(name), [calls[i] for i in indices])
+                return await send(self.systems.get(name), own)
             except MediatorError as error:
-                results.update((i, error) for i in indices)
-            else:
-                results.update(zip(indices, answers, strict=True))
+                return [error] * len(own)
 
-        await asyncio.gather(*(one(name, indices) for name, indices in by_system.items()))
-        return [results[index] for index in range(len(calls))]
+        if len(names) == 1:
+            return list(await one(*names))
+        answers = await asyncio.gather(*map(one, names))
+        own = dict(zip(names, map(iter, answers), strict=True))
+        return [next(own[call.fragment.system]) for call in calls]
 
 
 def _versions(calls: Sequence[Write], results: Sequence[WriteResult]) -> dict[str, int]:

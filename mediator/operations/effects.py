@@ -31,7 +31,7 @@ def touched_by(write: Write) -> tuple[str, ...] | None:
     """Return the fields that a write may change; None: the object as a whole."""
     if write.kind is not WriteKind.UPDATE:
         return None
-    return (*write.values, *write.unset, *(call.field for call in write.operators))
+    return (*write.values, *write.unset, *[call.field for call in write.operators])
 
 
 def repeated(writes: Sequence[Write]) -> set[tuple[Fragment, str]]:

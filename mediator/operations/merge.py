@@ -86,11 +86,12 @@ def merge_results(route: ClassRoute, steps: Steps, results: Sequence[WriteResult
     values: Values = {**steps.first.values, **first.values}
     versions: Mapping[str, int | None] = first.versions
     systems: tuple[str, ...] = (steps.first.fragment.system,)
-    for write, result in zip(steps.rest, results[1:], strict=True):
-        versions = {**versions, **result.versions}
-        values.update(write.values)
-        values.update(result.values)
-        systems += (write.fragment.system,)
+    if steps.rest:
+        for write, result in zip(steps.rest, results[1:], strict=True):
+            versions = {**versions, **result.versions}
+            values.update(write.values)
+            values.update(result.values)
+            systems += (write.fragment.system,)
     return Outcome(
         steps.first.id,
         None if steps.first.kind is WriteKind.DELETE else values,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from mediator.immutable import immutable
 from mediator.operations.model import Create, Delete, Get, Put, Update, WriteOperation
 from mediator.operations.operators import OperatorCall
 from mediator.placement.routing import ClassRoute
@@ -30,7 +31,7 @@ __all__ = [
 REMEMBERED_SHAPES = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Steps:
     """The writes of one operation, one for each system; the first one decides.
 

@@ -29,20 +29,26 @@ def results_of(plan: Plan, form: Form, reply: list[Any]) -> list[WriteResult]:
     """Read the answers to writes of one form."""
     if form.script is not UPDATE:
         return [_result_of(plan, answer) for answer in reply]
-    begin = 2 + len(plan.groups)
-    width = begin + len(form.returned)
-    if len(reply) == width:
-        return [_updated(plan, form, reply, begin)]
-    rows = [reply[at : at + width] for at in range(0, len(reply), width)]
-    return [_updated(plan, form, row, begin) for row in rows]
+    width = 2 + len(plan.groups) + len(form.returned)
+    return [_updated(plan, form, reply, at) for at in range(0, len(reply), width)]
 
 
-def _updated(plan: Plan, form: Form, row: list[Any], begin: int) -> WriteResult:
-    if row[0] != _APPLIED:
-        return _result_of(plan, row)
-    versions = plan.versions(row[2:])
-    values = {name: decode(text) for name, text in zip(form.returned, row[begin:], strict=True)}
-    return WriteResult(Status.APPLIED, False, int(row[1]), versions, values)
+def _updated(plan: Plan, form: Form, reply: list[Any], at: int) -> WriteResult:
+    """Read the row that begins there."""
+    if reply[at] != _APPLIED:
+        return _result_of(plan, reply[at : at + 3])
+    birth = int(reply[at + 1])
+    at += 2
+    versions = {}
+    for group in plan.groups:
+        if text := reply[at]:
+            versions[group] = int(text)
+        at += 1
+    values = {}
+    for name in form.returned:
+        values[name] = decode(reply[at])
+        at += 1
+    return WriteResult(Status.APPLIED, False, birth, versions, values)
 
 
 def _result_of(plan: Plan, answer: list[Any]) -> WriteResult:

@@ -112,11 +112,15 @@ def _opening(plan: Plan, partition: int, script: Script) -> tuple[int, bytes]:
 def form_of(plan: Plan, write: Write, *, has_token: bool) -> Form:
     """Return the form of a write, made when it is first seen."""
     key = _key(plan, write, has_token)
+    latest: tuple[Any, Form] = plan.latest_form
+    if latest[0] == key:
+        return latest[1]  # the hash of a key takes longer than to compare it
     form: Form | None = plan.forms.get(key)
     if form is None:
         if len(plan.forms) >= MOST_FORMS:
             plan.forms.clear()
         form = plan.forms[key] = _made(plan, write, has_token)
+    plan.latest_form = key, form
     return form
 
 

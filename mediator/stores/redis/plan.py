@@ -40,6 +40,7 @@ class Plan:
         self.what = f"{fragment.database}/{fragment.class_name}"
         self.positions = {group: number for number, group in enumerate(self.groups, 2)}
         self.forms: dict[Any, Any] = {}
+        self.latest_form: tuple[Any, Any] = (None, None)
         self.openings: dict[Any, Any] = {}
         self.collections = frozenset(
             name for name, field in fragment.fields.items() if field.type in COLLECTIONS
