@@ -89,22 +89,27 @@ class Batches:
         return operations
 
     async def _items(self, call: Call, identity: Identity, operations: Sequence[Any]) -> list[Item]:
-        found: dict[str, ClassResource] = {}
+        found: dict[tuple[str, bool], tuple[ClassResource, str | None]] = {}
         items: list[Item] = []
         for index, body in enumerate(operations):
             try:
                 members = members_of(body)
-                name = members["class"]
-                scope = Scope.READ if members["op"] == "get" else Scope.WRITE
-                call.access.require(scope, call.database, name)
-                resource = found.get(name)
-                if resource is None:
-                    resource = found[name] = await self._directory.find(call.database, name)
-                owner = call.access.owner_of(call.database, name)
+                wanted = name, reads = members["class"], members["op"] == "get"
+                if wanted not in found:
+                    found[wanted] = await self._find(call, name, reads=reads)
+                resource, owner = found[wanted]
                 items.append(plan_item(resource, identity, members, index, owner))
             except (MediatorError, HttpError) as error:
                 items.append(error)
         return items
+
+    async def _find(
+        self, call: Call, name: str, *, reads: bool
+    ) -> tuple[ClassResource, str | None]:
+        """Find a class that the request may read, or write; and whose its new objects are."""
+        call.access.require(Scope.READ if reads else Scope.WRITE, call.database, name)
+        resource = await self._directory.find(call.database, name)
+        return resource, call.access.owner_of(call.database, name)
 
 
 def members_of(body: Any) -> dict[str, Any]:
@@ -138,7 +143,8 @@ def plan_item(
     """Plan one operation of a batch, given its members, and whose a new object is."""
     op, id_ = members["op"], check_id(members["id"], "/id")
     whole = resource.whole
-    condition = _condition(resource, members)
+    unconditional = members.get("if_match") is None
+    condition = ANYTHING if unconditional else _condition(resource, members)
     if op == "get":
         return Planned(Get(resource.database, resource.name, id_), resource, whole)
     operation = identity.operation(resource.name, id_, index)
@@ -148,9 +154,7 @@ def plan_item(
 
 
 def _condition(resource: ClassResource, members: dict[str, Any]) -> Condition:
-    tags = members.get("if_match")
-    if tags is None:
-        return ANYTHING
+    tags = members["if_match"]
     if not isinstance(tags, str) or members["op"] == "get":
         raise _refuse("/if_match", "an entity tag is expected, and only on writes")
     return if_match_condition(parse_tags(tags, "/if_match"), resource.whole)

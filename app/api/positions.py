@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,6 +15,7 @@ from mediator.operations.model import Outcome
 
 __all__ = ["position_of", "seen_at"]
 
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SEEN: Final = re.compile(
     r"([a-z0-9_]+)/([a-z0-9_]+)/(.*)#((?:[a-zA-Z0-9_]+:\d{1,19},?)*)", re.DOTALL
 )
@@ -25,7 +26,8 @@ def position_of(planned: Planned, outcome: Outcome) -> str:
     resource = planned.resource
     versions = ",".join([f"{group}:{v}" for group, v in outcome.versions.items()])
     text = f"{resource.database}/{resource.name}/{outcome.id}#{versions}"
-    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+    coded = binascii.b2a_base64(text.encode(), newline=False)  # without the layers of base64
+    return coded.translate(_URL_SAFE, b"=").decode()
 
 
 def seen_at(position: str, database: str) -> Mapping[tuple[str, str], Mapping[str, int]]:

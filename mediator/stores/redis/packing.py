@@ -129,7 +129,7 @@ def _key(plan: Plan, write: Write, has_token: bool) -> Any:
         None if write.kind is WriteKind.UPDATE else write.kind,  # the hash of a member is slow
         write.groups,
         tuple(write.values),
-        tuple([name for name in plan.collections if write.values.get(name) is not None]),
+        _collections(plan, write) if write.values else (),
         write.unset,
         tuple([(call.field, call.operator) for call in write.operators]),
         tuple(write.expect),
@@ -140,6 +140,11 @@ def _key(plan: Plan, write: Write, has_token: bool) -> Any:
         has_token,
         bool(write.mark),
     )
+
+
+def _collections(plan: Plan, write: Write) -> tuple[str, ...]:
+    """Name the collections that are set to something."""
+    return tuple([name for name in plan.collections if write.values.get(name) is not None])
 
 
 def _made(plan: Plan, write: Write, has_token: bool) -> Form:
