@@ -524,7 +524,7 @@ async def test_an_update_by_itself_does_what_the_other_script_does(
 
 
 AHEAD = 4_000_000_000_000_000
-KINDS: list[Any] = [5, *STORED, "marked", "nobody", "unborn", "ahead", "fenced", 12]
+KINDS: list[Any] = [5, *STORED, "marked", "nobody", "unborn", "new group", "ahead", "fenced", 12]
 FORMS: dict[str, dict[str, Any]] = {
     "sum": {"operators": (OperatorCall("hits", Operator.INC, 22),), "returning": ("hits",)},
     "difference": {"operators": (OperatorCall("hits", Operator.INC, -9),), "returning": ("hits",)},
@@ -586,6 +586,8 @@ async def prepare_kinds(
             await server.hset(f"{prefix}r:{id_}", "!m", "some mark")
         elif kind == "unborn":
             await server.hdel(f"{prefix}r:{id_}", "!b")
+        elif kind == "new group":
+            await server.hdel(f"{prefix}r:{id_}", "@main")
         elif kind == "ahead":
             await server.hset(f"{prefix}r:{id_}", "@hits", AHEAD)
         elif kind == "fenced":

@@ -1,0 +1,27 @@
+"""Positions of writes, as clients carry them."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from app.api.positions import position_of, seen_at
+from mediator.operations.model import Outcome
+
+PLANNED: Final[Any] = SimpleNamespace(resource=SimpleNamespace(database="news", name="articles"))
+
+
+@pytest.mark.parametrize("id_", ["a", "ab", "abc", "~~~", ">?>?", "ÿþ", "日本"])
+def test_a_position_is_what_may_stand_in_an_address_and_comes_back(id_: str) -> None:
+    position = position_of(PLANNED, Outcome(id_, None, {"main": 7, "hits": 2**62}))
+    assert re.fullmatch("[A-Za-z0-9_-]+", position)
+    assert seen_at(position, "news") == {("articles", id_): {"main": 7, "hits": 2**62}}
+
+
+def test_ids_here_need_every_letter_that_base64_has_beside_digits_and_letters() -> None:
+    ids = [f"{a}{b}{c}" for a in "~?>" for b in "~?>" for c in "~?>"]
+    told = "".join(position_of(PLANNED, Outcome(id_, None, {"main": 7})) for id_ in ids)
+    assert {"-", "_"} <= {*told}
