@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from app.http.paths import whole_number
 from app.http.problems import BODY_TOO_LARGE, INVALID, HttpError
-from app.http.whole import EXTENSION, SendWhole
+from app.http.whole import EXTENSION, SendWhole, TakeWhole
 
 __all__ = [
     "ClientGone",
@@ -94,7 +94,7 @@ class Request:
     Fields that come several times are joined by commas (RFC 9110, section 5.3).
     """
 
-    __slots__ = ("headers", "id", "method", "path", "phases", "query", "receive", "whole")
+    __slots__ = ("headers", "id", "method", "path", "phases", "query", "receive", "take", "whole")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.phases = Phases()
@@ -103,7 +103,9 @@ class Request:
         self.query: bytes = scope["query_string"]
         self.receive = receive
         extensions = scope.get("extensions", _NOTHING)
-        self.whole: SendWhole | None = extensions.get(EXTENSION, _NOTHING).get("send")
+        past_messages = extensions.get(EXTENSION, _NOTHING)
+        self.whole: SendWhole | None = past_messages.get("send")
+        self.take: TakeWhole | None = past_messages.get("take")
         self.headers = _scan(scope["headers"])
         given = self.headers.get(b"x-request-id", "")
         self.id = given if _REQUEST_ID.fullmatch(given) else f"{_PREFIX}-{next(_NUMBERS):x}"
@@ -170,6 +172,9 @@ async def read_body(request: Request, limit: int) -> bytes:
     """
     if _declared_length(request) > limit:
         raise too_large(limit)
+    whole = request.take() if request.take else None
+    if whole is not None:
+        return _bounded(whole, limit)
     message = await request.receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")

@@ -77,8 +77,8 @@ def whole_number(text: str, name: str, *, least: int, most: int = _LARGEST) -> i
     Raises:
         HttpError: It is none, or out of bounds.
     """
-    if _DIGITS.fullmatch(text) and least <= int(text) <= most:
-        return int(text)
+    if _DIGITS.fullmatch(text) and least <= (number := int(text)) <= most:
+        return number
     places = [Place(name, f"a whole number from {least} to {most} is expected")]
     raise HttpError(INVALID, f"{name} is not a number that is allowed.", places=places)
 

@@ -8,7 +8,7 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.http.problems import HEAD_TOO_LARGE, INVALID, PROBLEM_JSON, Problem, ProblemType
-from app.http.whole import EXTENSION, whole_answers
+from app.http.whole import Whole
 
 __all__ = ["HEAD_LIMIT", "Protocol"]
 
@@ -42,7 +42,7 @@ class Protocol(HttpToolsProtocol):
         self._in_head = False
         super().on_headers_complete()
         if self.cycle is not None and self.cycle.scope is self.scope:
-            self.scope["extensions"] = {EXTENSION: {"send": whole_answers(self.cycle)}}
+            self.scope["extensions"] = Whole(self.cycle).extension()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what could not be parsed, and close the connection."""

@@ -9,12 +9,15 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from app.http.message import Request, read_body
+from app.http.problems import HttpError
 from app.http.refusal import Protocol
 from app.http.whole import EXTENSION
 from tests.unit.test_http_heads import Line
 
 GET = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PUT = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+POST = b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
 FIELDS = [(b"etag", b'"1"'), (b"content-length", b"4")]
 
 
@@ -138,3 +141,109 @@ async def test_who_does_not_read_is_waited_for() -> None:
     server.protocol.resume_writing()
     await asyncio.gather(*server.protocol.tasks)
     assert b"".join(server.line.pieces).endswith(b"body")
+
+
+class Taker(Server):
+    """A server whose application takes the body of a request, or waits for its messages."""
+
+    def __init__(self) -> None:
+        super().__init__(whole=True)
+        self.taken: list[bytes | None] = []
+        self.brought: list[bytes] = []
+
+    def take(self) -> bytes | None:
+        """Take the body of the latest request."""
+        scope: Any = self.protocol.scope
+        taken: bytes | None = scope["extensions"][EXTENSION]["take"]()
+        return taken
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        self.taken.append(scope["extensions"][EXTENSION]["take"]())
+        if self.taken[-1] is None:
+            message = await receive()
+            while message.get("more_body"):
+                self.brought.append(message["body"])
+                message = await receive()
+            self.brought.append(message.get("body", b"gone"))
+        await super()._app(scope, receive, send)
+
+
+async def test_a_body_that_came_with_its_head_is_taken_at_once() -> None:
+    server = Taker()
+    for _ in range(2):
+        assert await server.ask(POST + b"body")
+    assert (server.taken, server.brought) == ([b"body"] * 2, [])
+
+
+async def test_a_body_can_be_taken_only_once() -> None:
+    server = Taker()
+    server.protocol.data_received(POST + b"body")
+    assert (server.take(), server.take()) == (b"body", b"")
+    await asyncio.gather(*server.protocol.tasks)
+
+
+@pytest.mark.parametrize("end", [b"dy", None])
+async def test_a_body_that_is_not_all_there_is_brought_by_messages(end: bytes | None) -> None:
+    server = Taker()
+    server.protocol.data_received(POST + b"bo")
+    await asyncio.sleep(0)
+    if end is None:
+        server.protocol.connection_lost(None)
+    else:
+        server.protocol.data_received(end)
+    await asyncio.gather(*server.protocol.tasks)
+    assert server.taken == [None]
+    assert b"".join(server.brought) == (b"bogone" if end is None else b"body")
+
+
+async def test_a_body_that_is_asked_for_first_is_brought_by_messages() -> None:
+    server = Taker()
+    server.protocol.data_received(PUT)
+    await asyncio.sleep(0)
+    assert server.line.pieces == [b"HTTP/1.1 100 Continue\r\n\r\n"]
+    server.protocol.data_received(b"body")
+    await asyncio.gather(*server.protocol.tasks)
+    assert (server.taken, server.brought) == ([None], [b"body"])
+
+
+async def test_a_body_for_which_reading_stopped_is_brought_by_messages() -> None:
+    """They let it go on: the client may be sending what comes next already."""
+    server, body = Taker(), bytes(1 << 17)
+    server.protocol.data_received(POST.replace(b"4", b"%d" % len(body)) + body)
+    assert server.protocol.flow.read_paused
+    await asyncio.gather(*server.protocol.tasks)
+    assert (server.taken, server.brought) == ([None], [body])
+
+
+async def test_no_body_is_taken_of_who_has_gone() -> None:
+    server = Taker()
+    server.protocol.data_received(POST + b"body")
+    server.protocol.connection_lost(None)
+    await asyncio.gather(*server.protocol.tasks)
+    assert (server.taken, server.brought) == ([None], [b"gone"])
+
+
+async def test_nothing_comes_after_a_body_that_was_taken() -> None:
+    server = Taker()
+    server.protocol.data_received(POST + b"body")
+    assert server.take() == b"body"
+    receiving = server.protocol.cycle.receive()
+    assert asyncio.isfuture(receiving.send(None))  # it waits
+    receiving.close()
+    await asyncio.gather(*server.protocol.tasks)
+
+
+async def test_a_body_that_is_taken_has_its_limit_too() -> None:
+    async def never() -> Any:
+        raise AssertionError
+
+    scope = {
+        "method": "POST",
+        "raw_path": b"/x",
+        "query_string": b"",
+        "headers": [(b"transfer-encoding", b"chunked")],
+        "extensions": {EXTENSION: {"take": lambda: b"body"}},
+    }
+    assert await read_body(Request(scope, never), 4) == b"body"
+    with pytest.raises(HttpError, match="A body may have 3 bytes"):
+        await read_body(Request(scope, never), 3)
