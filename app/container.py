@@ -22,7 +22,7 @@ from app.api.run_progress import RunStreams
 from app.coherence.caches import Caches, make_caches
 from app.coherence.probing import cache_readers
 from app.main import DataApp
-from app.recent import Recent
+from app.recent import KEPT, Recent
 from app.relaying import RelayProcess
 from app.settings import (
     CacheSettings,
@@ -42,7 +42,7 @@ from mediator.clock import SystemClock
 from mediator.control.watch import Watch
 from mediator.coordination.feed import Retention
 from mediator.guard import NullGuard, WriteGuard
-from mediator.observation import Observer, broadcast
+from mediator.observation import Hearing, Observer, broadcast
 from mediator.probing import StalenessProbes
 from mediator.query.budget import Limits
 from mediator.scaling.energy import Energy
@@ -107,7 +107,7 @@ async def build(
         Unavailable: The catalogue does not answer.
     """
     recent, telemetry = Recent(), Telemetry(TelemetrySettings())
-    observers = (*telemetry.observers, recent.observe)
+    observers: tuple[Observer, ...] = (*telemetry.observers, Hearing(recent.observe, KEPT))
     caches = _caches(settings, caching, telemetry)
     mediator = _mediator(settings, caches, observers)
     await _start(mediator, caching)

@@ -16,9 +16,9 @@ from mediator.observation import (
     ViolationDetected,
 )
 
-__all__ = ["Event", "Recent"]
+__all__ = ["KEPT", "Event", "Recent"]
 
-_KEPT: Final = frozenset(
+KEPT: Final = frozenset(
     {CircuitChanged, PlacementDecided, ProposalRecorded, SystemRegistered, ViolationDetected}
 )
 _MOST: Final = 50
@@ -43,7 +43,7 @@ class Recent:
 
     def observe(self, told: Observation) -> None:
         """Keep it if it is of a kind that is kept."""
-        if told.__class__ in _KEPT:
+        if told.__class__ in KEPT:
             self._events.appendleft(Event(time(), told))
 
     @property

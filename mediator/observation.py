@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from mediator.immutable import immutable
 
@@ -15,6 +15,7 @@ __all__ = [
     "FeedFellBack",
     "FeedGapFound",
     "FeedLagMeasured",
+    "Hearing",
     "Observation",
     "Observer",
     "PlacementDecided",
@@ -197,11 +198,35 @@ Observation: TypeAlias = (
 Observer: TypeAlias = Callable[[Observation], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """An observer that `broadcast` tells of some kinds only; called by itself it hears all.
+
+    Attributes:
+        observer: The observer.
+        kinds: What it is told of.
+    """
+
+    observer: Observer
+    kinds: Collection[type[Any]]
+
+    def __call__(self, observation: Observation) -> None:
+        """Tell the observer."""
+        self.observer(observation)
+
+
 def broadcast(*observers: Observer) -> Observer:
-    """Return an observer that tells all of `observers`, in their order."""
+    """Return an observer that tells all of `observers` in their order; see `Hearing`."""
+    concerned: dict[type[Any], tuple[Observer, ...]] = {}
+
+    def choose(kind: type[Any]) -> tuple[Observer, ...]:
+        hearing = [one for one in observers if not isinstance(one, Hearing) or kind in one.kinds]
+        chosen = tuple([one.observer if isinstance(one, Hearing) else one for one in hearing])
+        return concerned.setdefault(kind, chosen)
 
     def tell(observation: Observation) -> None:
-        for observer in observers:
+        kind = observation.__class__
+        for observer in concerned.get(kind) or choose(kind):
             observer(observation)
 
     return tell

@@ -38,7 +38,7 @@ from mediator.guard import NullGuard, WriteGuard
 from mediator.integrity.check import Integrity
 from mediator.materialise.service import MaterialiseService
 from mediator.materialise.watermarks import Watermarks
-from mediator.observation import Observation, Observer, broadcast
+from mediator.observation import Hearing, Observation, Observer, StoreCallFinished, broadcast
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.operations.expiry import Sweep
@@ -117,7 +117,10 @@ class Mediator:
         self._clock = options.clock
         self._replica = uuid4().hex
         self._book = MetricsBook(self._clock)
-        self._observe = broadcast(self._book.observe, self._hear, *observers)
+        own = [Hearing(self._book.observe, MetricsBook.HEARS)]
+        if options.relaying != "elsewhere":  # else there is no relay here to be nudged
+            own.append(Hearing(self._hear, {StoreCallFinished}))
+        self._observe = broadcast(*own, *observers)
         self._exchange = _exchange(options.coordination_url)
         self._coordination = _coordination(options)
         self._catalogue = Catalogue(options.catalogue_url, migrate=options.migrate)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import orjson
 
@@ -25,7 +25,7 @@ from mediator.observation import (
     ViolationDetected,
 )
 
-__all__ = ["JsonLines", "LogFormat", "log_observation", "start_logging"]
+__all__ = ["LOGGED", "JsonLines", "LogFormat", "log_observation", "start_logging"]
 
 LogFormat: TypeAlias = Literal["json", "text"]
 
@@ -36,6 +36,9 @@ _LONGEST: Final = 8_192
 _UNLOGGED: Final = frozenset(
     {RequestFinished, StoreCallFinished, PrimaryTried, ChangesRelayed, FeedLagMeasured}
 )
+LOGGED: Final[frozenset[type[Any]]] = frozenset(get_args(Observation)) - _UNLOGGED
+"""What `log_observation` writes."""
+
 _log = logging.getLogger("portolan")
 
 

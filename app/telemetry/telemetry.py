@@ -11,11 +11,11 @@ from app.coherence.purges import log_purging
 from app.telemetry.exporting import Exporting
 from app.telemetry.instruments import Instruments
 from app.telemetry.jobs import JobFigures, JobWatch
-from app.telemetry.log import log_observation
+from app.telemetry.log import LOGGED, log_observation
 from app.telemetry.outgoing import TracedTransport
 from app.telemetry.settings import TelemetrySettings
 from mediator.clock import SystemClock
-from mediator.observation import Observer
+from mediator.observation import Hearing, Observer
 from mediator.service import Mediator
 from sketch.purging.events import PurgeEvent
 
@@ -37,7 +37,7 @@ class Telemetry:
             Exporting(settings, self.instruments.registry) if settings.exports else None
         )
         self.traces = self._exporting.traces if self._exporting else None
-        observers: list[Observer] = [self.instruments.observe, log_observation]
+        observers: list[Observer] = [self.instruments.observe, Hearing(log_observation, LOGGED)]
         if self.traces is not None:
             observers.append(self.traces.observe)
         self.observers = tuple(observers)

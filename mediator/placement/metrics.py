@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mediator.clock import Clock
 from mediator.observation import CircuitChanged, Observation, StoreCallFinished
@@ -70,6 +70,9 @@ class MetricsBook:
     Args:
         clock: Gives the monotonic time; injectable for tests.
     """
+
+    HEARS: ClassVar = frozenset({StoreCallFinished, CircuitChanged})
+    """What says something of a store's performance."""
 
     def __init__(self, clock: Clock) -> None:
         self._monotonic = clock.monotonic

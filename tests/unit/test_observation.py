@@ -1,0 +1,66 @@
+"""What happens is told to those whom it concerns, in their order."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from app.recent import KEPT
+from app.telemetry.log import LOGGED
+from mediator.observation import (
+    ChangesRelayed,
+    CircuitChanged,
+    Hearing,
+    Observation,
+    RequestFinished,
+    StoreCallFinished,
+    broadcast,
+)
+from mediator.placement.metrics import MetricsBook
+
+RELAYED = ChangesRelayed("redis", 3)
+OPENED = CircuitChanged("redis", open=True, reason="no answer")
+
+
+def test_all_are_told_in_their_order_but_those_who_hear_other_kinds() -> None:
+    told: list[tuple[str, Observation]] = []
+    tell = broadcast(
+        lambda one: told.append(("first", one)),
+        Hearing(lambda one: told.append(("second", one)), {CircuitChanged}),
+        lambda one: told.append(("third", one)),
+    )
+    for _ in range(2):
+        told.clear()
+        for one in (RELAYED, OPENED):
+            tell(one)
+        assert told == [
+            ("first", RELAYED),
+            ("third", RELAYED),
+            ("first", OPENED),
+            ("second", OPENED),
+            ("third", OPENED),
+        ]
+
+
+def test_who_is_called_by_itself_hears_all() -> None:
+    told: list[Observation] = []
+    Hearing(told.append, frozenset())(RELAYED)
+    assert told == [RELAYED]
+
+
+def test_what_nobody_hears_is_no_error() -> None:
+    tell = broadcast(Hearing(lambda _: None, {CircuitChanged}))
+    tell(RELAYED)
+
+
+def test_a_broadcast_can_be_heard_by_another() -> None:
+    told: list[Observation] = []
+    broadcast(Hearing(broadcast(told.append), {CircuitChanged}))(OPENED)
+    assert told == [OPENED]
+
+
+def test_what_each_request_tells_is_neither_logged_nor_kept() -> None:
+    frequent = {RequestFinished, StoreCallFinished}
+    assert not LOGGED & frequent
+    assert not KEPT & frequent
+    assert set(get_args(Observation)) >= LOGGED | KEPT | MetricsBook.HEARS
+    assert CircuitChanged in LOGGED & KEPT & MetricsBook.HEARS
