@@ -71,7 +71,9 @@ def represent(planned: Planned, outcome: Outcome) -> dict[str, Any]:
     elif planned.touched is not None:
         values = {name: values[name] for name in planned.touched if name in values}
     shown = planned.resource.codec.encode(values)
-    return {"id": outcome.id, **{name: shown[name] for name in sorted(shown)}}
+    if len(shown) > 1:
+        shown = {name: shown[name] for name in sorted(shown)}
+    return {"id": outcome.id, **shown}
 
 
 def answer_read(

@@ -119,9 +119,11 @@ class DataApi:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem
             response = _refuse(request, error)
-        if exchange.database:
+        if self._cors.shares and exchange.database:
             self._share(exchange, response)
-        await _send(request, response, send, self._validity(exchange))
+        _complete(request, response)
+        if not _sent_whole(request, response):
+            await _send(request, response, send, self._validity(exchange))
         self._tell(exchange, response.status)
 
     def _validity(self, exchange: Exchange) -> Validity | None:
@@ -146,7 +148,8 @@ class DataApi:
         if self._gate is not None:
             await self._admit(self._gate, exchange, call, route)
         if route.of_class:
-            call.resource = await self._directory.find(address.database, address.class_name)
+            place = (address.database, address.class_name)
+            call.resource = self._directory.known(*place) or await self._directory.find(*place)
         request.phases.end("route")
         response = await handler(call)
         if exchange.access is not None and route.of_class:
@@ -202,7 +205,8 @@ def _refuse(request: Request, error: Exception) -> Response:
     return Response(problem.type.status, headers, problem.body(request.id))
 
 
-async def _send(request: Request, response: Response, send: Send, valid: Validity | None) -> None:
+def _complete(request: Request, response: Response) -> None:
+    """Add the fields that all answers have."""
     headers = response.headers
     request.phases.end("respond")
     headers += (
@@ -211,16 +215,24 @@ async def _send(request: Request, response: Response, send: Send, valid: Validit
         (b"server-timing", request.phases.text),
         (b"x-request-id", request.id.encode()),
     )
-    status, body = response.status, response.body
-    if response.chunks is None and status not in _BODILESS:
-        headers.append((b"content-length", b"%d" % len(body)))
+    if response.chunks is None and response.status not in _BODILESS:
+        headers.append((b"content-length", b"%d" % len(response.body)))
     if request.method == "HEAD":
-        body = b""
-    if response.chunks is None and request.whole and request.whole(status, headers, body):
-        return
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+        response.body = b""
+
+
+def _sent_whole(request: Request, response: Response) -> bool:
+    if response.chunks is not None or request.whole is None:
+        return False
+    return request.whole(response.status, response.headers, response.body)
+
+
+async def _send(request: Request, response: Response, send: Send, valid: Validity | None) -> None:
+    """Send an answer by messages."""
+    start = {"type": "http.response.start", "status": response.status, "headers": response.headers}
+    await send(start)
     if response.chunks is None or request.method == "HEAD":
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": response.body})
     elif await _stream(request, response.chunks, send, valid):
         await send({"type": "http.response.body", "body": b""})
 
@@ -231,10 +243,12 @@ def _varying(headers: Headers) -> Header:
     Of several lines nginx, before 1.23, heeds the last one only: who asked from another origin
     would get what was kept for the first.
     """
-    others = [field for field in headers if field[0] == b"vary"]
-    for field in others:
-        headers.remove(field)
-    return b"vary", b", ".join([_VARYING, *(value for _, value in others)])
+    varying = [_VARYING]
+    for field in headers[:]:
+        if field[0] == b"vary":
+            headers.remove(field)
+            varying.append(field[1])
+    return b"vary", b", ".join(varying)
 
 
 async def _stream(

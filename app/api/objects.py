@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable
 
 from app.api.answers import answer_absence, answer_read, answer_write
 from app.api.calls import Call
@@ -89,25 +89,25 @@ class Objects:
         self._reads.learn(asked, outcome)
         return answer_read(call, planned, outcome, self._reads.keeping(asked))
 
-    async def put(self, call: Call) -> Response:
+    def put(self, call: Call) -> Awaitable[Response]:
         """Make it what the body says."""
         call.media_type(JSON)
-        return await self._change(call, build_put)
+        return self._write(call, build_put)
 
-    async def patch(self, call: Call) -> Response:
+    def patch(self, call: Call) -> Awaitable[Response]:
         """Change it, in one of three formats."""
-        return await self._change(call, PATCH_TYPES[call.media_type(*PATCH_TYPES)])
+        return self._write(call, PATCH_TYPES[call.media_type(*PATCH_TYPES)])
 
-    async def delete(self, call: Call) -> Response:
+    def delete(self, call: Call) -> Awaitable[Response]:
         """Delete it."""
         forbid_body(call.request)
-        return await self._write(call, build_delete, b"", None)
+        return self._write(call, build_delete, has_body=False)
 
-    async def _change(self, call: Call, build: Builder) -> Response:
-        raw = await read_body(call.request, self._limit)
-        return await self._write(call, build, raw, parse_json(raw))
-
-    async def _write(self, call: Call, build: Builder, raw: bytes, body: Any) -> Response:
+    async def _write(self, call: Call, build: Builder, *, has_body: bool = True) -> Response:
+        raw, body = b"", None
+        if has_body:
+            raw = await read_body(call.request, self._limit)
+            body = parse_json(raw)
         identity = call.identity(self._ids, raw)
         with self._ids.claim(identity):
             selection, resource = call.selection(), call.resource

@@ -85,6 +85,13 @@ class Directory:
         self._model: RoutingModel | None = None
         self._known: dict[tuple[str, str], ClassResource] = {}
 
+    def known(self, database: str, name: str) -> ClassResource | None:
+        """Return a class that was found before under the routing model in force."""
+        if self._plane.model is not self._model:
+            self._model = self._plane.model
+            self._known = {}
+        return self._known.get((database, name))
+
     async def find(self, database: str, name: str) -> ClassResource:
         """Find a class.
 
@@ -92,11 +99,7 @@ class Directory:
             NotFound: It is not there.
             AdvisoryOnly: Its database holds no data.
         """
-        if self._plane.model is not self._model:
-            self._model = self._plane.model
-            self._known = {}
-        known = self._known.get((database, name))
-        return known or await self._learn(database, name)
+        return self.known(database, name) or await self._learn(database, name)
 
     async def database(self, name: str) -> DatabaseRoute:
         """Find a database.

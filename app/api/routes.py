@@ -27,6 +27,9 @@ _OBJECT_SEGMENTS: Final = 5
 _RUN_SEGMENTS: Final = 6
 _RUN: Final = re.compile(rb"[0-9a-f]{32}")
 
+_PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
+"""Ids that are spelled as they are, and with which nothing can be wrong."""
+
 # Few names of databases and classes are asked for again and again.
 _decode_name = lru_cache(maxsize=1024)(decode_segment)
 
@@ -141,6 +144,8 @@ class Table:
             return Address(self.imports, database, class_name)
         if segment == b"export":
             return Address(self.exports, database, class_name)
+        if _PLAIN_ID.fullmatch(segment):
+            return Address(self.object, database, class_name, segment.decode("ascii"))
         id_ = check_id(decode_segment(segment, "id"), "id")
         return Address(self.object, database, class_name, id_)
 

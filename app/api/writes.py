@@ -20,6 +20,7 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
+from mediator.operations.operators import FIELD_OF
 from mediator.operations.patch import Compute, UpdateParts, json_patch, merge_patch, parse_update
 
 __all__ = [
@@ -162,7 +163,7 @@ def _replace(target: Target, fields: tuple[str, ...], body: dict[str, Any]) -> P
 def _update(target: Target, parts: UpdateParts) -> Planned:
     operators = tuple(parts.operators)
     unset = tuple(parts.unset)
-    touched = (*parts.values, *unset, *[call.field for call in operators])
+    touched = (*parts.values, *unset, *map(FIELD_OF, operators))
     if target.selection.fields is not None:
         _check_within(touched, target.selection.fields, target.pointer)
     whole = _shows_whole(target)

@@ -31,9 +31,13 @@ class CrossOrigin:
     Args:
         origins: Origins by database; `EVERY_DATABASE` stands for all databases, and an origin
             ``*`` for all origins.
+
+    Attributes:
+        shares: Whether any database is shared with anybody.
     """
 
     def __init__(self, origins: Mapping[str, tuple[str, ...]]) -> None:
+        self.shares = any(origins.values())
         self._origins = {name: frozenset(of) for name, of in origins.items() if of}
 
     def headers(self, database: str, origin: str | None) -> Headers:

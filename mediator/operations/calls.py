@@ -76,7 +76,7 @@ class StoreCalls:
         """Write one record; raises `Unavailable` if its system does not answer."""
         store = self.systems.get(call.fragment.system)
         [result] = await self._write_system(store, (call,))
-        if result.status not in _REFUSALS:
+        if result.status is Status.APPLIED or result.status not in _REFUSALS:
             return result
         return _or_raise((await self._settled((call,), [result]))[0])
 
@@ -129,13 +129,16 @@ class StoreCalls:
         return living(calls, await _read(store, calls), self._clock.now())
 
     async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
-        fragments = {call.fragment for call in calls}
-        for fragment in fragments & self._retired:
-            raise _placed_anew(fragment)
+        fragments = _fragments(calls)
+        for fragment in fragments:
+            if fragment in self._retired:
+                raise _placed_anew(fragment)
+        mortal = False
         for fragment in fragments:
             self._busy[fragment] = self._busy.get(fragment, 0) + 1
+            mortal = mortal or fragment.ttl_s is not None
         try:
-            if any(fragment.ttl_s is not None for fragment in fragments):
+            if mortal:
                 # What has a mark lived when its transaction was committed, and counts as living.
                 places = [(call.fragment, call.id) for call in calls if not call.mark]
                 await self.end_expired(store, places)
@@ -174,7 +177,8 @@ class StoreCalls:
         database = calls[0].fragment.database
         keys = [guard_key(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
         token = await self._guard.begin(database, keys)
-        records = await self._look(store, calls)
+        reads = self._heeded(calls)
+        records = await _look(store, reads) if reads else {}
         try:
             results = await store.write(calls, token)
         except StoreError as error:
@@ -189,11 +193,8 @@ class StoreCalls:
         """Tell the guard of a write that is about to be acknowledged, and that nobody ended."""
         await self._guard.unsure(database, class_name)
 
-    async def _look(self, store: GuardedStore, calls: Sequence[Write]) -> Records:
-        """Read what the guard wants to know of records before they are written, as far as it goes.
-
-        Without it the writes have more effects than they need, but no others.
-        """
+    def _heeded(self, calls: Sequence[Write]) -> list[Read]:
+        """Return what the guard wants to know of records before they are written."""
         heeded = [
             (c.fragment, c.id)
             for c in calls
@@ -201,13 +202,7 @@ class StoreCalls:
             and self._guard.heeds(c.fragment.database, c.fragment.class_name, touched_by(c))
         ]
         several = repeated(calls) if heeded and len(calls) > 1 else ()
-        reads = [Read(*place) for place in heeded if place not in several]
-        if not reads:
-            return {}
-        with suppress(StoreError):
-            records = await store.read(reads)
-            return {(r.fragment, r.id): record for r, record in zip(reads, records, strict=True)}
-        return {}
+        return [Read(*place) for place in heeded if place not in several]
 
     def _leave(self, fragments: Collection[Fragment]) -> None:
         for fragment in fragments:
@@ -235,6 +230,21 @@ class StoreCalls:
         answers = await asyncio.gather(*map(one, names))
         own = dict(zip(names, map(iter, answers), strict=True))
         return [next(own[call.fragment.system]) for call in calls]
+
+
+def _fragments(calls: Sequence[Write]) -> Collection[Fragment]:
+    return (calls[0].fragment,) if len(calls) == 1 else {call.fragment for call in calls}
+
+
+async def _look(store: GuardedStore, reads: Sequence[Read]) -> Records:
+    """Read records before they are written, as far as that goes.
+
+    Without it the writes have more effects than they need, but no others.
+    """
+    with suppress(StoreError):
+        records = await store.read(reads)
+        return {(r.fragment, r.id): record for r, record in zip(reads, records, strict=True)}
+    return {}
 
 
 def _versions(calls: Sequence[Write], results: Sequence[WriteResult]) -> dict[str, int]:

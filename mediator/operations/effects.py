@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from mediator.operations.operators import FIELD_OF
 from mediator.query.results.effects import Effect, Image, unknown
 from mediator.schema.tree import MISSING
 from mediator.stores.port import Fragment, Record, Status, Write, WriteKind, WriteResult
@@ -31,7 +32,7 @@ def touched_by(write: Write) -> tuple[str, ...] | None:
     """Return the fields that a write may change; None: the object as a whole."""
     if write.kind is not WriteKind.UPDATE:
         return None
-    return (*write.values, *write.unset, *[call.field for call in write.operators])
+    return (*write.values, *write.unset, *map(FIELD_OF, write.operators))
 
 
 def repeated(writes: Sequence[Write]) -> set[tuple[Fragment, str]]:

@@ -136,18 +136,29 @@ class Executor:
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; see `DataPlane.write`."""
-        route = await self._route_of(operation)
-        if isinstance(operation, Update) and operation.is_empty:
-            # It changes nothing, but it has its conditions and its answer.
-            operation = Revise(*operation.head)
-        if isinstance(operation, Revise):
-            check_if_match(route, operation)
-            return await revise(route, operation, partial(self.read_now, route), self.apply)
+        route = self._find(operation.database, operation.class_name)
+        if route is None:
+            route = await self.route(operation.database, operation.class_name)
+        if isinstance(operation, Revise) or (isinstance(operation, Update) and operation.is_empty):
+            return await self._revise(route, operation)
         steps = self.plan_simply(route, operation)
         if steps is None:
             expect = await self._expected(route, operation)
             steps = plan_write(route, asked_for(route, operation), expect)
-        return await self._carry_out(route, operation, steps)
+        results = await self._send(route, operation, steps)
+        if lacks_part(route, steps.first, results[0]) and await self._supply(route, steps):
+            results = await self._send(route, operation, steps)
+        outcome = outcome_of(route, operation, steps, results)
+        if isinstance(operation, Delete) and route.copy is not None:
+            await self.remove_copy(route, operation.id, results[0].birth)
+        return outcome
+
+    async def _revise(self, route: ClassRoute, operation: Revise | Update) -> Outcome:
+        """Do a revision, or an update that changes nothing: it has conditions and an answer."""
+        if isinstance(operation, Update):
+            operation = Revise(*operation.head)
+        check_if_match(route, operation)
+        return await revise(route, operation, partial(self.read_now, route), self.apply)
 
     async def apply(
         self, route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]
@@ -161,12 +172,15 @@ class Executor:
 
     def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
         """Plan a write whose condition its first store can check by itself; None otherwise."""
-        check_if_match(route, operation)
+        if route.schema.require_if_match:
+            check_if_match(route, operation)
         if isinstance(operation, Update) and operation.is_empty:
             return None
         alternatives = operation.condition.versions
         if not alternatives:
-            return plan_write(route, asked_for(route, operation), {})
+            if route.schema.require_if_match:
+                operation = asked_for(route, operation)
+            return plan_write(route, operation, {})
         if len(alternatives) > 1:
             return None
         expect = {group: v for group, v in alternatives[0].items() if v is not None}
@@ -230,17 +244,6 @@ class Executor:
         """Return a routing model that is not older than this call."""
         await self._refresh()
         return self._model
-
-    async def _carry_out(
-        self, route: ClassRoute, operation: WriteOperation, steps: Steps
-    ) -> Outcome:
-        results = await self._send(route, operation, steps)
-        if lacks_part(route, steps.first, results[0]) and await self._supply(route, steps):
-            results = await self._send(route, operation, steps)
-        outcome = outcome_of(route, operation, steps, results)
-        if isinstance(operation, Delete) and route.copy is not None:
-            await self.remove_copy(route, operation.id, results[0].birth)
-        return outcome
 
     async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
         """Remove the primary's copy before a deletion is acknowledged."""

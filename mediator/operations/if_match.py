@@ -10,7 +10,7 @@ from mediator.operations.merge import failure_of, merge_results
 from mediator.operations.model import ANYTHING, Condition, Create, Outcome, Put, WriteOperation
 from mediator.operations.plan import Steps
 from mediator.placement.routing import ClassRoute
-from mediator.stores.port import WriteResult
+from mediator.stores.port import Status, WriteResult
 
 __all__ = ["asked_for", "check_if_match", "if_match_required", "outcome_of"]
 
@@ -19,6 +19,8 @@ def outcome_of(
     route: ClassRoute, operation: WriteOperation, steps: Steps, results: Sequence[WriteResult]
 ) -> Outcome:
     """Join the results of a write, or raise why it was not applied."""
+    if results[0].status is Status.APPLIED:
+        return merge_results(route, steps, results)
     failure = failure_of(operation, results[0])
     if failure is None:
         return merge_results(route, steps, results)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from mediator.immutable import immutable
-from mediator.operations.operators import OperatorCall
+from mediator.operations.operators import FIELD_OF, OperatorCall
 from mediator.schema.types import Values
 
 __all__ = [
@@ -116,7 +116,7 @@ class Update(_Write):
     @property
     def touched(self) -> tuple[str, ...]:
         """Names of the fields that it changes."""
-        return (*self.values, *self.unset, *[call.field for call in self.operators])
+        return (*self.values, *self.unset, *map(FIELD_OF, self.operators))
 
 
 @immutable

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
+from typing import Final
 
 from mediator.immutable import immutable
 from mediator.schema.types import FieldType, Value
 
-__all__ = ["APPLICABLE", "Operator", "OperatorCall", "OperatorFailure"]
+__all__ = ["APPLICABLE", "FIELD_OF", "Operator", "OperatorCall", "OperatorFailure"]
 
 
 class Operator(StrEnum):
@@ -87,6 +89,10 @@ class OperatorCall:
     field: str
     operator: Operator
     argument: Value
+
+
+FIELD_OF: Final = attrgetter("field")
+"""Returns the field of a call."""
 
 
 @dataclass(frozen=True, slots=True)

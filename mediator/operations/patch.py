@@ -108,14 +108,20 @@ def _members(body: Any, pointer: str) -> Iterable[tuple[str, Any]]:
 
 
 def _field(schema: ClassSchema, name: str) -> Field:
-    try:
-        return schema.fields[name]
-    except KeyError:
-        raise Misfit("is no field of this class") from None
+    field = schema.fields.get(name)
+    if field is None:
+        raise _no_field()
+    return field
+
+
+def _no_field() -> Misfit:
+    return Misfit("is no field of this class")
 
 
 def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Operator, Any]:
-    field = _field(schema, name)
+    field = schema.fields.get(name)
+    if field is None:
+        raise _no_field()
     if type(raw) is not dict or len(raw) != 1:
         raise Misfit("must be an object with exactly one operator")
     [(word, argument)] = raw.items()

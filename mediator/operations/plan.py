@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from mediator.immutable import immutable
 from mediator.operations.model import Create, Delete, Get, Put, Update, WriteOperation
-from mediator.operations.operators import OperatorCall
+from mediator.operations.operators import FIELD_OF, OperatorCall
 from mediator.placement.routing import ClassRoute
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Write, WriteKind, WriteResult
@@ -237,7 +237,7 @@ def _returning(
     """Ask for what only the store knows; and for all that is set if the answer is remembered."""
     if operation.whole:
         return ()
-    names = [call.field for call in operators]
+    names = tuple(map(FIELD_OF, operators))
     if operation.fingerprint:
-        names += values
-    return tuple(names) if names else None
+        names += tuple(values)
+    return names or None

@@ -68,7 +68,7 @@ class Breaker:
 
     def admit(self) -> None:
         """Let a call through, or raise `StoreUnavailable`."""
-        if not self.is_open:
+        if self._failures < FAILURES_TO_OPEN:
             return
         if self._trying or self._clock.monotonic() < self._closed_at:
             raise HeldBack(f"{self._system} does not answer; it is left alone for a while")
@@ -179,7 +179,7 @@ class GuardedStore:
     def _tell(
         self, operation: _Direction, calls: _Calls, seconds: float, outcome: CallOutcome
     ) -> None:
-        fragments = {call.fragment for call in calls}
+        fragments = {c.fragment for c in calls} if len(calls) != 1 else (calls[0].fragment,)
         if len(fragments) == 1:
             [fragment] = fragments
             place = (fragment.database, fragment.class_name)

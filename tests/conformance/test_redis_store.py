@@ -664,6 +664,17 @@ async def test_an_update_by_itself_is_kept_from_what_is_locked_missing_or_ahead_
     assert (result.status, result.versions["hits"]) == (Status.APPLIED, AHEAD + 1)
 
 
+async def test_a_group_that_came_later_has_no_version(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    await only(store, put(fragment, "a", hits=1))
+    (key,) = await keys_of(server, config, f"{fragment.class_name}:r:a")
+    await server.hdel(key, "@main")
+    hit = OperatorCall("hits", Operator.INC, 1)
+    result = await only(store, apply(fragment, "a", hit, groups=("hits",), returning=("hits",)))
+    assert (result.values, set(result.versions)) == ({"hits": 2}, {"hits"})
+
+
 # The connection.
 
 

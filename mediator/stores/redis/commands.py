@@ -9,7 +9,7 @@ import hiredis
 
 from mediator.stores.redis.lua import Script
 
-__all__ = ["call_of", "command", "joined", "words"]
+__all__ = ["call_of", "command", "words"]
 
 
 def command(*words: Any) -> bytes:
@@ -19,14 +19,9 @@ def command(*words: Any) -> bytes:
 
 
 def words(*texts: Any) -> bytes:
-    """Pack some words of a command, to be joined by `joined`: constant ones are packed once."""
-    packed = command(*texts)
+    """Pack some words of a command, to be put together: constant ones are packed once."""
+    packed: bytes = hiredis.pack_command(texts)
     return packed[packed.index(b"\n") + 1 :]
-
-
-def joined(count: int, parts: Iterable[bytes]) -> bytes:
-    """Make a command of `count` words of parts of it."""
-    return b"".join((b"*%d\r\n" % count, *parts))
 
 
 def call_of(script: Script, keys: Iterable[str], arguments: Iterable[Any]) -> bytes:

@@ -40,7 +40,12 @@ class Line:
         taken effect. A script that the server has forgotten is loaded and called again.
         """
         started = self._clock.monotonic()
-        replies = await self._attempt(commands, started, writes)
+        wire = self._wire
+        if writes and wire is not None and not wire.lost:
+            # There is no second attempt, and a coroutine less to be woken.
+            replies = await wire.request(commands, started, writes=True)
+        else:
+            replies = await self._attempt(commands, started, writes)
         for reply in replies:
             if isinstance(reply, StoreError):
                 return await self._settle(commands, replies, started, writes)

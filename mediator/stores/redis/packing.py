@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any
 
 from mediator.operations.operators import Operator, OperatorCall
@@ -35,7 +36,7 @@ from mediator.stores.redis.arguments import (
     change_of_value,
     listed,
 )
-from mediator.stores.redis.commands import joined, words
+from mediator.stores.redis.commands import words
 from mediator.stores.redis.lua import UPDATE, WRITE, Script
 from mediator.stores.redis.plan import REMEMBER_MS, TOMBSTONE_MS, Plan
 
@@ -44,6 +45,7 @@ __all__ = ["MOST_ENTRIES", "Form", "form_of", "pack"]
 MOST_ENTRIES = 1_000_000
 """About how many entries an outbox keeps; beyond, the oldest go, relayed or not."""
 
+_OPERATION = attrgetter("field", "operator")
 _LIMITS = (TOMBSTONE_MS, REMEMBER_MS, MOST_ENTRIES)
 
 MOST_FORMS = 4096
@@ -95,7 +97,7 @@ def pack(plan: Plan, partition: int, form: Form, rows: Row) -> bytes:
     count += form.words + len(rows)
     if count > MOST_WORDS:
         raise StoreRefused("the write has more members than one command of Redis can carry")
-    return joined(count, (opening, form.shape, words(*rows)))
+    return b"".join((b"*%d\r\n" % count, opening, form.shape, words(*rows)))
 
 
 def _opening(plan: Plan, partition: int, script: Script) -> tuple[int, bytes]:
@@ -129,9 +131,9 @@ def _key(plan: Plan, write: Write, has_token: bool) -> Any:
         None if write.kind is WriteKind.UPDATE else write.kind,  # the hash of a member is slow
         write.groups,
         tuple(write.values),
-        _collections(plan, write) if write.values else (),
+        _collections(plan, write) if plan.collections and write.values else (),
         write.unset,
-        tuple([(call.field, call.operator) for call in write.operators]),
+        tuple(map(_OPERATION, write.operators)),
         tuple(write.expect),
         write.remember is None,
         write.birth is None,

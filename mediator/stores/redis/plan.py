@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 from zlib import crc32
@@ -131,8 +131,10 @@ class Plan:
         born = None if birth is None else int(birth)
         return Standing(born, self.versions(versions), (mark or b"").decode())
 
-    def versions(self, texts: Iterable[bytes | None]) -> dict[str, int]:
+    def versions(self, texts: Sequence[bytes | None]) -> dict[str, int]:
         """Read the versions of all groups; those that are not there are left out."""
+        if all(texts):  # as a rule
+            return dict(zip(self.groups, map(int, texts), strict=False))  # type: ignore[arg-type]  # all() says so
         pairs = zip(self.groups, texts, strict=False)
         return {group: int(text) for group, text in pairs if text}
 

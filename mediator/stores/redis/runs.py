@@ -39,6 +39,8 @@ class Run:
 
 def runs_of(plans: Plans, calls: Sequence[Write], token: str) -> list[Run]:
     """Sort writes; those to one record stay in their order."""
+    if len(calls) == 1:
+        return [_run_of(plans, calls[0], token)]
     runs: list[Run] = []
     latest: dict[tuple[Plan, int], Run] = {}
     for position, call in enumerate(calls):
@@ -51,3 +53,11 @@ def runs_of(plans: Plans, calls: Sequence[Write], token: str) -> list[Run]:
         run.positions.append(position)
         form.add(run.rows, call, token)
     return runs
+
+
+def _run_of(plans: Plans, call: Write, token: str) -> Run:
+    plan = plans.of(call.fragment)
+    form = form_of(plan, call, has_token=bool(token))
+    run = Run(plan, plan.partition(call.id), form)
+    form.add(run.rows, call, token)
+    return run

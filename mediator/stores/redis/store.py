@@ -43,7 +43,7 @@ from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import SOURCES
 from mediator.stores.redis.paging import Listing, listing
 from mediator.stores.redis.plan import Plans
-from mediator.stores.redis.runs import runs_of
+from mediator.stores.redis.runs import Run, runs_of
 from mediator.stores.redis.searches import Search, choose
 
 __all__ = ["RedisStore"]
@@ -125,9 +125,11 @@ class RedisStore:
             with _packing:
                 result = self._gathering.join(calls[0], token)
             return [await result]
-        with _packing:
+        try:
             runs = runs_of(self._plans, calls, token)
-            commands = [run.command() for run in runs]
+            commands = list(map(Run.command, runs))
+        except _UNFIT as error:
+            raise _unfit(error) from None
         self._under_way += 1
         try:
             replies = await self._line.ask(commands, writes=True)
@@ -269,6 +271,10 @@ class RedisStore:
             await self._line.ask([command("CONFIG", "SET", "appendfsync", wanted)], writes=True)
 
 
+def _unfit(error: BaseException) -> StoreRefused:
+    return StoreRefused(f"a value cannot be stored: {type(error).__name__}")
+
+
 class _Packing:
     """Turns values that have no text (surrogates, integers beyond JSON's) into a refusal."""
 
@@ -280,9 +286,10 @@ class _Packing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(error, TypeError | ValueError | OverflowError):
-            raise StoreRefused(f"a value cannot be stored: {type(error).__name__}") from None
+        if isinstance(error, _UNFIT):
+            raise _unfit(error) from None
 
 
+_UNFIT = (TypeError, ValueError, OverflowError)
 # One for all calls: a context manager made by contextlib costs as much as packing a write.
 _packing = _Packing()
