@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
+
+import orjson
 
 from mediator.errors import Invalid, NotFound, Place
+from mediator.operations.patch import UpdateParts, parse_update
 from mediator.operations.plan import resource_groups
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.planes import DataPlane
@@ -16,6 +20,9 @@ __all__ = ["NAME", "ClassResource", "Directory", "Selection"]
 
 NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 _REMEMBERED = 256
+_SHORT: Final = 256
+"""Updates that are remembered are spelled in so many bytes at most."""
+_SCALARS: Final = frozenset({int, float, str, bool, Decimal, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,16 @@ class Selection:
 class ClassResource:
     """A class under the routing model in force, with all that its requests have in common."""
 
-    __slots__ = ("_selections", "codec", "database", "name", "route", "schema", "whole")
+    __slots__ = (
+        "_selections",
+        "_updates",
+        "codec",
+        "database",
+        "name",
+        "route",
+        "schema",
+        "whole",
+    )
 
     def __init__(self, database: str, name: str, route: ClassRoute) -> None:
         self.database = database
@@ -49,6 +65,7 @@ class ClassResource:
         groups = resource_groups(route, None)
         self.whole = Selection(None, groups, route.schema_version)
         self._selections: dict[str, Selection] = {}
+        self._updates: dict[bytes, UpdateParts] = {}
 
     def select(self, spelling: str | None) -> Selection:
         """Find the selection of a ``fields`` parameter; the whole object if there is none.
@@ -75,6 +92,28 @@ class ClassResource:
         if len(self._selections) >= _REMEMBERED:
             self._selections.clear()
         return self._selections.setdefault(spelling, Selection(fields, groups, version))
+
+
+    def parse_update(self, body: Any, pointer: str) -> UpdateParts:
+        """Read an operator patch: most are spelled like one before, such as those that count.
+
+        Raises:
+            Invalid: It is none of the class's.
+        """
+        spelled = orjson.dumps(body)
+        known = self._updates.get(spelled)
+        if known is None:
+            known = parse_update(self.schema, self.codec, body, pointer)
+            if len(spelled) <= _SHORT and _is_constant(known):
+                if len(self._updates) >= _REMEMBERED:
+                    self._updates.clear()
+                self._updates[spelled] = known
+        return known
+
+
+def _is_constant(parts: UpdateParts) -> bool:
+    """Whether nobody could change what has been read."""
+    return not parts.values and all(type(call.argument) in _SCALARS for call in parts.operators)
 
 
 class Directory:

@@ -21,7 +21,7 @@ from mediator.operations.model import (
     WriteOperation,
 )
 from mediator.operations.operators import FIELD_OF
-from mediator.operations.patch import Compute, UpdateParts, json_patch, merge_patch, parse_update
+from mediator.operations.patch import Compute, UpdateParts, json_patch, merge_patch
 
 __all__ = [
     "Builder",
@@ -110,8 +110,7 @@ def build_delete(target: Target, body: Any) -> Planned:  # noqa: ARG001 - the sh
 
 def build_update(target: Target, body: Any) -> Planned:
     """Apply operators."""
-    resource = target.resource
-    return _update(target, parse_update(resource.schema, resource.codec, body, target.pointer))
+    return _update(target, target.resource.parse_update(body, target.pointer))
 
 
 def build_merge_patch(target: Target, body: Any) -> Planned:

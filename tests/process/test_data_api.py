@@ -350,6 +350,22 @@ async def test_a_change_shows_the_whole_object_if_that_is_preferred(
     assert (patched.content, patched.headers["etag"]) == (read.content, read.headers["etag"])
 
 
+async def test_an_update_spelled_like_one_before_is_read_alike_and_others_are_not(
+    paper: Newspaper,
+) -> None:
+    await paper.put("a1", hits=1, tags=["x"])
+    for _ in range(2):
+        for change in ({"hits": {"inc": 2}}, {"tags": {"add_to_set": "y"}}):
+            assert (await paper.patch("articles/a1", UPDATE, change)).status_code == 200
+        for wrong in ({"hits": {"inc": True}}, {"hits": {"inc": 2.5}}, {"hits": {"inc": "2"}}):
+            refused = await paper.patch("articles/a1", UPDATE, wrong)
+            assert_problem(refused, 400, "invalid", "/hits/inc")
+    await paper.patch("articles/a1", UPDATE, {"body": {"set": {"x": [1]}}})
+    await paper.patch("articles/a1", UPDATE, {"body": {"set": {"x": [1]}}})
+    read = (await paper.client.get("articles/a1")).json()
+    assert (read["hits"], read["tags"], read["body"]) == (5, ["x", "y"], {"x": [1]})
+
+
 async def test_what_does_not_show_the_whole_object_does_not_say_so(paper: Newspaper) -> None:
     await paper.put("a1", hits=3)
     whole = {"prefer": "return=representation, handling=lenient"}
