@@ -49,6 +49,7 @@ class MemoryPart:
         self._writes: dict[str, _Write] = {}
         self._marks: dict[str, int] = {}
         self._contested: set[str] = set()
+        self._wanted: set[str] = set()
         self.queries = Registrations(limits.queries, now)
         self.incarnation = uuid4().hex
         self.filter = MemoryFilter(shape)
@@ -85,18 +86,20 @@ class MemoryPart:
         self.versions.forget(key)
         return handed > now or now < self.saturated_until
 
-    def end(self, now: int, token: str, versions: Mapping[str, int]) -> None:
+    def end(self, now: int, token: str, versions: Mapping[str, int]) -> Ended:
         """Clear a write's mark, set its versions, owe purges."""
         write = self._writes.pop(token, None)
         if write is None:
-            return
+            return Ended.DONE
         self._leases.discard(token)
+        wanted = not self._wanted.isdisjoint(write.held)
         for key, held in write.held.items():
             pending = self._unmark(now, key)
             if key in self._handed:
                 self.versions.made(key, versions.get(key), pending=pending)
             if held:
                 self.purges.owe(now, key)
+        return Ended.WANTED if wanted else Ended.DONE
 
     def close(self, now: int, token: str, versions: Mapping[str, int], changes: Changes) -> Ended:
         """End a write, if nothing speaks against what it says of query results."""
@@ -107,8 +110,7 @@ class MemoryPart:
             return Ended.BEHIND
         if write is not None and changes.alone and not self._contested.isdisjoint(write.held):
             return Ended.CONTESTED
-        self.end(now, token, versions)
-        return Ended.DONE
+        return self.end(now, token, versions)
 
     def changed(self, now: int, query: str) -> None:
         """Note that a query's result may have changed: all its copies until now are stale."""
@@ -135,6 +137,7 @@ class MemoryPart:
             return True
         del self._marks[key]
         self._contested.discard(key)
+        self._wanted.discard(key)
         if self._stale.of(key) <= now:
             self._stale.discard(key)
             self.filter.discard(key)
@@ -151,7 +154,8 @@ class MemoryPart:
         return ttl_us
 
     def _is_refused(self, keys: Sequence[str]) -> bool:
-        if any(key in self._marks for key in keys):
+        if pending := {key for key in keys if key in self._marks}:
+            self._wanted |= pending
             return True
         new = sum(key not in self._handed for key in keys)
         return new > 0 and len(self._handed) + new > self._limits.keys

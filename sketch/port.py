@@ -90,10 +90,14 @@ class Begun:
     Attributes:
         held: Those of the keys that caches may hold copies of: they are to be purged.
         mark: The present mark of registered queries (`Registered`).
+        lingers: Whether the write may be acknowledged before it is ended, and others after it under
+            its token: no cache can hold its keys, and no result of a query becomes cacheable until
+            it has ended. Never where `begin` and `end` take no round trip.
     """
 
     held: tuple[str, ...] = ()
     mark: int = 0
+    lingers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +168,13 @@ class Ended(Enum):
     """What came of the end of a write.
 
     DONE: it has ended.
+    WANTED: it has ended; a read of one of its keys was refused while it was pending.
     BEHIND: queries were registered that the writer does not know; the write is still pending.
     CONTESTED: somebody else wrote the same keys meanwhile; the write is still pending.
     """
 
     DONE = auto()
+    WANTED = auto()
     BEHIND = auto()
     CONTESTED = auto()
 

@@ -13,10 +13,17 @@ from sketch.hashing import positions
 from sketch.port import Changes, Ended, Grant, Part, Registered
 from sketch.redis_steps import Answer, Steps
 
-__all__ = ["RedisQueries"]
+__all__ = ["ENDS", "RedisQueries"]
 
 _AT_ONCE: Final = 500
-_ENDS: Final = {1: Ended.DONE, 2: Ended.BEHIND, 3: Ended.CONTESTED}
+ENDS: Final = {
+    0: Ended.DONE,
+    1: Ended.DONE,
+    2: Ended.BEHIND,
+    3: Ended.CONTESTED,
+    4: Ended.WANTED,
+}
+"""What the end of a write is answered."""
 
 
 class RedisQueries:
@@ -37,9 +44,9 @@ class RedisQueries:
         words = (token, changes.mark, int(changes.alone), int(changes.insists), *pairs)
         closing = self._steps.take(part, "close", words, len(pairs) // 2)
         if not changes.queries:  # a task of its own takes as long as all the rest here
-            return _ENDS[(await closing).value]
+            return ENDS[(await closing).value]
         *_, answer = await asyncio.gather(*self._changed(part, changes.queries), closing)
-        return _ENDS[answer.value]
+        return ENDS[answer.value]
 
     async def changed(self, part: Part, queries: Sequence[str]) -> None:
         """See the port."""

@@ -37,7 +37,7 @@ from sketch.port import (
     Snapshot,
 )
 from sketch.redis_channel import Channel, ScriptCall, connect, words
-from sketch.redis_queries import RedisQueries
+from sketch.redis_queries import ENDS, RedisQueries
 from sketch.redis_scripts import source_of
 from sketch.redis_steps import Answer, Steps
 from sketch.states import PartState
@@ -60,6 +60,10 @@ KEYS_OF_A_PART: Final = (
     "owed",
     "queries",
 )
+_STEPS: Final = 2
+"""Part of every life. Grows when steps of an older version would break what newer ones promise, so
+that replicas of both begin parts anew instead of relying on one another."""
+
 _TIMEOUT_S: Final = 3.0
 _MOST_BITS: Final = 2**27
 """Four bytes for each bit's count must fit in one string of Redis."""
@@ -107,7 +111,7 @@ class RedisSketch:
         self._own = connect(redis, timeout_s) if isinstance(redis, str) else None
         client = self._own or redis
         assert isinstance(client, Redis)
-        mark = f"{shape.bits}.{shape.hashes}.{shape.seed}"
+        mark = f"{shape.bits}.{shape.hashes}.{shape.seed}.{_STEPS}"
         self._channel = Channel(client, self._script(), mark, timeout_s)
         self._keys_of = lru_cache(maxsize=4096)(_Names(namespace))
         self._steps = Steps(self._channel, self._keys_of, limits.expired_at_once)
@@ -150,9 +154,9 @@ class RedisSketch:
         for key in (own := checked_keys(keys)):
             words += (key, self._places.pack(*positions(key, self.shape)))
         answer = await self._steps.take(part, "begin", words, len(own))
-        *flags, mark = answer.value
+        *flags, mark, lingers = answer.value
         held = [key for key, is_held in zip(own, flags, strict=True) if is_held]
-        return Begun(tuple(dict.fromkeys(held)), mark)
+        return Begun(tuple(dict.fromkeys(held)), mark, bool(lingers) and not held)
 
     async def end(
         self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
@@ -160,8 +164,8 @@ class RedisSketch:
         """See the port."""
         words = [checked(token), *_pairs(known_versions(versions))]
         if changes is None:
-            await self._steps.take(part, "end", words, len(versions))
-            return Ended.DONE
+            answer = await self._steps.take(part, "end", words, len(versions))
+            return ENDS[answer.value]
         return await self._queries.close(part, words[0], words[1:], changes)
 
     async def report_query(self, part: Part, key: str, ttl_s: float, schema: str = "") -> Grant:

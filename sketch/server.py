@@ -102,8 +102,7 @@ class MemorySketch:
         known = known_versions(versions)
         now, it = self._expired(part, len(versions))
         if changes is None:
-            it.end(now, token, known)
-            return Ended.DONE
+            return it.end(now, token, known)
         for query in changes.queries:
             it.changed(now, checked(query))
         return it.close(now, token, known, changes)

@@ -23,6 +23,7 @@ _T = TypeVar("_T")
 
 SYSTEM: Final = "the cache sketch"
 _SEPARATOR: Final = ":"
+_DONE: Final = (Ended.DONE, Ended.WANTED)
 _PATIENCE: Final = 2
 _TRIES: Final = 10
 """How often a write looks for the results it may have changed; from the second time on that it was
@@ -164,7 +165,7 @@ class SketchGuard:
                 changed.update(dict.fromkeys(queries))
                 self._results.forget(part, found)
                 self._note(part, found)
-            if ended is Ended.DONE:
+            if ended in _DONE:
                 return tuple(changed)
             if ended is Ended.BEHIND:
                 await self._results.follow(part)

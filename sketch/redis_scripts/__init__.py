@@ -24,6 +24,9 @@ _MODULES: Final = (
 )
 """Each after those it needs."""
 
+_ASKED_S: Final = 60.0
+"""For how long after somebody asked for a result no mark lingers."""
+
 _MODULE: Final = """local {name}
 do
   local made
@@ -61,6 +64,7 @@ def _constants(limits: SketchLimits, shape: FilterShape) -> str:
         "LEASE_US": microseconds(limits.lease_s),
         "LIFETIME_US": lifetime_us(limits),
         "PURGE_LEASE_US": microseconds(limits.purge_lease_s),
+        "ASKED_US": microseconds(_ASKED_S),
         "AGAIN_US": "false" if again is None else microseconds(again),
         "AGAIN_STEP_US": again_step_us(limits),
     }

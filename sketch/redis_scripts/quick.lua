@@ -9,14 +9,15 @@ while ARGV[at] and lived == life do
   local told, key, answer = ARGV[first], ARGV[first + 1], nil
 
   if name == 'begin' and last == first + 2 then
-    if now >= saturated and not call('ZSCORE', HANDED, key) and call('HEXISTS', MARKS, key) == 0
+    if now >= saturated and (not asked or now < asked)
+      and not call('ZSCORE', HANDED, key) and call('HEXISTS', MARKS, key) == 0
       and call('HSETNX', WRITES, told, cmsgpack.pack({ key, 0 })) == 1 then
       call('HSET', MARKS, key, 1)
       call('ZADD', LEASES, now + LEASE_US, told)
-      answer = { 0, registrations }
+      answer = { 0, registrations, asked and 0 or 1 }
     end
 
-  elseif name == 'close' and tonumber(key) == registrations then
+  elseif name == 'end' or (name == 'close' and tonumber(key) == registrations) then
     local packed = call('HGET', WRITES, told)
     local write = packed and cmsgpack.unpack(packed) or {}
     key = write[1]

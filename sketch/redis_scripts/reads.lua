@@ -13,11 +13,16 @@ local function values(hash, first, last)
   return found
 end
 
+-- Whether writes of keys are pending; their writers hear at the end that somebody wanted to read.
 local function pending(first, last)
-  for _, marks in ipairs(values(MARKS, first, last)) do
-    if marks then return true end
+  local found = false
+  for i, marks in ipairs(values(MARKS, first, last)) do
+    if marks then
+      found = true
+      if tonumber(marks) < WANTED then call('HINCRBY', MARKS, ARGV[first + i - 1], WANTED) end
+    end
   end
-  return false
+  return found
 end
 
 -- Whether caches would hold copies of more keys than may be kept account of.

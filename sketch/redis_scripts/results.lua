@@ -1,9 +1,22 @@
 local steps = {}
 
+-- Whether writes may be pending that are acknowledged without a look at what is registered: those that
+-- began before anybody asked for a result. While results are asked for, and as long as one may be
+-- alive, no mark lingers; `before` has the lease of the last write that began until then.
+local function lingering(ttl)
+  if not asked then
+    call('HSET', META, 'before', call('ZREVRANGE', LEASES, 0, 0, 'WITHSCORES')[2] or 0)
+  end
+  asked = math.max(asked or 0, now + ASKED_US, now + LAYERS * ttl + MARGIN_US)
+  call('HSET', META, 'asked', asked)
+  return call('ZCOUNT', LEASES, '-inf', call('HGET', META, 'before')) > 0
+end
+
 -- Arguments: schema; life of the answer; key of a query. Registers the query and answers the life granted, in
 -- one step, so that a query is registered wherever a copy may be; -1: another schema was adopted.
 steps.query = function(first, last)
   if ARGV[first] ~= (call('HGET', META, 'schema') or '') then return -1 end
+  if lingering(tonumber(ARGV[first + 1])) then return 0 end
   local key = ARGV[last]
   local known = call('ZSCORE', QUERIES, key)
   if not known then

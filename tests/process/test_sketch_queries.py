@@ -76,16 +76,52 @@ async def test_a_changed_result_is_in_the_filter_until_its_last_copy_dies(world:
 
 
 async def test_a_write_ends_only_if_its_writer_knows_every_query(world: World) -> None:
+    await register(world, R)  # from now on no write may linger
     await world.sketch.begin(PART, [A], "t")
     behind = Changes((), await mark(world))
     await register(world, Q)
     assert await world.sketch.end(PART, "t", {}, behind) is Ended.BEHIND
     assert (await world.sketch.report_read(PART, [A], 10.0)).ttl_us == 0
     up_to_date = Changes((Q,), await mark(world))
-    assert await world.sketch.end(PART, "t", {A: 7}, up_to_date) is Ended.DONE
+    assert await world.sketch.end(PART, "t", {A: 7}, up_to_date) is Ended.WANTED
     assert has(await world.snapshot(), Q)
     assert (await world.sketch.report_read(PART, [A], 10.0)).ttl_us
     assert await world.sketch.end(PART, "t", {}, behind) is Ended.DONE  # it has ended already
+
+
+async def test_no_query_is_registered_while_writes_may_linger(redis_config: SystemConfig) -> None:
+    """Who asks for the first time waits for those that began before; later ones do not linger."""
+    world = await redis_world(redis_config.url, LIMITS)
+    sketch = world.sketch
+    await sketch.create(PART)
+    for token, keys in (("s", [A]), ("t", ["articles/2#text", "articles/3#text"])):
+        assert (await sketch.begin(PART, keys, token)).lingers
+    await sketch.report_read(PART, ["articles/4#text"], 10.0)
+    assert not (await sketch.begin(PART, ["articles/4#text"], "held")).lingers
+    assert (await sketch.report_query(PART, Q, 10.0)).ttl_us == 0
+    await world.advance(1.0)
+    assert not (await sketch.begin(PART, ["articles/5#text"], "later")).lingers
+    for token in ("s", "held", "t"):
+        assert (await sketch.report_query(PART, Q, 10.0)).ttl_us == 0
+        await sketch.end(PART, token, {})
+    await register(world, Q)
+    await world.advance(59.9)
+    assert not (await sketch.begin(PART, ["articles/6#text"], "u")).lingers
+    await world.advance(0.2)
+    assert (await sketch.begin(PART, ["articles/7#text"], "v")).lingers
+    assert (await sketch.report_query(PART, R, 10.0)).ttl_us == 0
+    await world.close()
+
+
+async def test_no_mark_lingers_as_long_as_a_result_may_be_alive(redis_config: SystemConfig) -> None:
+    world = await redis_world(redis_config.url, LIMITS)
+    await world.sketch.create(PART)
+    await world.sketch.report_query(PART, Q, 100.0)
+    await world.advance(104.9)
+    assert not (await world.sketch.begin(PART, [A], "s")).lingers
+    await world.advance(0.2)
+    assert (await world.sketch.begin(PART, ["articles/2#text"], "t")).lingers
+    await world.close()
 
 
 async def test_who_insists_is_up_to_date_the_next_time(world: World) -> None:

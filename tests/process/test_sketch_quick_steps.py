@@ -121,7 +121,7 @@ async def test_what_is_plain_goes_the_quick_way(world: RedisWorld) -> None:
     try:
         with pytest.raises(SketchUnavailable):
             await quick.begin(PART, [A, B], "longer")
-        assert await quick.begin(PART, [A], "t") == Begun((), mark)
+        assert await quick.begin(PART, [A], "t") == Begun((), mark, lingers=True)
         assert await quick.end(PART, "t", {A: 1}, Changes((), mark, alone=True)) is Ended.DONE
         grant = await quick.report_read(PART, [A], 5.0)
         assert grant.ttl_us == 5_000_000

@@ -107,6 +107,7 @@ class Histories(RuleBasedStateMachine):
         self.store = dict.fromkeys(KEYS, 1)
         self.copies: set[Copy] = set()
         self.pending: dict[str, Write] = {}
+        self.wanted: set[str] = set()
         self.tokens = map(str, count())
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
@@ -168,7 +169,8 @@ class Histories(RuleBasedStateMachine):
         changes = Changes((), self.run(self.world.sketch.registered(PART, 0)).mark)
         made = write.made if told else {}
         ending = self.world.sketch.end(PART, write.token, made, changes if looked else None)
-        assert self.run(ending) is Ended.DONE
+        wanted = write.token in self.pending and not self.wanted.isdisjoint(write.keys)
+        assert self.run(ending) is (Ended.WANTED if wanted else Ended.DONE)
         self._ended(write)
 
     @rule(keys=some_keys)
@@ -197,13 +199,17 @@ class Histories(RuleBasedStateMachine):
                 owed -= {(k, at) for k, at in owed if k == key and at < due}
                 owed |= {(key, due), (key, due + AGAIN_US)}
                 self.model.given.pop(key, None)
+        self.wanted &= self.marked
 
     # Readers and caches
 
     @rule(target=reads, keys=some_keys, ttl_s=st.sampled_from(TTLS_S))
     def report_read(self, keys: list[str], ttl_s: float) -> Read:
         grant = self.run(self.world.sketch.report_read(PART, keys, ttl_s))
-        refused = bool(self.marked & set(keys)) or self.now < self.model.uncacheable_until
+        pending, too_early = self.marked & set(keys), self.now < self.model.uncacheable_until
+        refused = bool(pending) or too_early
+        if not too_early:
+            self.wanted |= pending
         assert grant.now_us == self.now
         assert grant.ttl_us == (0 if refused else ttl_s * US)
         for key, version in zip(keys, grant.versions, strict=True):
@@ -273,7 +279,7 @@ class Histories(RuleBasedStateMachine):
         self.model.saturated_until = self.now + 22 * US
         self.model.uncacheable_until = self.now + 6 * US
         if not kept:
-            self.pending = {}
+            self.pending, self.wanted = {}, set()
 
     @invariant()
     def no_copy_out_of_date_passes_the_filter(self) -> None:
