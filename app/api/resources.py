@@ -93,7 +93,6 @@ class ClassResource:
             self._selections.clear()
         return self._selections.setdefault(spelling, Selection(fields, groups, version))
 
-
     def parse_update(self, body: Any, pointer: str) -> UpdateParts:
         """Read an operator patch: most are spelled like one before, such as those that count.
 

@@ -11,6 +11,7 @@ from app.coherence.beginnings import Beginnings
 from app.coherence.guard import SYSTEM, SketchGuard
 from app.coherence.layouts import Layouts
 from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
+from app.coherence.lingering import Lingering
 from app.coherence.overview import MOST_PARTS, described
 from app.coherence.purges import Connect, log_purging, make_purgers
 from app.coherence.reading import CachedReads
@@ -110,11 +111,14 @@ class Caches:
         self.lifetimes = Lifetimes(estimator, sketch, told, self._routing, clock)
         results = RegisteredQueries(sketch, self._routing)
         layouts = Layouts(sketch, self._routing, results)
-        self.reads = CachedReads(sketch, layouts, estimator, answer_s, clock, tell.granted)
+        self._lingering = Lingering(sketch, clock)
+        self.reads = CachedReads(
+            sketch, layouts, self._lingering, estimator, answer_s, clock, tell.granted
+        )
         first = self._purge_first if self._purging and settings.purge_first else None
         wake = self._purging.wake if self._purging else None
         self.guard = SketchGuard(
-            sketch, estimator, results, layouts, tell.results, first, clock, wake
+            sketch, estimator, results, layouts, tell.results, first, clock, wake, self._lingering
         )
         self._watch = Watch([])
         self._hearing: asyncio.Task[None] | None = None
@@ -132,7 +136,10 @@ class Caches:
         """Begin what goes on in the background."""
         self._model = model
         recovery = Recovery(self.sketch, self.guard, settlement, model)
-        duties = [Duty("looking after orphaned writes", 1.0, recovery.run)]
+        duties = [
+            Duty("looking after orphaned writes", 1.0, recovery.run),
+            self._lingering.start(),
+        ]
         if self._tell.measured is not None:
             measure = partial(self._measure, self._tell.measured)
             duties.append(Duty("measuring the sketch", _MEASURED_EVERY_S, measure))
@@ -143,7 +150,11 @@ class Caches:
             self._purger = asyncio.create_task(self._purging.run())
 
     async def stop(self) -> None:
-        """End what goes on in the background; purges that are left are the sketch's to keep."""
+        """End what goes on in the background; purges that are left are the sketch's to keep.
+
+        What is written from then on leaves no marks.
+        """
+        await self._lingering.stop()
         await self._watch.stop()
         if self._hearing is not None:
             await self._hearing

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from os import urandom
 from typing import Final, TypeAlias, TypeVar
 
 from app.coherence.layouts import Layouts
+from app.coherence.lingering import Lingering
 from app.coherence.results import Found, RegisteredQueries, ResultsChanged, TellResults
 from mediator.clock import Clock
 from mediator.errors import Unavailable
 from mediator.guard import Effects
 from mediator.query.results.effects import Effect
-from sketch.port import Changes, Ended, Part, ServerSketch, SketchUnavailable
+from sketch.port import Begun, Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
 __all__ = ["SYSTEM", "PurgeFirst", "SketchGuard", "by_part", "parts_of"]
@@ -60,6 +61,7 @@ class SketchGuard:
             possible in time; None: no write waits for that.
         clock: The time.
         ended: Called when writes have ended and purges may be due; None: nothing is purged.
+        lingering: Lets marks linger; None: every write is ended before it is acknowledged.
     """
 
     wants_versions = True
@@ -74,7 +76,9 @@ class SketchGuard:
         purge_first: PurgeFirst | None,
         clock: Clock,
         ended: Callable[[], None] | None = None,
+        lingering: Lingering | None = None,
     ) -> None:
+        self._lingering = lingering or Lingering(sketch, clock)
         self._ended = ended
         self._purge_first = purge_first
         self._sketch = sketch
@@ -87,15 +91,29 @@ class SketchGuard:
     async def begin(self, database: str, keys: Sequence[str]) -> str:
         """Mark keys as being written; raises `Unavailable`: the write must not be done."""
         parts = by_part(database, keys)
-        token = _SEPARATOR.join([urandom(16).hex(), *(part.class_name for part in parts)])
+        if len(keys) == 1:
+            [token] = await _done([self._begin_one(part, keys[0]) for part in parts])
+            return token
+        token = _token(parts)
         await _done([self._begin(part, of, token) for part, of in parts.items()])
         return token
 
-    async def _begin(self, part: Part, keys: Sequence[str], token: str) -> None:
+    async def _begin_one(self, part: Part, key: str) -> str:
+        """Mark a key, unless a mark of it lingers; return the token of either."""
+        route = await self._layouts.adopt(part)
+        if (lingering := self._lingering.join(part, key, route)) is not None:
+            return lingering
+        token, asked_s = _token([part]), self._clock.monotonic()
+        if (await self._begin(part, [key], token)).lingers:
+            self._lingering.keep(part, key, token, route, asked_s)
+        return token
+
+    async def _begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
         await self._layouts.adopt(part)
         begun = await self._sketch.begin(part, keys, token)
         if begun.mark != self._results.mark(part):
             await self._results.follow(part)
+        return begun
 
     def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
         """Whether results of queries may depend on what these fields were."""
@@ -108,11 +126,16 @@ class SketchGuard:
         versions: Mapping[str, int],
         effects: Effects | None = None,
     ) -> None:
-        """Clear the marks; raises `Unavailable`: the write must not be acknowledged."""
+        """Clear the marks; raises `Unavailable`: the write must not be acknowledged.
+
+        A mark that lingers stays for now: there is nothing to purge, and no result to be found.
+        """
         written = by_part(database, versions)
         now_s = self._clock.now()
         for part, keys in written.items():
             self._estimator.wrote(part, keys, now_s)
+        if await self._lingering.leave(token):
+            return
         parts = {part: written.get(part, ()) for part in parts_of(database, token)}
         changed = await _done(
             [
@@ -165,6 +188,8 @@ class SketchGuard:
                 changed.update(dict.fromkeys(queries))
                 self._results.forget(part, found)
                 self._note(part, found)
+            if ended is Ended.WANTED and len(versions) == 1:
+                self._lingering.avoid(part, *versions)
             if ended in _DONE:
                 return tuple(changed)
             if ended is Ended.BEHIND:
@@ -177,6 +202,10 @@ class SketchGuard:
         if found.numbers:
             changed = len(found.numbers)
             self._tell(ResultsChanged(part, changed, self._results.count(part)))
+
+
+def _token(parts: Iterable[Part]) -> str:
+    return _SEPARATOR.join([urandom(16).hex(), *(part.class_name for part in parts)])
 
 
 def _effects_on(part: Part, effects: Effects | None, *, alone: bool) -> Sequence[Effect] | None:

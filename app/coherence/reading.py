@@ -11,6 +11,7 @@ from typing import Final, Literal
 from app.api.resources import ClassResource, Selection
 from app.coherence.grants import Grants
 from app.coherence.layouts import Layouts, schema_of
+from app.coherence.lingering import Lingering
 from app.http.caching import NO_STORE, Promise
 from app.http.etags import format_tag
 from app.http.message import Headers
@@ -69,6 +70,7 @@ class CachedReads:
     Args:
         sketch: The server's sketch.
         layouts: Has the sketch know what keys stand for.
+        lingering: Marks that give way to reads.
         estimator: Says for how long answers should live.
         answer_s: Within how many seconds an answer must leave after the sketch was asked: its part
             of the margin M.
@@ -80,6 +82,7 @@ class CachedReads:
         self,
         sketch: ServerSketch,
         layouts: Layouts,
+        lingering: Lingering,
         estimator: TtlEstimator,
         answer_s: float,
         clock: Clock,
@@ -88,6 +91,7 @@ class CachedReads:
         self._tell = tell
         self._sketch = sketch
         self._layouts = layouts
+        self._lingering = lingering
         self._estimator = estimator
         self._answer_s = answer_s
         self._clock = clock
@@ -129,6 +133,7 @@ class CachedReads:
                 again = self._grants.again(place, resource.route, life_us, asked_s)
                 if again is not None:
                     return again
+            await self._lingering.give_way(part, names)
             grant = await self._sketch.report_read(part, names, ttl_s)
             self._grants.keep(place, resource.route, grant, asked_s)
             return grant
@@ -186,11 +191,12 @@ class CachedReads:
         if spelling.encode() != query or len(query) > LONGEST:
             return None
         key, schema = key_of_query(resource.name, spelling), schema_of(resource.route)
-        return await self._asked(
-            resource,
-            {"": key},
-            lambda part, ttl_s: self._sketch.report_query(part, key, ttl_s, schema),
-        )
+
+        async def report(part: Part, ttl_s: float) -> Grant:
+            await self._lingering.give_way_to_results(part)
+            return await self._sketch.report_query(part, key, ttl_s, schema)
+
+        return await self._asked(resource, {"": key}, report)
 
     def current_tag(self, asked: Asked, selection: Selection, wanted: Preconditions) -> str | None:
         """Return the tag to answer 304 with, if the sketch knows that the client has the object.

@@ -25,7 +25,7 @@ Step = Callable[[], Awaitable[object]]
 Place = tuple[Callable[[Paper], Any], str, str]
 
 READER: dict[str, Place] = {
-    "create, report, read": (lambda paper: paper.caches.sketch, "report_read", "before"),
+    "create, report, read": (lambda paper: paper.caches._lingering, "give_way", "before"),
     "report, create, read": (lambda paper: paper.running.mediator.data, "read", "before"),
     "report, read, create": (lambda paper: paper.running.mediator.data, "read", "after"),
 }

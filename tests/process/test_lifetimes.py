@@ -71,6 +71,7 @@ async def untouched(paper: Paper) -> str:
     """An article that was written before any replica of the test began."""
     id_ = unique("a")
     await paper.put(id_)
+    await paper.end_marks()
     return id_
 
 
@@ -78,6 +79,7 @@ async def untouched(paper: Paper) -> str:
 async def busy(paper: Paper) -> str:
     id_ = unique("a")
     await paper.put(id_)
+    await paper.end_marks()
     return id_
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
+from tests.process.service import unique
 from tests.proxies.replica import Step, mortal
 from tests.proxies.two_replicas import CLASS, INC, UPDATE, World, world_on
 
@@ -72,6 +73,28 @@ async def test_a_replica_killed_at_a_step(world: World, step: Step) -> None:
         await world.fill(id_)
         await readers.further()
     assert await world.kept(id_) == [hits, hits]
+
+
+async def test_a_replica_killed_whose_mark_lingers(world: World) -> None:
+    """Its write was acknowledged, as no cache had the record; the mark is left to another one."""
+    await world.begin_anew()
+    id_ = unique("x")
+    made = await world.http.put(world.here.url + world.at(id_), json={"title": "One"})
+    assert made.is_success, made.text
+    async with mortal(world.plan) as other:
+        await other.arm("stored")
+        assert await _write(other.url + world.at(id_))
+        await other.at("stored")
+        assert not await world.cacheable(id_)
+        await other.kill()
+    assert not await world.cacheable(id_)
+    await eventually(partial(world.cacheable, id_))
+    assert await world.here.sketch.orphans([world.part], 10) == []
+    await world.fill(id_)
+    assert await world.kept(id_) == [1, 1]
+    async with world.readers(id_):
+        assert await world.inc(id_) == 2
+    await eventually(world.exact)
 
 
 async def _write(url: str) -> bool:

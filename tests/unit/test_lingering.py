@@ -1,0 +1,236 @@
+"""Marks that linger: when they take writes, when they are ended, and how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from app.coherence import lingering
+from app.coherence.lingering import Lingering
+from mediator.clock import SystemClock
+from sketch.port import Ended, Part, SketchLimits, SketchUnavailable
+
+PART = Part("news", "articles")
+ROUTE = object()
+
+
+class Hand(SystemClock):
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Ends:
+    """A sketch that notes which writes were ended."""
+
+    limits = SketchLimits(lease_s=30.0)
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self.answer: Ended | SketchUnavailable = Ended.DONE
+
+    async def end(self, part: Part, token: str, versions: Mapping[str, int]) -> Ended:
+        assert (part, versions) == (PART, {}), "it tells no version"
+        if isinstance(self.answer, SketchUnavailable):
+            raise self.answer
+        self.ended.append(token)
+        return self.answer
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock, self.sketch = Hand(), Ends()
+        self.marks = Lingering(cast("Any", self.sketch), self.clock)
+        self.marks.start()
+
+    async def written(self, key: str, token: str = "t") -> None:
+        """Write, as the first one, under a mark that is to linger."""
+        self.marks.keep(PART, key, token, ROUTE, self.clock.now_s)
+        assert await self.marks.leave(token)
+
+    async def after(self, seconds: float) -> list[str]:
+        """Let time pass, and a round of the duty come; return which marks it ended."""
+        self.clock.now_s += seconds
+        before = len(self.sketch.ended)
+        await self.marks.end_some()
+        return self.sketch.ended[before:]
+
+    def joins(self, key: str = "k") -> bool:
+        return self.marks.join(PART, key, ROUTE) is not None
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_further_writes_use_the_token_of_the_first(world: World) -> None:
+    await world.written("k")
+    assert world.marks.join(PART, "k", ROUTE) == "t"
+    assert not world.joins("another")
+    assert world.marks.join(Part("news", "authors"), "k", ROUTE) is None
+    assert await world.marks.leave("t")
+    assert not await world.marks.leave("of another write")
+    assert world.sketch.ended == []
+
+
+async def test_a_mark_is_ended_a_moment_after_its_last_write(world: World) -> None:
+    await world.written("k")
+    assert await world.after(0.3) == []
+    assert world.joins()
+    await world.marks.leave("t")
+    assert await world.after(0.3) == []
+    assert await world.after(0.3) == ["t"]
+    assert not world.joins()
+
+
+async def test_a_mark_that_is_used_all_the_time_is_ended_when_it_is_old(world: World) -> None:
+    await world.written("k")
+    for _ in range(9):
+        assert world.joins()
+        assert await world.after(0.1) == []
+        await world.marks.leave("t")
+    assert world.joins()
+    assert await world.after(0.2) == [], "a write is under way"
+    assert not world.joins()
+    await world.marks.leave("t")
+    assert world.sketch.ended == ["t"]
+
+
+async def test_a_mark_takes_no_write_long_before_its_lease_ends(world: World) -> None:
+    """Though nothing has ended it: the duty may be late."""
+    await world.written("k")
+    world.clock.now_s += 1.9
+    assert world.joins()
+    world.clock.now_s += 0.2
+    assert not world.joins()
+
+
+@pytest.mark.parametrize(("lease_s", "good_s"), [(30.0, 2.0), (3.0, 0.3)])
+async def test_writes_are_taken_for_a_small_part_of_the_lease(
+    lease_s: float, good_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ends, "limits", SketchLimits(lease_s=lease_s))
+    world = World()
+    await world.written("k")
+    world.clock.now_s += good_s - 0.01
+    assert world.joins()
+    world.clock.now_s += 0.02
+    assert not world.joins()
+
+
+async def test_the_time_of_a_mark_counts_from_before_the_sketch_was_asked(world: World) -> None:
+    world.marks.keep(PART, "k", "t", ROUTE, world.clock.now_s - 2.0)
+    assert not await world.marks.leave("t"), "its beginning took too long"
+    world.marks.keep(PART, "k", "u", ROUTE, world.clock.now_s - 1.5)
+    world.clock.now_s += 0.6
+    assert not world.joins()
+
+
+async def test_under_another_layout_a_mark_takes_no_write(world: World) -> None:
+    await world.written("k")
+    assert world.marks.join(PART, "k", object()) is None
+    assert not world.joins()
+    assert await world.after(0.0) == ["t"]
+
+
+async def test_what_came_to_nothing_is_left_to_recovery(world: World) -> None:
+    await world.written("k")
+    assert world.joins()
+    assert await world.after(29.9) == []
+    assert await world.after(0.2) == []
+    assert not await world.marks.leave("t"), "it is forgotten"
+    assert world.sketch.ended == []
+
+
+async def test_a_reader_ends_the_mark_of_its_key_and_no_other_lingers_for_a_while(
+    world: World,
+) -> None:
+    await world.written("k")
+    await world.written("other", "o")
+    await world.marks.give_way(PART, ["some", "k"])
+    assert world.sketch.ended == ["t"]
+    world.marks.keep(PART, "k", "u", ROUTE, world.clock.now_s)
+    assert not await world.marks.leave("u")
+    assert world.joins("other")
+    world.clock.now_s += 10.1
+    await world.written("k", "v")
+
+
+async def test_a_mark_in_use_ends_with_its_last_write(world: World) -> None:
+    await world.written("k")
+    assert world.joins()
+    assert world.joins()
+    await world.marks.give_way(PART, ["k"])
+    assert not world.joins()
+    await world.marks.leave("t")
+    assert world.sketch.ended == []
+    await world.marks.leave("t")
+    assert world.sketch.ended == ["t"]
+
+
+async def test_who_asks_for_a_result_ends_all_marks_of_the_class(world: World) -> None:
+    for number in range(3):
+        await world.written(f"k{number}", str(number))
+    await world.marks.give_way_to_results(Part("news", "authors"))
+    assert world.sketch.ended == []
+    await world.marks.give_way_to_results(PART)
+    assert world.sketch.ended == ["0", "1", "2"]
+
+
+async def test_a_key_that_another_replica_wanted_to_read_is_avoided(world: World) -> None:
+    world.sketch.answer = Ended.WANTED
+    await world.written("k")
+    assert await world.after(0.6) == ["t"]
+    world.marks.keep(PART, "k", "u", ROUTE, world.clock.now_s)
+    assert not world.joins()
+
+
+async def test_what_the_sketch_did_not_end_is_tried_again(world: World) -> None:
+    await world.written("k")
+    world.sketch.answer = SketchUnavailable()
+    assert await world.after(0.6) == []
+    assert not world.joins()
+    world.sketch.answer = Ended.DONE
+    assert await world.after(0.1) == ["t"]
+    assert await world.after(0.1) == []
+
+
+async def test_a_replica_that_stops_leaves_no_marks(world: World) -> None:
+    for number in range(250):
+        await world.written(f"k{number}", str(number))
+    assert world.joins("k7")
+    await world.marks.stop()
+    assert len(world.sketch.ended) == 249
+    world.marks.keep(PART, "late", "late", ROUTE, world.clock.now_s)
+    assert not await world.marks.leave("late")
+    await world.marks.leave("7")
+    assert len(set(world.sketch.ended)) == 250
+
+
+async def test_no_mark_lingers_before_the_start() -> None:
+    world = World()
+    marks = Lingering(cast("Any", world.sketch), world.clock)
+    marks.keep(PART, "k", "t", ROUTE, world.clock.now_s)
+    assert not await marks.leave("t")
+
+
+async def test_so_many_marks_linger_and_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lingering, "_MOST", 3)
+    monkeypatch.setattr(lingering, "_MOST_AVOIDED", 2)
+    for number in range(3):
+        await world.written(f"k{number}", str(number))
+    world.marks.keep(PART, "k3", "3", ROUTE, world.clock.now_s)
+    assert not await world.marks.leave("3")
+    await world.marks.give_way(PART, ["k0", "k1", "k2"])
+    await world.written("k0", "one that was avoided first is forgotten first")
+    world.marks.keep(PART, "k2", "2", ROUTE, world.clock.now_s)
+    assert not world.joins("k2")
