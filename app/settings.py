@@ -272,8 +272,8 @@ class CacheSettings(BaseSettings):
     write_lease_s: float = Field(
         30.0,
         gt=0,
-        description="Seconds after which a write that nobody ended is fenced; more than any system"
-        " takes to answer.",
+        description="Seconds after which a write that nobody ended is fenced; nine tenths of it are"
+        " more than any system takes to answer.",
     )
 
     @model_validator(mode="after")

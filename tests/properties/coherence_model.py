@@ -75,9 +75,9 @@ def _search(world: World, most: int) -> Found:
 
 def beginning_of(world: World) -> State:
     return State(
-        (Writer(),) * world.writers,
+        (Writer(left=world.again),) * world.writers,
         (Reader(),) * world.readers,
-        (-1,) * world.writers,
+        (-1,) * (world.writers * (1 + world.again)),
         world.crashes,
         world.losses,
     )
@@ -166,10 +166,11 @@ def _older_filter(world: World, kept: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _older_writer(writer: Writer) -> Writer:
-    if not writer.lease:
+    if not writer.lease and not writer.young:
         return writer
     late = writer.op == DOOMED and writer.lease == 1
-    return writer._replace(lease=writer.lease - 1, op=FENCED if late else writer.op)
+    lease, young = max(0, writer.lease - 1), max(0, writer.young - 1)
+    return writer._replace(lease=lease, young=young, op=FENCED if late else writer.op)
 
 
 def _older_reader(world: World, reader: Reader) -> Reader:
@@ -179,7 +180,7 @@ def _older_reader(world: World, reader: Reader) -> Reader:
     fetch, request, own = reader.fetch, reader.request, reader.own
     if fetch:
         fetch = (min(fetch[0] + 1, world.delta + 1), fetch[1])
-    if request and world.young:
+    if request and world.own_copies:
         request = request._replace(since=min(request.since + 1, world.delta + 1))
     if request and request.phase:
         most = max(world.margin, world.fill or 0) + 1

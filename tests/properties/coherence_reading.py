@@ -48,7 +48,7 @@ def beginning(world: World, state: State, number: int, reader: Reader) -> Iterat
     if reader.age < 0:
         return
     fresh = bool(reader.bit) and world.keeps(Step.REVALIDATION)
-    by_filter = world.young and not fresh and world.keeps(Step.YOUNG_AS_FILTER)
+    by_filter = world.own_copies and not fresh and world.keeps(Step.YOUNG_AS_FILTER)
     request = Request(least, fresh, since=reader.age if by_filter else 0)
     if state.browser and not fresh:
         yield _told(world, "a read of the browser's copy", state, number, request, state.browser[0])
@@ -210,7 +210,7 @@ def _told(
     reader = state.readers[number]._replace(request=())
     if request.fresh and not world.keeps(Step.OWN_COPY_ONLY):
         reader = reader._replace(bit=0)
-    if world.young:
+    if world.own_copies:
         reader = reader._replace(own=_young(world, request, version))
     after = with_reader(state, number, reader)
     stale = version < request.least

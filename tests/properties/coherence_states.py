@@ -45,6 +45,11 @@ class Step(Enum):
     PURGE_AFTER_LOSS = "after a loss everything is purged"
     ENTRY_HIDDEN = "the version entry is not told while a write is pending"
     ENTRY_LEASE = "readers fill the version entry only under a lease"
+    LINGER_UNHELD = "a mark lingers only if no cache can hold its key"
+    LINGER_WITHIN_LEASE = "a mark that lingers takes writes only long before its lease ends"
+    LINGER_TOKEN = "what is written under a mark that lingers has its token"
+    LINGER_LANDED = "a mark that lingers is ended only after all that was written under it"
+    LINGER_ENDED = "nothing is written under a mark that was ended"
 
 
 class PendingBits(Enum):
@@ -64,7 +69,7 @@ class World:
     """What there is, and what can happen. Times are in ticks.
 
     Attributes:
-        writers: Each writes once.
+        writers: Each writes once, and perhaps again.
         readers: Each reads again and again.
         delta: What readers allow themselves.
         ttls: Lives that answers may be given.
@@ -79,14 +84,16 @@ class World:
         slow_filters: Filters take time to arrive.
         cached_filters: They may come from a cache.
         silent: The sketch may fail to answer a report.
-        young: Readers show again what they know to have been current within delta, whatever the
-            filter says.
+        own_copies: Readers show again what they know to have been current within delta,
+            whatever the filter says.
         grants: What a read was granted may be used again, for what is left of it, without a report.
         entries: Revalidations may be answered from version entries.
         read_first: The other way to read: the store first, then the report, which refuses versions
             below the last one that a write has set.
         bits: Which pending writes set bits.
         quiet: Whether it is checked that keys leave the filter.
+        again: How many writes a writer may do after its first, under the same mark: it lingers.
+        young: For how long after its beginning a mark takes them; shorter than the lease.
         dropped: Steps that are left out.
     """
 
@@ -103,12 +110,14 @@ class World:
     slow_filters: bool = False
     cached_filters: bool = False
     silent: bool = False
-    young: bool = False
+    own_copies: bool = False
     grants: bool = False
     entries: bool = False
     read_first: bool = False
     bits: PendingBits = PendingBits.MEMBERS
     quiet: bool = False
+    again: int = 0
+    young: int = 0
     dropped: frozenset[Step] = frozenset()
 
     @property
@@ -137,7 +146,11 @@ Entry: TypeAlias = tuple[int, int]
 
 
 class Writer(NamedTuple):
-    """`op` is what became of the store's write; if doomed, it lands within its lease or never."""
+    """`op` is what became of the store's last write; if doomed, it lands within its lease or never.
+
+    `young` is for how long the writer takes its mark for good, `left` how often it may write again;
+    `fenced` says that recovery has fenced its token.
+    """
 
     at: int = IDLE
     op: int = NOWHERE
@@ -145,6 +158,9 @@ class Writer(NamedTuple):
     held: bool = False
     lease: int = 0
     version: int = 0
+    young: int = 0
+    left: int = 0
+    fenced: bool = False
 
 
 class Request(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from tests.properties.coherence_model import beginning_of, moves
-from tests.properties.coherence_states import IDLE, NOWHERE, Move, World
+from tests.properties.coherence_states import IDLE, LANDED, NOWHERE, Move, World
 
 __all__ = ["TICK_US", "lines_of", "walk"]
 
@@ -28,7 +28,7 @@ def walk(world: World, random: Random, most: int) -> list[Move]:
 
 def lines_of(path: Iterable[Move]) -> list[bytes]:
     """Print the reads and writes of a run; writes first, and reads in the order of their ends."""
-    writes: dict[int, dict[str, Any]] = {}
+    writes: dict[tuple[int, int], dict[str, Any]] = {}
     begun: dict[int, int] = {}
     reads: list[dict[str, Any]] = []
     tick = now = 0
@@ -46,12 +46,13 @@ def lines_of(path: Iterable[Move]) -> list[bytes]:
     return [orjson.dumps(each) for each in (*writes.values(), *reads)]
 
 
-def _note_writes(writes: dict[int, dict[str, Any]], move: Move, now: int) -> None:
+def _note_writes(writes: dict[tuple[int, int], dict[str, Any]], move: Move, now: int) -> None:
     for number, writer in enumerate(move.state.writers):
         if writer.at == IDLE and writer.op == NOWHERE:
             continue
-        write = writes.setdefault(number, _operation("write", None, now, None))
-        write["version"] = writer.version or None
+        write = writes.setdefault((number, writer.left), _operation("write", None, now, None))
+        if writer.op == LANDED:
+            write["version"] = writer.version
         if move.acknowledged == number:
             write["end_us"] = now
 

@@ -42,17 +42,46 @@ def writing(world: World, state: State, number: int, writer: Writer) -> Iterator
         version = state.store + 1
         landed = with_writer(state, number, writer._replace(op=LANDED, version=version))
         yield Move("the store writes", landed._replace(store=version))
-    if at in (BEGUN, ACKED_EARLY) and op in (LANDED, FENCED):
+    if at in (BEGUN, ACKED_EARLY) and (op in (LANDED, FENCED) or _is_rash(world, writer)):
         yield Move("end", _ended(world, state, number, writer))
-    if at == ENDED:
+    if at == ENDED and op == LANDED:
         yield _acknowledged(state, number, writer, GONE)
-    if at == BEGUN and op == LANDED and not world.keeps(Step.END_BEFORE_ACK):
+    if at == BEGUN and op == LANDED and _may_wait(world, writer):
         yield _acknowledged(state, number, writer, ACKED_EARLY)
+    if at == ACKED_EARLY and op == LANDED and writer.left and _is_good(world, writer):
+        yield Move("write again", with_writer(state, number, _written_again(world, writer)))
     if state.crashes and at in (BEGUN, ACKED_EARLY, ENDED):
-        dead = with_writer(state, number, writer._replace(at=GONE))
+        dead = with_writer(state, number, writer._replace(at=GONE, young=0))
         yield Move("the writer dies", dead._replace(crashes=state.crashes - 1))
     if writer.marked and world.lease and not writer.lease:
         yield Move("recover", _recovered(world, state, number, writer))
+
+
+def _may_wait(world: World, writer: Writer) -> bool:
+    """Whether the end of a write may come after its acknowledgement: its mark lingers."""
+    lingers = world.again and (not writer.held or not world.keeps(Step.LINGER_UNHELD))
+    return bool(lingers) or not world.keeps(Step.END_BEFORE_ACK)
+
+
+def _is_good(world: World, writer: Writer) -> bool:
+    """Whether the writer takes its mark for good: it has a clock of its own, and hears no more."""
+    return writer.young > 0 or not world.keeps(Step.LINGER_WITHIN_LEASE)
+
+
+def _is_rash(world: World, writer: Writer) -> bool:
+    """Whether a mark is ended while something is written under it."""
+    flies = writer.op in (FLYING, DOOMED) and writer.left < world.again
+    return flies and not world.keeps(Step.LINGER_LANDED)
+
+
+def _written_again(world: World, writer: Writer) -> Writer:
+    """Call the store once more, under a mark that may be gone without the writer's knowing."""
+    again = writer._replace(at=BEGUN, op=FLYING, left=writer.left - 1)
+    if writer.fenced:
+        return again._replace(op=FENCED) if world.keeps(Step.LINGER_TOKEN) else again
+    if writer.marked:
+        return again
+    return again._replace(op=DOOMED, lease=world.lease - world.young)
 
 
 def _begun(world: World, state: State, number: int, writer: Writer) -> State:
@@ -62,7 +91,9 @@ def _begun(world: World, state: State, number: int, writer: Writer) -> State:
     stale = max(state.stale, state.handed) if covers else state.stale
     held = state.handed > 0 or state.saturated > 0
     op = FLYING if writer.op == NOWHERE else writer.op
-    begun = Writer(BEGUN, op, marked=True, held=held, lease=world.lease, version=writer.version)
+    begun = writer._replace(
+        at=BEGUN, op=op, marked=True, held=held, lease=world.lease, young=world.young
+    )
     state = with_writer(state, number, begun)._replace(
         stale=stale, member=state.member or (covers and state.handed > 0), since=0
     )
@@ -74,7 +105,12 @@ def _begun(world: World, state: State, number: int, writer: Writer) -> State:
 def _ended(world: World, state: State, number: int, writer: Writer) -> State:
     landed = writer.op == LANDED
     acknowledged = writer.at == ACKED_EARLY or not landed
-    ended = writer._replace(at=GONE if acknowledged else ENDED, marked=False)
+    at = GONE if acknowledged else ENDED
+    if writer.op in (FLYING, DOOMED):
+        at = ENDED
+    elif acknowledged and writer.left and not world.keeps(Step.LINGER_ENDED):
+        at = ACKED_EARLY
+    ended = writer._replace(at=at, marked=False, young=writer.young if at == ACKED_EARLY else 0)
     after = with_writer(state, number, ended)
     if writer.marked:
         return _cleared(world, after, writer)
@@ -121,8 +157,11 @@ def _acknowledged(state: State, number: int, writer: Writer, at: int) -> Move:
 
 def _recovered(world: World, state: State, number: int, writer: Writer) -> State:
     """Fence, look at the store, purge, clear."""
-    fenced = writer.op == FLYING and world.keeps(Step.FENCING)
-    recovered = writer._replace(marked=False, op=FENCED if fenced else writer.op)
+    reached = world.keeps(Step.LINGER_TOKEN) or writer.left == world.again
+    fenced = writer.op == FLYING and world.keeps(Step.FENCING) and reached
+    recovered = writer._replace(
+        marked=False, op=FENCED if fenced else writer.op, fenced=world.again > 0
+    )
     return _cleared(world, with_writer(state, number, recovered), recovered)
 
 

@@ -12,7 +12,8 @@ in the model                 in the code
   its version entry          `made` (writes.lua), `Versions.made`
   its purges                 `owe` (purges.lua), `OwedPurges.owe`
 ``purge``                    `sketch.purging.Purging`: `steps.take`, `steps.purged`
-``acknowledge``              the answer 2xx
+``acknowledge``              the answer 2xx; before ``end`` where `Lingering` keeps the mark
+``write again``              `Lingering.join`: under a mark that lingers, with its token
 ``recover``                  `app.coherence.recovery.Recovery`: `steps.orphans`, then `end`
 ``report: life n``           `CachedReads.ask`: `steps.read` (reads.lua), `MemoryPart.report_read`
 ``the report fails``         `CachedReads.ask`: `Grant(0)`
@@ -64,14 +65,14 @@ WORLDS = {
     "version entries of two writers": World(entries=True, writers=2, ttls=(2,), delta=0),
     "version entries, a writer that dies": World(entries=True, ttls=(2,), lease=1, crashes=1),
     "a key that is to leave the filter": World(quiet=True),
-    "copies that are young": World(young=True),
-    "young copies, answers that take time": World(young=True, margin=2, ttls=(2,), delta=2),
-    "young copies, filters that take time": World(young=True, slow_filters=True, ttls=(2,)),
-    "young copies, a sketch that is lost": World(young=True, lease=2, losses=1),
-    "young copies, a writer that dies": World(young=True, lease=1, crashes=1),
-    "young copies, version entries": World(young=True, entries=True, ttls=(2,)),
-    "young copies, a sketch that does not answer": World(young=True, silent=True),
-    "young copies, proxies that answer revalidations": World(young=True, fill=0, ttls=(4,)),
+    "copies that are young": World(own_copies=True),
+    "young copies, answers that take time": World(own_copies=True, margin=2, ttls=(2,), delta=2),
+    "young copies, filters that take time": World(own_copies=True, slow_filters=True, ttls=(2,)),
+    "young copies, a sketch that is lost": World(own_copies=True, lease=2, losses=1),
+    "young copies, a writer that dies": World(own_copies=True, lease=1, crashes=1),
+    "young copies, version entries": World(own_copies=True, entries=True, ttls=(2,)),
+    "young copies, a sketch that does not answer": World(own_copies=True, silent=True),
+    "young copies, proxies that answer revalidations": World(own_copies=True, fill=0, ttls=(4,)),
     "grants": World(grants=True),
     "grants, answers that take time": World(grants=True, margin=2, ttls=(2,)),
     "grants, caches that tell no age": World(grants=True, layers=2, ttls=(2,)),
@@ -80,6 +81,23 @@ WORLDS = {
     "grants, a writer that dies": World(grants=True, lease=1, crashes=1, ttls=(2,)),
     "grants, version entries": World(grants=True, entries=True, ttls=(2,)),
     "grants, proxies that answer revalidations": World(grants=True, fill=1, margin=1, ttls=(4,)),
+    "marks that linger": World(again=1, young=1, lease=2, ttls=(2,), delta=0),
+    "marks that linger, a writer that dies": World(
+        again=1, young=1, lease=2, ttls=(2,), delta=0, crashes=1
+    ),
+    "marks that linger, a sketch that is lost": World(
+        again=1, young=1, lease=2, ttls=(2,), delta=0, losses=1
+    ),
+    "marks that linger before version entries": World(
+        again=1, young=1, lease=2, ttls=(2,), delta=0, entries=True
+    ),
+    "marks that linger, and proxies": World(again=1, young=1, lease=2, fill=0, ttls=(4,)),
+    "marks that linger, grants, a sketch that is lost": World(
+        again=1, young=1, lease=2, ttls=(2,), delta=0, losses=1, grants=True
+    ),
+    "marks that linger, grants, a writer that dies": World(
+        again=1, young=1, lease=2, ttls=(2,), delta=0, crashes=1, grants=True
+    ),
     "proxies that answer revalidations": World(fill=1, margin=1, ttls=(6,)),
     "proxies, and a writer that dies": World(fill=0, ttls=(4,), lease=1, crashes=1),
     "proxies, and a sketch that is lost": World(fill=0, ttls=(3,), lease=1, losses=1),
@@ -102,8 +120,17 @@ LARGE = {
     "grants of two readers": World(grants=True, readers=2, ttls=(2,)),
     "grants, two writers": World(grants=True, writers=2, ttls=(2,)),
     "grants, everything fails": World(grants=True, ttls=(2,), lease=1, crashes=1, losses=1),
-    "young copies of two readers": World(young=True, readers=2, ttls=(2,)),
-    "young copies, two writers": World(young=True, writers=2, ttls=(2,)),
+    "young copies of two readers": World(own_copies=True, readers=2, ttls=(2,)),
+    "young copies, two writers": World(own_copies=True, writers=2, ttls=(2,)),
+    "marks that linger, everything fails": World(
+        again=2, young=2, lease=3, ttls=(2,), delta=0, crashes=1, losses=1
+    ),
+    "marks that linger, proxies, everything fails": World(
+        again=1, young=1, lease=2, fill=0, ttls=(4,), crashes=1, losses=1
+    ),
+    "marks that linger of two writers": World(
+        again=1, young=1, lease=2, ttls=(2,), delta=0, writers=2, crashes=1
+    ),
     "slow filters": World(readers=2, ttls=(1,), slow_filters=True),
     "filters from caches": World(slow_filters=True, cached_filters=True),
 }
@@ -144,6 +171,11 @@ BROKEN: dict[Step, str | World] = {
     Step.PURGE_AFTER_LOSS: World(fill=0, ttls=(4,), lease=1, losses=1),
     Step.ENTRY_HIDDEN: "version entries of two writers",
     Step.ENTRY_LEASE: "version entries",
+    Step.LINGER_UNHELD: "marks that linger, and proxies",
+    Step.LINGER_WITHIN_LEASE: "marks that linger, a sketch that is lost",
+    Step.LINGER_TOKEN: "marks that linger",
+    Step.LINGER_LANDED: "marks that linger",
+    Step.LINGER_ENDED: "marks that linger",
 }
 """For each step a world in which its absence shows."""
 
@@ -240,6 +272,13 @@ def test_pending_writes_must_be_in_the_filter_if_they_do_not_stop_caches(name: s
     """It is the check in `report_read` that stands for their bits: bits alone would not do."""
     dropped = frozenset({Step.PENDING_CHECK})
     assert search(replace(WORLDS[name], bits=PendingBits.ALL, dropped=dropped)).broken
+
+
+def test_where_the_sketch_is_not_lost_fences_suffice_for_marks_that_linger() -> None:
+    """A replica that stands still, and takes an old mark for good, writes nothing under it."""
+    dropped = frozenset({Step.LINGER_WITHIN_LEASE})
+    world = replace(WORLDS["marks that linger, a writer that dies"], dropped=dropped)
+    assert search(world).told == ()
 
 
 def test_the_end_may_come_after_the_acknowledgement_where_purges_do_not_matter() -> None:
