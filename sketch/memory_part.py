@@ -95,8 +95,10 @@ class MemoryPart:
         wanted = not self._wanted.isdisjoint(write.held)
         for key, held in write.held.items():
             pending = self._unmark(now, key)
-            if key in self._handed:
+            if self._handed.of(key) > now:
                 self.versions.made(key, versions.get(key), pending=pending)
+            else:
+                self.versions.forget(key)
             if held:
                 self.purges.owe(now, key)
         return Ended.WANTED if wanted else Ended.DONE

@@ -50,9 +50,15 @@ steps.begin = function(first, last)
 end
 
 -- Sets the version that a write made, or keeps it out of sight while others are pending. Versions
--- are kept for keys that caches may hold, no others.
+-- are kept for keys that caches may hold, no others: so none is of a mark that lingers, under which
+-- the last write to be answered need not have been the last one.
 local function made(key, version, pending)
-  if not call('ZSCORE', HANDED, key) then return end
+  local handed = call('ZSCORE', HANDED, key)
+  if not handed then return end
+  if tonumber(handed) <= now then
+    call('HDEL', VERSIONS, key)
+    return
+  end
   local before = call('HGET', VERSIONS, key) or 'p0'
   local known = version and string.sub(before, 1, 1) == 'p'
   if known and tonumber(string.sub(before, 2)) > tonumber(version) then

@@ -101,6 +101,7 @@ async def test_no_query_is_registered_while_writes_may_linger(redis_config: Syst
     assert (await sketch.report_query(PART, Q, 10.0)).ttl_us == 0
     await world.advance(1.0)
     assert not (await sketch.begin(PART, ["articles/5#text"], "later")).lingers
+    assert not (await sketch.begin(PART, ["articles/8#text", "articles/9#text"], "two")).lingers
     for token in ("s", "held", "t"):
         assert (await sketch.report_query(PART, Q, 10.0)).ttl_us == 0
         await sketch.end(PART, token, {})
