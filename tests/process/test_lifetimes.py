@@ -39,8 +39,10 @@ class Replica:
         assert answer.is_success, answer.text
 
     async def life_s(self, id_: str) -> int:
-        """Read, and return for how long the answer may be kept."""
-        found = LIVES.search((await self.http.get(f"articles/{id_}")).headers["cache-control"])
+        """Read as one who has a copy, and return for how long the answer may be kept."""
+        stale = {"if-none-match": '"j1.main:1"'}
+        answer = await self.http.get(f"articles/{id_}", headers=stale)
+        found = LIVES.search(answer.headers["cache-control"])
         return int(found[1]) if found else 0
 
 
