@@ -77,14 +77,14 @@ class CoherentClient(Writer):
         connection = Connection(
             base_url, database, self.statistics, transport, headers or {}, timeout_s
         )
-        # What was read before an older write than that is not fresh any more.
-        self._keeper = FilterKeeper(
-            connection.get,
-            delta_s,
-            ticks,
-            self.statistics,
-            lambda born: own_writes.forget(born - delta_s),
-        )
+
+        def adopted(born: float, is_another_epoch: bool) -> None:
+            if is_another_epoch:
+                own_writes.blur()
+            # What was read before an older write than that is not young any more.
+            own_writes.forget(born - delta_s)
+
+        self._keeper = FilterKeeper(connection.get, delta_s, ticks, self.statistics, adopted)
         copies = Copies(cache_bytes, self.statistics)
         self._reader = Reader(
             connection.get, self._keeper, own_writes, copies, ticks, self.statistics

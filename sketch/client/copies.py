@@ -95,8 +95,6 @@ def _latest(old: Copy, new: Copy) -> Copy:
     versions tell which one is older; where they do not, neither may be shown again. What the newer
     one is not outdated by, and what it knows of, it has from both.
     """
-    if old.epoch != new.epoch:
-        return new if new.epoch > old.epoch else old
     if new.since >= old.received:
         return new
     return replace(

@@ -57,7 +57,7 @@ class FilterKeeper:
         delta_s: The oldest filter that is used (seconds).
         clock: The client's clock.
         statistics: Where to count.
-        adopted: Told of each new filter's `born`.
+        adopted: Told of each new filter's `born`, and whether it is of another epoch.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class FilterKeeper:
         delta_s: float,
         clock: Clock,
         statistics: Statistics,
-        adopted: Callable[[float], None],
+        adopted: Callable[[float, bool], None],
     ) -> None:
         self._get = get
         self.delta_s = delta_s
@@ -185,7 +185,7 @@ class FilterKeeper:
             raise BrokenFilter(str(error)) from error
 
     def _adopt(self, new: HeldFilter) -> None:
-        last, document = self._last, new.document
+        last, document, before = self._last, new.document, self.epoch
         if last is not None and document.incarnation == last.incarnation:
             if document.time_us < last.time_us:
                 raise BrokenFilter("a filter came that is older than the one before")
@@ -194,7 +194,7 @@ class FilterKeeper:
             self.epoch += 1
         self._current = new
         self._last = document
-        self._adopted(new.born)
+        self._adopted(new.born, self.epoch != before)
 
 
 def _renewed(current: HeldFilter, response: httpx.Response, born: float) -> HeldFilter:

@@ -8,7 +8,7 @@ copies from before are young enough for longer than that, and must not be shown 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sketch.client.clock import Clock
@@ -37,7 +37,7 @@ class OwnWrites:
 
     @contextmanager
     def writing(
-        self, class_name: str, ids: Sequence[str], groups: Iterable[str] = ()
+        self, class_name: str, ids: Sequence[str], groups: Callable[[], Iterable[str]] = tuple
     ) -> Iterator[None]:
         """Remember objects as written once a write is over, whatever came of it.
 
@@ -46,12 +46,12 @@ class OwnWrites:
         Args:
             class_name: Their class.
             ids: The objects.
-            groups: The groups that may change; none: all.
+            groups: Returns the groups that may change, by then; none: all.
         """
-        names = tuple(groups) or ("",)
         try:
             yield
         finally:
+            names = tuple(groups()) or ("",)
             keys = [object_key(class_name, id_, name) for id_ in ids for name in names]
             self._note(class_name, keys)
 
@@ -75,6 +75,10 @@ class OwnWrites:
     def floor_of_class(self, class_name: str) -> float:
         """Return the same for results of queries, which any write to the class may change."""
         return self._classes_ended.get(class_name, -math.inf)
+
+    def blur(self) -> None:
+        """Let each write count for every object: groups have other names now."""
+        self._all_ended = max(self._all_ended, *self._classes_ended.values(), -math.inf)
 
     def forget(self, before: float) -> None:
         """Forget the writes that ended before a time."""

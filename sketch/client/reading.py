@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import httpx
@@ -136,16 +137,18 @@ class Reader:
             return Need(current, now, now)
         fresh = max(now - self._keeper.bound_s, self._keeper.wanted)
         own = resource.floor(self._own_writes, self._keeper.groups())
+        # What was asked for before the copy came may be older than that.
+        floor = max(own, fresh, -math.inf if copy is None else copy.received)
         if current is None:
-            return Need(None, max(own, fresh), fresh, own)
+            return Need(None, floor, fresh, own)
         document = current.document
         keys = resource.keys(document.map)
         if not keys:
             return Need(current, now, now)
         if any(document.contains(key) for key in keys):
-            return Need(current, max(own, fresh), fresh, own)
+            return Need(current, floor, fresh, own)
         if self._is_beyond(copy, current):
-            return Need(current, max(own, current.born), fresh, own)
+            return Need(current, max(floor, current.born), fresh, own)
         return Need(current, own if own >= current.born else None, fresh, own, covered=True)
 
     def _is_beyond(self, copy: Copy | None, current: HeldFilter) -> bool:
@@ -155,7 +158,7 @@ class Reader:
         """
         if copy is None:
             return False
-        newer = copy.since > current.born and not self._is_alive(copy)
+        newer = copy.received > current.born and not self._is_alive(copy)
         return newer or copy.epoch != self._keeper.epoch
 
     def _is_alive(self, copy: Copy) -> bool:

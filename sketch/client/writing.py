@@ -171,7 +171,10 @@ class Writer:
     ) -> Written:
         """Send a write, remembered by the groups whose fields it touches; none: by all."""
         shown = Resource.of(resource.class_name, resource.id, touched or None)
-        groups = shown.groups(self.__groups()) if touched else ()
+
+        def groups() -> tuple[str, ...]:
+            return shown.groups(self.__groups()) if touched else ()
+
         sent = self.__clock()
         with self.__own_writes.writing(resource.class_name, [resource.id], groups):
             response = await self.__send(method, resource.path, {**headers, **_WHOLE}, value)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import httpx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -183,3 +184,9 @@ def test_no_read_is_beyond_the_bound(seed: int, mode: Literal["eager", "lazy"]) 
 def test_every_kind_of_answer_occurs() -> None:
     sources = {source for seed in range(5) for source in lived(seed, "eager").by_source}
     assert sources == {"own", "shared", "origin"}
+
+
+@pytest.mark.parametrize("seed", [1079, 2059, 3021])
+def test_no_read_goes_back_where_answers_overtake_each_other(seed: int) -> None:
+    """Histories in which one did: it joined a request from before an answer that had come."""
+    assert lived(seed, "eager").reads == 200

@@ -157,7 +157,7 @@ def written(limit: int = 100) -> OwnWrites:
 
 def test_own_writes_are_told_apart_by_group() -> None:
     writes = written()
-    with writes.writing("articles", ["a"], ["hits"]):
+    with writes.writing("articles", ["a"], lambda: ["hits"]):
         assert writes.floor("articles", "a", ["hits"]) == -math.inf, "a read may come before it"
     assert writes.floor("articles", "a", ["main"]) == -math.inf
     assert writes.floor("articles", "a", ["main", "hits"]) == 1
@@ -171,6 +171,16 @@ def test_a_write_that_failed_counts_as_well() -> None:
     with suppress(OSError), writes.writing("articles", ["a"]):
         raise OSError
     assert writes.floor("articles", "a", ["main"]) == 1
+
+
+def test_writes_under_other_names_of_groups_count_for_every_object() -> None:
+    writes = written()
+    with writes.writing("articles", ["a"], lambda: ["hits"]):
+        pass
+    writes.blur()
+    assert writes.floor("articles", "a", ["counts"]) == 1
+    writes.forget(2)
+    assert writes.floor("articles", "a", ["counts"]) == -math.inf
 
 
 def test_too_many_writes_to_tell_apart_count_for_every_object() -> None:
@@ -196,14 +206,6 @@ def a_copy(
     etag = '"t"' if version is None else f'"j1.main:{version}"'
     came = since if received is None else received
     return Copy(200, etag, b"x" * size, since, since, came, 1, epoch)
-
-
-def test_a_copy_of_a_later_epoch_stays() -> None:
-    copies = Copies(10_000, Statistics())
-    for copy in (a_copy(5), a_copy(1, epoch=1), a_copy(9)):
-        copies.put("a", copy)
-    assert copies.get("a") == a_copy(1, epoch=1)
-    assert len(copies) == 1
 
 
 def test_what_was_asked_for_after_a_copy_had_come_is_newer() -> None:
