@@ -42,6 +42,10 @@ export type Client = {
     parameters?: Record<string, any>,
     how?: { oneByOne?: boolean; refresh?: boolean },
   ): Promise<Result>;
+  /**
+   * Sets an object to a value. Where the service answers a write with the whole object, that is kept, and the
+   * next read needs no request.
+   */
   put(
     name: string,
     id: string,
@@ -57,7 +61,10 @@ export type Client = {
   delete(name: string, id: string, how?: Conditions): Promise<Written>;
   /** Creates an object, or a list of them. */
   post(name: string, value: object | object[], how?: Conditions): Promise<Written>;
-  /** Gets a filter that is made after this call. */
+  /**
+   * Gets a filter that is made after this call: from now on no copy is used that was outdated before it,
+   * however young it is.
+   */
   refreshFilter(): Promise<void>;
   /** Takes an object for written, by whomever. */
   doubt(name: string, id: string): void;

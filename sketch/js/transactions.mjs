@@ -48,7 +48,7 @@ class Transaction {
     }));
     const operations = [...this.#operations.values()];
     if (!reads.length && !operations.length) return;
-    const touches = [...this.#operations.keys()].map((path) => `${path}#`);
+    const touches = [...this.#operations].flatMap(([path, operation]) => [`${path}#`, operation.class]);
     try {
       await this.#client.post("transactions", { reads, operations }, { touches });
     } catch (error) {

@@ -203,6 +203,271 @@ test("reads share a request that is fresh enough for them", async () => {
   assert.equal(origin.reads().length, 3, "strong reads join nothing");
 });
 
+test("a copy younger than the bound is used though the filter names it", async () => {
+  const { origin, client, title } = await begin();
+  origin.advance(7);
+  assert.deepEqual(await title({ refresh: true }), ["old", "origin"]);
+  origin.write("articles/a1", "new");
+  origin.advance(4);
+  assert.deepEqual(await title(), ["old", "own"]);
+  await settle();
+  assert.equal(client.stats.filters, 2);
+  origin.advance(5.9);
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(0.2);
+  assert.deepEqual(await title(), ["new", "origin"]);
+  assert.ok(forced(origin));
+});
+
+test("what another cache answered is as young as the filter", async () => {
+  const { origin, client, title } = await begin({ mode: "eager" });
+  origin.advance(8);
+  origin.extra = { age: "3" };
+  assert.deepEqual(await title(), ["old", "shared"]);
+  origin.extra = {};
+  origin.write("articles/a1", "new");
+  origin.advance(1.5);
+  await settle();
+  assert.equal(client.stats.filters, 2);
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(0.6);
+  assert.deepEqual(await title(), ["new", "origin"]);
+  client.close();
+});
+
+test("a young copy is not shown beyond its end, which the last filter tells", async () => {
+  const { origin, title } = await begin();
+  origin.ttl = 13;
+  origin.advance(9);
+  await title({ refresh: true });
+  origin.filterStatus = 503;
+  origin.ttl = 12;
+  origin.advance(9.9);
+  assert.deepEqual(await title(), ["old", "own"], "by a filter that is too old for anything else");
+  await title({ refresh: true });
+  origin.ttl = 1;
+  await title({ refresh: true });
+  origin.advance(1.1);
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("a young copy that no cache may keep is not shown", async () => {
+  const { origin, title } = await begin();
+  origin.pending.add("articles/a1");
+  await title();
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("a filter that was asked for on purpose is heeded", async () => {
+  const { origin, client, title } = await begin();
+  await title();
+  origin.write("articles/a1", "new");
+  await client.refreshFilter();
+  origin.advance(1);
+  assert.deepEqual(await title(), ["new", "origin"]);
+});
+
+test("of two filters that were asked for on purpose the later one is heeded", async () => {
+  const { origin, client, title } = await begin();
+  const gate = origin.hold("/sketch");
+  const first = client.refreshFilter();
+  await gate.reached;
+  await title({ refresh: true });
+  origin.write("articles/a1", "new");
+  await client.refreshFilter();
+  gate.open();
+  await first;
+  assert.deepEqual(await title(), ["new", "origin"]);
+});
+
+test("a filter that was asked for on purpose and did not come changes nothing", async () => {
+  const { origin, client, title } = await begin();
+  origin.stale.add("articles/a1#main");
+  await client.refreshFilter();
+  await title();
+  origin.filterStatus = 503;
+  await assert.rejects(client.refreshFilter());
+  assert.deepEqual(await title(), ["old", "own"]);
+});
+
+test("without a filter a young copy will do", async () => {
+  const { origin, title } = await begin();
+  origin.advance(9);
+  await title({ refresh: true });
+  origin.filterStatus = 503;
+  origin.advance(9);
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(2);
+  assert.deepEqual(await title(), ["old", "origin"]);
+});
+
+test("a revalidation joins an older one that is young enough", async () => {
+  const { origin, client, title } = await begin({ mode: "eager" });
+  origin.stale.add("articles/a1#main");
+  origin.advance(9.5);
+  await settle();
+  const gate = origin.hold("/a1", "read");
+  const first = title();
+  await gate.reached;
+  origin.advance(9.5);
+  await settle();
+  assert.equal(client.stats.filters, 3);
+  const second = title();
+  assert.equal(client.stats.joined, 1);
+  origin.advance(0.6);
+  assert.deepEqual(await title(), ["old", "origin"]);
+  assert.equal(client.stats.joined, 1);
+  assert.equal(origin.reads().length, 2);
+  gate.open();
+  await Promise.all([first, second]);
+  client.close();
+});
+
+test("a copy confirmed while a write is pending is shown while it is young", async () => {
+  const { origin, client, title } = await begin({ mode: "eager" });
+  await title();
+  origin.stale.add("articles/a1#main");
+  origin.advance(9.5);
+  await settle();
+  origin.advance(1);
+  origin.pending.add("articles/a1");
+  assert.deepEqual(await title(), ["old", "origin"]);
+  assert.equal(origin.reads()[1].headers["If-None-Match"], '"j1.main:1"');
+  origin.pending.clear();
+  origin.stale.clear();
+  origin.advance(9);
+  await settle();
+  assert.deepEqual(await title(), ["old", "own"]);
+  origin.advance(1.1);
+  assert.deepEqual(await title(), ["old", "origin"], "filters do not answer for it any more");
+  client.close();
+});
+
+test("a mark that is confirmed remains one", async () => {
+  const { origin, title } = await begin();
+  origin.pending.add("articles/a1");
+  for (let turn = 0; turn < 3; turn++) assert.deepEqual(await title({ refresh: true }), ["old", "origin"]);
+  assert.deepEqual(await title(), ["old", "origin"]);
+  for (const { headers } of origin.reads()) assert.equal(headers["If-None-Match"], undefined);
+});
+
+test("an answer that was overtaken by a newer one is not shown again", async () => {
+  const { origin, title } = await begin();
+  const late = origin.hold("/a1");
+  const first = title({ refresh: true });
+  await late.reached;
+  const early = origin.hold("/a1", "read");
+  const second = title({ refresh: true });
+  await early.reached;
+  origin.write("articles/a1", "new");
+  late.open();
+  assert.deepEqual(await first, ["new", "origin"]);
+  early.open();
+  assert.deepEqual(await second, ["old", "origin"], "it began before the first had come");
+  assert.deepEqual(await title(), ["new", "own"]);
+});
+
+for (const [first, last, newer] of [
+  ['"j1.main:2"', '"j1.main:3"', "last"],
+  ['"j1.main:10"', '"j1.main:9"', "first"],
+  ['"j1.main:9007199254740993"', '"j1.main:9007199254740992"', "first"],
+  ['"j1.main:9007199254740992"', '"j1.main:9007199254740993"', "last"],
+  ['"j1.main:2"', 'W/"j1.main:3"', "last"],
+  ['W/"j1.main:3"', '"j1.main:2"', "first"],
+  ['"j1.hits:1.main:2"', '"j1.hits:1.main:3"', "last"],
+  ['"j1.hits:2.main:3"', '"j1.hits:1.main:3"', "first"],
+  ['"j1.hits:1.main:3"', '"j1.hits:2.main:2"'],
+  ['"j1.main:2"', '"j2.main:3"'],
+  ['"j1.main:2"', '"j1.hits:3"'],
+  ['"j1.hits:1.main:2"', '"j1.main:3"'],
+  ['"j1.hits:-.main:3"', '"j1.hits:1.main:3"'],
+  ['"3f2a:1"', '"3f2a:2"'],
+])
+  test(`of two that were under way together tags tell the newer one: ${first}, ${last}`, async () => {
+    const { origin, title } = await begin();
+    const state = (etag, title) => origin.objects.set("articles/a1", { title, etag });
+    state(first, "first");
+    await title({ refresh: true });
+    state(last, "last");
+    const gate = origin.hold("/a1", "read");
+    const slow = title({ refresh: true });
+    await gate.reached;
+    state(first, "first");
+    await title({ refresh: true });
+    gate.open();
+    await slow;
+    assert.deepEqual(await title(), newer ? [newer, "own"] : ["first", "origin"]);
+  });
+
+test("of two that were under way together the newer one is as fresh as both", async () => {
+  const { origin, title } = await begin();
+  const gate = origin.hold("/a1");
+  const slow = title({ refresh: true });
+  await gate.reached;
+  origin.advance(8);
+  await title({ refresh: true });
+  origin.write("articles/a1", "new");
+  gate.open();
+  await slow;
+  origin.advance(9);
+  origin.filterStatus = 503;
+  assert.deepEqual(await title(), ["new", "own"]);
+});
+
+test("a mark of the version that is kept leaves it", async () => {
+  const { origin, title } = await begin();
+  const gate = origin.hold("/a1");
+  const slow = title({ refresh: true });
+  await gate.reached;
+  await title({ refresh: true });
+  origin.pending.add("articles/a1");
+  gate.open();
+  await slow;
+  assert.deepEqual(await title(), ["old", "own"]);
+});
+
+for (const last of ['"j2.main:1"', null])
+  test(`a third answer does not settle which of two is newer: ${last}`, async () => {
+    const { origin, client, title } = await begin();
+    const read = () => title({ refresh: true, missingOk: true });
+    const become = (etag) =>
+      etag ? origin.objects.set("articles/a1", { title: etag, etag }) : origin.objects.delete("articles/a1");
+    become(last);
+    const held = [];
+    for (let n = 0; n < 2; n++) {
+      const gate = origin.hold("/a1", "read");
+      held.push([gate, read()]);
+      await gate.reached;
+    }
+    become('"j1.main:5"');
+    await read();
+    for (const [gate, reading] of held) {
+      gate.open();
+      await reading;
+    }
+    assert.equal((await client.get("articles", "a1")).source, "origin");
+  });
+
+test("an object that is not there is not there in both", async () => {
+  const { origin, client } = await begin();
+  const none = (how) => client.get("articles", "none", { missingOk: true, ...how });
+  const gate = origin.hold("/none");
+  const slow = none({ refresh: true });
+  await gate.reached;
+  await none({ refresh: true });
+  gate.open();
+  await slow;
+  assert.equal((await none()).source, "own");
+  const other = origin.hold("/none", "read");
+  const before = none({ refresh: true });
+  await other.reached;
+  origin.write("articles/none", "there");
+  await none({ refresh: true });
+  other.open();
+  await before;
+  assert.equal((await none()).source, "origin", "which one is newer is not told");
+});
+
 test("a client sees its own write before any filter does", async () => {
   const { origin, client, title } = await begin();
   await title();
@@ -220,17 +485,174 @@ test("a client sees its own write before any filter does", async () => {
   });
 });
 
-test("reads beside an own write ask the origin", async () => {
+test("reads beside an own write may come before it", async () => {
   const { origin, client, title } = await begin();
   await title();
   const gate = origin.hold("/a1");
   const writing = client.put("articles", "a1", { title: "mine" });
   await gate.reached;
-  assert.deepEqual(await title(), ["old", "origin"]);
-  assert.ok(forced(origin));
+  assert.deepEqual(await title(), ["old", "own"]);
   gate.open();
   await writing;
   assert.deepEqual(await title(), ["mine", "origin"]);
+});
+
+test("what a write answers is kept while it is young", async () => {
+  for (const method of ["put", "patch"]) {
+    const { origin, client, title } = await begin();
+    origin.showsWhole = true;
+    const { etag } = await client[method]("articles", "a1", { title: "mine" });
+    origin.advance(9);
+    assert.deepEqual(await client.get("articles", "a1"), { value: { title: "mine" }, etag, source: "own" });
+    assert.deepEqual(origin.reads(), []);
+    origin.advance(2);
+    assert.deepEqual(await title(), ["mine", "origin"]);
+    assert.equal(origin.reads()[0].headers["If-None-Match"], etag);
+  }
+});
+
+test("what a write answers is never good for longer, whatever filters do not name", async () => {
+  const { origin, client, title } = await begin({ mode: "eager" });
+  origin.showsWhole = true;
+  await client.patch("articles", "a1", { title: "mine" });
+  origin.stale.clear();
+  origin.advance(9.5);
+  await settle();
+  assert.deepEqual(await title(), ["mine", "own"]);
+  origin.advance(0.6);
+  assert.deepEqual(await title(), ["mine", "origin"]);
+  assert.ok(!forced(origin), "the filter knows of the write");
+  client.close();
+});
+
+test("what a write answers is as old as its request", async () => {
+  const { origin, client, title } = await begin();
+  origin.showsWhole = true;
+  const gate = origin.hold("/a1", "read");
+  const writing = client.patch("articles", "a1", { title: "mine" });
+  await gate.reached;
+  origin.advance(9);
+  gate.open();
+  await writing;
+  origin.write("articles/a1", "new");
+  assert.deepEqual(await title(), ["mine", "own"]);
+  origin.advance(1.1);
+  assert.deepEqual(await title(), ["new", "origin"]);
+});
+
+for (const stage of ["arrived", "read"])
+  test(`of two own writes the later one is kept, whichever is answered last: ${stage}`, async () => {
+    const { origin, client, title } = await begin();
+    origin.showsWhole = true;
+    const gate = origin.hold("/a1", stage);
+    const held = client.patch("articles", "a1", { title: "held" });
+    await gate.reached;
+    await client.put("articles", "a1", { title: "other" });
+    assert.deepEqual(await title(), ["other", "own"]);
+    gate.open();
+    await held;
+    assert.deepEqual(await title(), [stage === "read" ? "other" : "held", "own"]);
+  });
+
+test("what was read beside an own write is not unseen by its answer", async () => {
+  const { origin, client, title } = await begin();
+  origin.showsWhole = true;
+  const gate = origin.hold("/a1", "read");
+  const writing = client.patch("articles", "a1", { title: "mine" });
+  await gate.reached;
+  origin.write("articles/a1", "theirs");
+  assert.deepEqual(await title({ refresh: true }), ["theirs", "origin"]);
+  gate.open();
+  await writing;
+  assert.deepEqual(await title(), ["theirs", "own"], "it knows of the write, its version says");
+});
+
+test("a write that does not answer the whole object leaves no copy", async () => {
+  const { origin, client, title } = await begin();
+  await client.patch("articles", "a1", { title: "mine" });
+  assert.equal(origin.asked.at(-1).headers.Prefer, "return=representation");
+  assert.deepEqual(await title(), ["mine", "origin"]);
+});
+
+test("a class that is not cached is not kept by writing it either", async () => {
+  const origin = new Origin();
+  origin.groups = { notes: { main: ["title"] } };
+  origin.showsWhole = true;
+  const { client, title } = await begin({ origin, cacheBytes: 400 });
+  const note = () => client.get("notes", "n1", { missingOk: true });
+  await note();
+  await client.patch("articles", "a1", { title: "mine" });
+  assert.deepEqual(await title(), ["mine", "origin"]);
+  await note();
+  await client.patch("articles", "a1", { title: "mine" });
+  assert.equal((await note()).source, "own", "it did not take its place");
+});
+
+for (const named of [false, true])
+  test(`a read after an own write joins no request from before it ended: ${named}`, async () => {
+    const { origin, client, title } = await begin();
+    if (named) origin.stale.add("articles/a1#main");
+    await client.refreshFilter();
+    const gate = origin.hold("/a1", "read");
+    const before = title({ refresh: true });
+    await gate.reached;
+    await client.patch("articles", "a1", { title: "mine" });
+    const after = title();
+    assert.equal(client.stats.joined, 0);
+    gate.open();
+    assert.deepEqual(await before, ["old", "origin"]);
+    assert.deepEqual(await after, ["mine", "origin"]);
+    assert.deepEqual(await title(), ["mine", "own"]);
+  });
+
+test("too many own writes to be told apart are taken for writes of everything, until filters know", async () => {
+  const { origin, client } = await begin();
+  const other = async () => (await client.get("articles", "a2", { missingOk: true })).source;
+  await other();
+  for (let n = 0; n < 10_000; n++) client.doubt("articles", `b${n}`);
+  assert.equal(await other(), "own");
+  await client.patch("articles", "a1", { title: "mine" });
+  assert.equal(await other(), "origin");
+  assert.equal(await other(), "own");
+  origin.advance(21);
+  await client.refreshFilter();
+  await client.patch("articles", "a1", { title: "mine" });
+  assert.equal(await other(), "own");
+});
+
+test("what a creation answers is not taken for what a query finds", async () => {
+  const { origin, client } = await begin({ headers: { Prefer: "return=representation" } });
+  origin.showsWhole = true;
+  await client.post("articles", { id: "a2", title: "mine" });
+  assert.equal((await client.query("articles")).source, "origin");
+});
+
+test("a copy from before an own write is not young enough, also when filters know of the write", async () => {
+  const { origin, client, title } = await begin({ mode: "eager" });
+  await title();
+  origin.advance(8);
+  await title({ refresh: true });
+  await client.patch("articles", "a1", { title: "mine" });
+  origin.advance(1.5);
+  await settle();
+  assert.equal(client.stats.filters, 2);
+  assert.deepEqual(await title(), ["mine", "origin"]);
+  client.close();
+});
+
+test("own writes outlive a change of the groups that they were remembered by", async () => {
+  const { origin, client, title } = await begin({ mode: "eager" });
+  origin.advance(8);
+  await title();
+  await client.patch("articles", "a1", { title: "mine" });
+  origin.groups = { articles: { head: ["title"], hits: ["hits"] } };
+  origin.stale.clear();
+  origin.advance(1.5);
+  await settle();
+  assert.equal(client.stats.filters, 2);
+  assert.deepEqual(await title(), ["mine", "origin"]);
+  assert.ok(forced(origin));
+  client.close();
 });
 
 test("a write to one group leaves the others alone", async () => {
@@ -264,8 +686,9 @@ test("without filters reads revalidate once the last one is too old", async () =
   await assert.rejects(client.refreshFilter(), { status: 503, kind: "unavailable" });
   assert.deepEqual(await title(), ["old", "own"]);
   origin.advance(10.1);
-  for (let turn = 0; turn < 3; turn++) {
-    assert.deepEqual(await title(), ["old", "origin"]);
+  assert.deepEqual(await title(), ["old", "origin"]);
+  for (const id of ["a2", "a3"]) {
+    await client.get("articles", id, { missingOk: true });
     assert.ok(forced(origin));
     await settle();
   }
@@ -294,8 +717,58 @@ test("a copy confirmed beside a filter of another incarnation is doubtful", asyn
   origin.incarnation = 2;
   gate.open();
   await refreshing;
+  assert.deepEqual(await title(), ["old", "own"], "it is young enough without any filter");
+  await client.refreshFilter();
   assert.deepEqual(await title(), ["old", "origin"]);
+  assert.ok(forced(origin));
 });
+
+test("a copy asked for before the sketch was lost is doubtful when it comes", async () => {
+  const { origin, client, title } = await begin();
+  const gate = origin.hold("/a1", "read");
+  const slow = title();
+  await gate.reached;
+  origin.incarnation = 2;
+  origin.write("articles/a1", "new");
+  origin.stale.clear();
+  await client.refreshFilter();
+  gate.open();
+  assert.deepEqual(await slow, ["old", "origin"]);
+  assert.deepEqual(await title(), ["new", "origin"]);
+});
+
+test("what was asked for before the sketch was lost takes the place of nothing that came since", async () => {
+  const { origin, client, title } = await begin();
+  const gate = origin.hold("/a1", "read");
+  const slow = title();
+  await gate.reached;
+  origin.incarnation = 2;
+  origin.write("articles/a1", "new");
+  await client.refreshFilter();
+  assert.deepEqual(await title(), ["new", "origin"]);
+  gate.open();
+  assert.deepEqual(await slow, ["old", "origin"]);
+  assert.deepEqual(await title(), ["new", "own"]);
+});
+
+for (const late of [false, true])
+  test(`what was seen is not unseen, though the sketch was lost between two requests: ${late}`, async () => {
+    const { origin, client, title } = await begin();
+    const gate = origin.hold("/a1");
+    const before = title();
+    await gate.reached;
+    origin.incarnation = 2;
+    await client.refreshFilter();
+    const other = late && origin.hold("/a1", "read");
+    const after = title();
+    await (late ? other.reached : after);
+    origin.write("articles/a1", "new");
+    gate.open();
+    assert.deepEqual(await before, ["new", "origin"]);
+    if (late) other.open();
+    assert.deepEqual(await after, ["old", "origin"]);
+    assert.equal((await title())[0], "new");
+  });
 
 test("a filter that says revalidate all is believed", async () => {
   const origin = new Origin();
@@ -322,7 +795,10 @@ test("a hit of the service itself is the origin's word; another cache's is not",
   await client.refreshFilter();
   origin.extra = { "cache-status": "Portolan; hit; ttl=5, Varnish; hit" };
   assert.deepEqual(await title(), ["new", "shared"]);
+  origin.extra.via = "1.1 varnish";
+  origin.advance(2);
   assert.deepEqual(await title(), ["new", "shared"], "it vouches for nothing");
+  assert.deepEqual(await title(), ["new", "shared"], "nor does a proxy that tells no age");
 });
 
 test("a primary's answer is asked for again at the systems", async () => {
@@ -422,7 +898,7 @@ test("queries see the client's own writes, also of ids that the service makes, a
     () => client.put("articles", "a2", { title: "old" }),
     () => client.patch("articles", "a2", { title: "old" }),
     () => client.post("articles", { title: "old" }),
-    () => client.post("transactions", { reads: [], operations: [] }, { touches: ["articles/a1#"] }),
+    () => client.post("transactions", { reads: [], operations: [] }, { touches: ["articles"] }),
     async () => client.doubt("articles", "a1"),
     () => client.delete("articles", "a2"),
   ]) {

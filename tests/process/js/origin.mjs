@@ -10,6 +10,8 @@ export class Origin {
   ttl = 60;
   objects = new Map([["articles/a1", { title: "old", version: 1 }]]);
   stale = new Set();
+  pending = new Set();
+  showsWhole = false;
   groups = { articles: { main: ["title"], hits: ["hits"] } };
   incarnation = 1;
   flags = 0;
@@ -114,16 +116,16 @@ export class Origin {
     const path = decodeURIComponent(address);
     const object = path.includes("/") ? this.objects.get(path) : this.#list(path, new URLSearchParams(asked));
     const told = { ...this.extra };
-    if (this.ttl) {
+    if (this.ttl && !this.pending.has(path)) {
       told["portolan-expires"] = START_US + Math.round((this.time + this.ttl) * 1e6);
       told["cache-control"] ??= `public, max-age=0, s-maxage=${this.ttl}, must-revalidate`;
     } else told["cache-control"] = "no-store";
     if (this.fail) return new Response(this.fail.body, { status: this.fail.status, headers: told });
     if (!object)
       return new Response('{"type": "/problems/not-found", "detail": "none"}', { status: 404, headers: told });
-    told.etag = `"j1.main:${object.version}"`;
+    told.etag = object.etag ?? tagOf(object);
     if (headers["If-None-Match"] === told.etag) return new Response(null, { status: 304, headers: told });
-    return new Response(JSON.stringify(object.items ? object : { title: object.title }), { headers: told });
+    return new Response(JSON.stringify(object.items ? object : shown(object)), { headers: told });
   }
 
   /** What a query finds: a title asked for, objects or ids. */
@@ -131,23 +133,25 @@ export class Origin {
     const items = [...this.objects]
       .filter(([path, { title }]) => path.startsWith(`${name}/`) && [null, title].includes(asked.get("title")))
       .map(([path, { title }]) => ({ id: path.split("/")[1], ...(asked.get("fields") !== "id" && { title }) }));
-    return { items, next: null, version: JSON.stringify(items).replaceAll('"', "'") };
+    return { items, next: null, etag: `"${crc32(Buffer.from(JSON.stringify(items)))}"` };
   }
 
   #write(url, method, headers, body) {
     if (url.endsWith("/transactions")) return this.#transact(JSON.parse(body));
     const path = decodeURIComponent(url.split("/v1/news/")[1].split("?")[0]);
-    const tag = `"j1.main:${this.objects.get(path)?.version}"`;
-    if (headers["If-Match"] && headers["If-Match"] !== tag)
+    if (headers["If-Match"] && headers["If-Match"] !== tagOf(this.objects.get(path)))
       return new Response('{"type": "/problems/precondition-failed"}', { status: 412 });
     this.write(path, JSON.parse(body ?? "{}").title);
-    const etag = `"j1.main:${this.objects.get(path).version}"`;
-    return new Response(body ?? null, { status: body ? 200 : 204, headers: { etag, "portolan-position": "p1" } });
+    const object = this.objects.get(path), told = { etag: tagOf(object), "portolan-position": "p1" };
+    if (!body) return new Response(null, { status: 204, headers: told });
+    const whole = this.showsWhole && headers.Prefer === "return=representation";
+    if (whole) told["preference-applied"] = headers.Prefer;
+    return new Response(whole ? JSON.stringify(shown(object)) : body, { headers: told });
   }
 
   /** Does all of it if all that was read still stands. */
   #transact({ reads, operations }) {
-    const tag = (path) => (this.objects.has(path) ? `"j1.main:${this.objects.get(path).version}"` : null);
+    const tag = (path) => (this.objects.has(path) ? tagOf(this.objects.get(path)) : null);
     const changed = reads.filter((read) => tag(`${read.class}/${read.id}`) !== read.etag);
     if (changed.length)
       return Response.json({ type: "/problems/transaction-aborted", changed }, { status: 409 });
@@ -158,6 +162,9 @@ export class Origin {
     return Response.json({ results: [] });
   }
 }
+
+const tagOf = (object) => `"j1.main:${object?.version}"`;
+const shown = ({ title }) => ({ title });
 
 export function crc32(bytes) {
   const table = Array.from({ length: 256 }, (_, n) => {
