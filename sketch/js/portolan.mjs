@@ -127,7 +127,7 @@ export async function connect(url, database, options = {}) {
       stats.bytes += raw.byteLength;
       return {
         told, noStore, raw, status: r.status, etag: r.headers.get("etag"), body: new TextDecoder().decode(raw),
-        // Proxies add `Via` and `Age: 0` to anything; `no-store` was in no cache.
+        // Proxies add `Via` and `Age: 0`; `no-store` was in no cache.
         laid: seconds || (!noStore && (age || told("via"))) ? seconds + 1 : 0,
         // The service's hits are its own word.
         source: seconds || told("cache-status").split(",").some((c) => /^(?!\s*portolan\s*;).*;\s*hit\s*(;|$)/i.test(c))
@@ -187,20 +187,19 @@ export async function connect(url, database, options = {}) {
     return max(deltaS / 2, 0.9 * deltaS - 2 * took) - took;
   }
 
-  // Reads.
-
   /** `keysOf` tells the keys; own writes name `above`, too. */
   function read(name, path, refresh, keysOf, above) {
     const asked = now(), copy = copies.get(path), f = filter && asked - filter.born <= bound && filter;
     if (!f && asked >= retry) renewing ??= renew().finally(() => (renewing = null));
     const keys = last?.groups[name] ? keysOf(last.groups[name]) : [], known = keys.length && !refresh;
     const own = max(...["*", above, ...keys].map((key) => writes.get(key) ?? -1));
-    // What was not outdated by then is within the bound.
+    // What was not outdated then is within the bound.
     const fresh = known ? max(asked - bound, wanted) : asked, young = copy?.since > fresh;
     const alive = filter && filter.timeUs + (asked - filter.born) * 1e6 < copy?.end;
     let floor = max(own, fresh), covered;
     if (f && known && !keys.some(f.has)) {
-      covered = (copy?.epoch ?? epoch) === epoch && (alive || !(copy?.since > f.born));
+      // Caches may hold what is older than what came since.
+      covered = (copy?.epoch ?? epoch) === epoch && (alive || !(copy?.came > f.born));
       floor = max(own, f.born);
     }
     if (copy?.knows > own && (young ? alive || copy.end === YOUNG : covered && alive)) {
@@ -209,9 +208,9 @@ export async function connect(url, database, options = {}) {
       copies.set(path, copy);
       return { ...copy, source: "own" };
     }
-    // From any cache, or the origin after the floor.
+    // By any cache, or the origin after the floor.
     const plain = covered && own < f.born && f, flight = flights.get(path);
-    if (flight?.f ? flight.f === plain : flight?.sent > floor) {
+    if (flight?.f ? flight.f === plain : flight?.sent > max(floor, copy?.came ?? 0)) {
       stats.joined++;
       return flight.answer;
     }
@@ -256,7 +255,7 @@ export async function connect(url, database, options = {}) {
   function keep(path, copy) {
     const old = copies.get(path);
     if (copy.since < old?.came) {
-      // Both were under way: if tags do not tell, neither is shown again.
+      // If tags do not tell the newer one, neither is shown again.
       const [a, b] = copy.end < old.end ? [old, copy] : [copy, old];
       const newer = covers(a, b) ? a : covers(b, a) ? b : { ...copy, etag: null, body: null, end: 0 };
       copy = { ...newer, since: max(old.since, copy.since), knows: max(old.knows, copy.knows) };
@@ -268,8 +267,6 @@ export async function connect(url, database, options = {}) {
     for (const [first, its] of copies)
       if (size > cacheBytes && copies.delete(first)) size -= its.size;
   }
-
-  // Writes.
 
   async function write(method, name, ids, path, { ifMatch, idempotencyKey, touches }, more, value, touched) {
     const headers = { "Content-Type": value && "application/json", "If-Match": ifMatch, "Idempotency-Key": idempotencyKey, ...more };

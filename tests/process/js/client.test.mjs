@@ -367,6 +367,39 @@ test("an answer that was overtaken by a newer one is not shown again", async () 
   assert.deepEqual(await title(), ["new", "own"]);
 });
 
+test("a read joins no request that something came after", async () => {
+  const { origin, client, title } = await begin();
+  const late = origin.hold("/a1");
+  const first = title({ refresh: true });
+  await late.reached;
+  const early = origin.hold("/a1", "read");
+  const second = title({ refresh: true });
+  await early.reached;
+  origin.write("articles/a1", "new");
+  origin.pending.add("articles/a1");
+  late.open();
+  assert.deepEqual(await first, ["new", "origin"]);
+  const third = title();
+  assert.equal(client.stats.joined, 0, "that one is young enough, but older than what was seen");
+  early.open();
+  await second;
+  assert.deepEqual(await third, ["new", "origin"]);
+});
+
+test("no cache on the way answers after what came later than the filter, if that is not kept", async () => {
+  const { origin, client, title } = await begin();
+  const gate = origin.hold("/a1");
+  const slow = title({ refresh: true });
+  await gate.reached;
+  await client.refreshFilter();
+  origin.write("articles/a1", "new");
+  origin.pending.add("articles/a1");
+  gate.open();
+  assert.deepEqual(await slow, ["new", "origin"]);
+  assert.deepEqual(await title(), ["new", "origin"]);
+  assert.ok(forced(origin), "caches may hold what is older");
+});
+
 for (const [first, last, newer] of [
   ['"j1.main:2"', '"j1.main:3"', "last"],
   ['"j1.main:10"', '"j1.main:9"', "first"],
