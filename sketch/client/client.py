@@ -87,7 +87,13 @@ class CoherentClient(Writer):
         self._keeper = FilterKeeper(connection.get, delta_s, ticks, self.statistics, adopted)
         copies = Copies(cache_bytes, self.statistics)
         self._reader = Reader(
-            connection.get, self._keeper, own_writes, copies, ticks, self.statistics
+            connection.get,
+            self._keeper,
+            own_writes,
+            copies,
+            ticks,
+            self.statistics,
+            ahead=mode == "eager",
         )
         super().__init__(connection, own_writes, self._keeper.groups, self._reader.written, ticks)
         read = partial(self._reader.read, refresh=False)

@@ -23,13 +23,16 @@ from sketch.client.clock import Clock
 from sketch.client.connection import Get
 from sketch.client.copies import NO_LIFE, Copies, Copy
 from sketch.client.filters import FilterKeeper, HeldFilter
-from sketch.client.flights import Flights, Need
+from sketch.client.flights import Flight, Flights, Need
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
 from sketch.client.resources import Readable
 from sketch.client.statistics import Statistics
 
 __all__ = ["Reader"]
+
+_OLD = 0.1
+"""The last part of its youth, in which a copy is revalidated ahead."""
 
 
 class Reader:
@@ -42,6 +45,7 @@ class Reader:
         copies: The client's cache.
         clock: The client's clock.
         statistics: Where to count.
+        ahead: Whether what is read and grows old is revalidated before anybody waits for it.
     """
 
     def __init__(
@@ -52,6 +56,8 @@ class Reader:
         copies: Copies,
         clock: Clock,
         statistics: Statistics,
+        *,
+        ahead: bool,
     ) -> None:
         self._get = get
         self._keeper = keeper
@@ -59,6 +65,7 @@ class Reader:
         self._copies = copies
         self._clock = clock
         self._statistics = statistics
+        self._ahead = ahead
         self._flights = Flights()
         self._on_systems: set[str] = set()
 
@@ -77,15 +84,21 @@ class Reader:
         need = self._need(resource, copy, refresh=refresh)
         if copy is not None and copy.body is not None and self._will_do(copy, need):
             self._statistics.hits += 1
+            ahead = self._ahead and self._grows_old(copy, need)
+            if ahead and self._flights.find(address, need) is None:
+                self._start(resource, need, copy)
             return Answer(copy.status, copy.etag, copy.body, Source.OWN)
         flight = self._flights.find(address, need)
         if flight is None:
-            sent = self._clock()
-            fetch = self._fetch(resource, need, sent, copy)
-            flight = self._flights.start(address, need, sent, fetch)
+            flight = self._start(resource, need, copy)
         else:
             self._statistics.joined += 1
         return await flight.answer()
+
+    def _start(self, resource: Readable, need: Need, copy: Copy | None) -> Flight:
+        sent = self._clock()
+        fetch = self._fetch(resource, need, sent, copy)
+        return self._flights.start(resource.path, need, sent, fetch)
 
     def written(self, resource: Readable, response: httpx.Response, sent: float) -> None:
         """Keep the whole object that a write has answered: as old as the write's request at most.
@@ -170,6 +183,13 @@ class Reader:
         if copy.since > need.fresh and copy.expires_us == NO_LIFE:
             return True
         return (copy.since > need.fresh or need.covered) and self._is_alive(copy)
+
+    def _grows_old(self, copy: Copy, need: Need) -> bool:
+        """Whether a copy that only its youth speaks for will soon have to be revalidated.
+
+        If that is begun now, who reads it next need not wait.
+        """
+        return not need.covered and copy.since - need.fresh < _OLD * self._keeper.bound_s
 
     async def _fetch(
         self, resource: Readable, need: Need, sent: float, copy: Copy | None

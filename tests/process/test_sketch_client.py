@@ -460,6 +460,51 @@ async def test_what_another_cache_answered_is_as_young_as_the_filter(origin: Ori
         assert await title(client) == ("new", Source.ORIGIN)
 
 
+async def test_eagerly_what_is_read_and_grows_old_is_revalidated_before_anybody_waits(
+    origin: Origin,
+) -> None:
+    async with connected(origin, mode="eager") as client:
+        await title(client)
+        origin.time.advance(5)
+        await title(client, refresh=True)
+        await origin.write("articles", "a1", {"title": "new"})
+        origin.time.advance(4.5)
+        await until(lambda: client.statistics.filter_refreshes == 2)
+        origin.time.advance(4.4)
+        assert await title(client) == ("old", Source.OWN), "it is young enough for long"
+        assert len(origin.asked()) == 2
+        origin.time.advance(0.5)
+        gate = origin.hold("GET", "a1")
+        for _ in range(3):
+            assert await title(client) == ("old", Source.OWN)
+        await gate.reached.wait()
+        assert len(origin.asked()) == 3
+        assert origin.asked()[-1].forced
+        gate.open()
+        async with asyncio.timeout(20):
+            while await title(client) != ("new", Source.OWN):  # noqa: ASYNC110 - see `until`
+                await asyncio.sleep(0.001)
+        assert len(origin.asked()) == 3
+
+
+@pytest.mark.parametrize("mode", ["lazy", "eager"])
+async def test_nothing_is_revalidated_ahead_that_may_never_have_to_be(
+    origin: Origin, mode: str
+) -> None:
+    """Lazily, and what the filter does not name."""
+    async with connected(origin, mode=mode) as client:
+        origin.time.advance(1)
+        await title(client, refresh=True)
+        if mode == "lazy":
+            await origin.write("articles", "a1", {"title": "new"})
+        origin.time.advance(9.5)
+        for _ in range(3):
+            assert await title(client) == ("old", Source.OWN)
+        await until(lambda: client.statistics.filter_refreshes == 2)
+        assert await title(client) == ("old", Source.OWN)
+        assert len(origin.asked()) == 1
+
+
 async def test_a_filter_that_was_asked_for_on_purpose_is_heeded(origin: Origin) -> None:
     async with connected(origin) as client:
         await title(client)
