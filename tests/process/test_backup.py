@@ -511,7 +511,7 @@ async def test_a_backup_that_is_killed_is_none(mediator: Service, tmp_path: Path
     await eventually(begun)
     process.kill()
     await process.communicate()
-    if process.returncode != 0:  # it may have been faster than the signal
+    if not (directory / MANIFEST).exists():  # it may have been faster than the signal
         with pytest.raises(ArchiveInvalid, match="no backup"):
             await restore(own, directory, force=True)
     assert "600 objects" in await done(
