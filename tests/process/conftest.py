@@ -52,3 +52,16 @@ async def paper(
     """Cacheable articles, with a sketch of their own."""
     async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+async def other(
+    paper: Paper,
+    system_configs: Sequence[SystemConfig],
+    own_catalogue: str,
+    redis_config: SystemConfig,
+) -> AsyncIterator[Paper]:
+    """Another replica of the service that `paper` is on."""
+    settings = CacheSettings()
+    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as opened:
+        yield opened

@@ -42,19 +42,6 @@ class Calls:
         return self
 
 
-@pytest.fixture(scope="module")
-async def other(
-    paper: Paper,
-    system_configs: Sequence[SystemConfig],
-    own_catalogue: str,
-    redis_config: SystemConfig,
-) -> AsyncIterator[Paper]:
-    """Another replica."""
-    settings = CacheSettings()
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as opened:
-        yield opened
-
-
 @pytest.fixture
 async def fresh(
     system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig

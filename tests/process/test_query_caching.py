@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import httpx
@@ -19,19 +19,6 @@ from tests.process.cached_paper import UPDATE, Paper, paper_on
 from tests.process.service import unique
 
 Step = Callable[[], Awaitable[object]]
-
-
-@pytest.fixture(scope="module")
-async def other(
-    paper: Paper,
-    system_configs: Sequence[SystemConfig],
-    own_catalogue: str,
-    redis_config: SystemConfig,
-) -> AsyncIterator[Paper]:
-    """Another replica."""
-    settings = CacheSettings()
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as opened:
-        yield opened
 
 
 @pytest.fixture
