@@ -162,7 +162,11 @@ class Channel:
             pool: Any = self._pool  # its methods have no annotations
             connection: AbstractConnection = pool.make_connection()
             connect: Callable[[], Awaitable[None]] = connection.connect
-            await connect()
+            try:
+                await connect()
+            except BaseException:
+                await connection.disconnect(nowait=True)  # the driver lets go of none by itself
+                raise
             self._wire = Wire(connection, self._timeout_s)
             await self._learn(self._wire)
         # What was posted before the turn was taken may still be under way; nothing is posted now.

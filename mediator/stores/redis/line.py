@@ -32,6 +32,7 @@ class Line:
         self._scripts = scripts
         self._wire: Wire | None = None
         self._connecting: asyncio.Task[Wire] | None = None
+        self._closed = False
 
     async def ask(self, commands: Sequence[bytes], *, writes: bool = False) -> list[Any]:
         """Send commands in one piece; returns their replies, or raises the first error of them.
@@ -51,8 +52,13 @@ class Line:
                 return await self._settle(commands, replies, started, writes)
         return replies
 
+    def open(self) -> None:
+        """Let connections be made again after a `close`."""
+        self._closed = False
+
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and make none for reads that are tried once more."""
+        self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
             # One that was made a moment ago is not handed over yet.
@@ -95,6 +101,8 @@ class Line:
 
     async def _connected(self, started: float) -> Wire:
         """Wait for the one attempt to connect that all callers share."""
+        if self._closed:
+            raise StoreUnavailable(f"{self._config.name}: the store was closed")
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(self._connection_made)

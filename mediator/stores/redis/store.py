@@ -70,6 +70,8 @@ class RedisStore:
 
     async def open(self) -> None:
         """Connect, check that the server is fit, and ask it for the durability wanted."""
+        self._line.open()
+        self._bulk_line.open()
         refuse_unfit(await self._settings())
         loads = [command("SCRIPT", "LOAD", text) for text in SOURCES]
         await self._line.ask(loads, writes=True)
