@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -108,16 +108,18 @@ async def _measure(
 ) -> list[Result]:
     with delayed(service.port, part.round_trip_s) as origin:
         plain = await _uncached(origin, part, options)
-        cached, share = await _cached(origin, part, judge, options)
+        cached, share, renewed = await _cached(origin, part, judge, options)
     name, plain_ms, cached_ms = part.name, plain.mean_s * 1000, cached.mean_s * 1000
     options.say(
         f"{name}: {cached_ms:.3f} ms against {plain_ms:.3f} ms, {share:.1%} without the origin,"
+        f" {renewed:.3f} renewed for each,"
         f" {len(cached.latencies) / cached.seconds:,.0f} reads/s, {judge.violations} violations"
     )
     bar = _BAR if part.workload is B and part.round_trip_s else None
     return [
         Result(f"mean read, {name}, cached against not", "ms", cached_ms, plain_ms, bar, True),
         Result(f"reads answered without the origin, {name}", "share", share),
+        Result(f"objects renewed ahead for each read, {name}", "objects", renewed),
     ]
 
 
@@ -136,14 +138,15 @@ async def _uncached(origin: int, part: _Part, options: Options) -> Tally:
 
 async def _cached(
     origin: int, part: _Part, judge: Staleness, options: Options
-) -> tuple[Tally, float]:
+) -> tuple[Tally, float, float]:
     async with _clients(origin, Wire) as clients:
         doors = [_Coherent(client) for client in clients] * (LOOPS // CLIENTS)
         await asyncio.gather(*(_warm(client) for client in clients))
-        asked = sum(map(_asked, clients))
+        asked, renewed = _told(clients)
         tally = await drive(doors, part.workload, _ids(), part.reads, judge, options.seed)
-        asked = sum(map(_asked, clients)) - asked
-    return tally, 1 - asked / len(tally.latencies)
+        asked_since, renewed_since = _told(clients)
+    reads = len(tally.latencies)
+    return tally, 1 - (asked_since - asked) / reads, (renewed_since - renewed) / reads
 
 
 async def _warm(client: CoherentClient) -> None:
@@ -181,10 +184,14 @@ async def _clients(
         ]
 
 
-def _asked(client: CoherentClient) -> int:
-    """Return how many requests for records of a client reached the origin."""
-    told = client.statistics
-    return told.fetches + told.revalidations - told.shared
+def _told(clients: Sequence[CoherentClient]) -> tuple[int, int]:
+    """Return how many requests for single records reached the origin, and what was renewed ahead.
+
+    Those for many records at once, which no read waits for, are counted by their records.
+    """
+    told = [client.statistics for client in clients]
+    asked = sum(each.fetches + each.revalidations - each.shared for each in told)
+    return asked, sum(each.renewed for each in told)
 
 
 class _Coherent:

@@ -144,6 +144,8 @@ def result_of(planned: Planned, outcome: Outcome, *, minimal: bool) -> dict[str,
     tag = None if deleted else tag_of(planned.selection, outcome)
     if tag is not None:
         result["etag"] = tag
+        if planned.known is not None and planned.known.match_weakly(tag):
+            return {**result, "status": 304}
     if not read:
         result["position"] = position_of(planned, outcome)
     if outcome.replayed:

@@ -28,16 +28,16 @@ from app.http.jsonbody import parse_json, require_object
 from app.http.message import Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
-from app.http.preconditions import parse_tags
+from app.http.preconditions import Tags, parse_tags
 from app.http.problems import HttpError
 from mediator.access.model import Scope
 from mediator.errors import Invalid, MediatorError, Place
-from mediator.operations.model import ANYTHING, Condition, Get
+from mediator.operations.model import ANYTHING, Get
 from mediator.schema.ids import check_id
 
 __all__ = ["Batches", "members_of", "plan_item"]
 
-_MEMBERS: Final = frozenset({"op", "class", "id", "body", "if_match"})
+_MEMBERS: Final = frozenset({"op", "class", "id", "body", "if_match", "if_none_match"})
 _TEXTS: Final = ("op", "class", "id")
 _BODILESS: Final = frozenset({"get", "delete"})
 
@@ -143,21 +143,25 @@ def plan_item(
     """Plan one operation of a batch, given its members, and whose a new object is."""
     op, id_ = members["op"], check_id(members["id"], "/id")
     whole = resource.whole
-    unconditional = members.get("if_match") is None
-    condition = ANYTHING if unconditional else _condition(resource, members)
+    required, known = _tags(members, "if_match"), _tags(members, "if_none_match")
     if op == "get":
-        return Planned(Get(resource.database, resource.name, id_), resource, whole)
+        return Planned(Get(resource.database, resource.name, id_), resource, whole, known=known)
+    condition = ANYTHING if required is None else if_match_condition(required, whole)
     operation = identity.operation(resource.name, id_, index)
     print_ = identity.fingerprint
     target = Target(resource, whole, id_, operation, condition, print_, "/body", owner)
     return _BUILDERS[op](target, members.get("body"))
 
 
-def _condition(resource: ClassResource, members: dict[str, Any]) -> Condition:
-    tags = members["if_match"]
-    if not isinstance(tags, str) or members["op"] == "get":
-        raise _refuse("/if_match", "an entity tag is expected, and only on writes")
-    return if_match_condition(parse_tags(tags, "/if_match"), resource.whole)
+def _tags(members: dict[str, Any], name: str) -> Tags | None:
+    """Return the tags of a condition: writes have ``if_match``, reads ``if_none_match``."""
+    tags = members.get(name)
+    if tags is None:
+        return None
+    reads = name == "if_none_match"
+    if not isinstance(tags, str) or reads is not (members["op"] == "get"):
+        raise _refuse(f"/{name}", f"a tag is expected, and only on {'get' if reads else 'writes'}")
+    return parse_tags(tags, f"/{name}")
 
 
 def _refuse(pointer: str, detail: str) -> Invalid:

@@ -168,6 +168,7 @@ _SCHEMAS: Final[dict[str, Any]] = {
             "id": _ID,
             "body": {"type": ["object", "array"]},
             "if_match": {"type": "string"},
+            "if_none_match": {"type": "string"},
         },
         ["op", "class", "id"],
     ),

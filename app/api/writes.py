@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from app.api.resources import ClassResource, Selection
 from app.http.jsonbody import require_object
+from app.http.preconditions import Tags
 from mediator.errors import Invalid, Place
 from mediator.operations.model import (
     Condition,
@@ -72,12 +73,14 @@ class Planned:
         resource: The class it is about.
         selection: The resource whose ETag is answered.
         touched: The fields that a patch names and its answer shows; None: those of the resource.
+        known: Tags of what the client has already, and need not be shown of a read again.
     """
 
     operation: Operation
     resource: ClassResource
     selection: Selection
     touched: tuple[str, ...] | None = None
+    known: Tags | None = None
 
 
 Builder: TypeAlias = Callable[[Target, Any], Planned]

@@ -16,9 +16,11 @@ from sketch.client.answers import Read, Result, read_of, result_of
 from sketch.client.clock import Clock, ElapsedTime, StrictlyIncreasing
 from sketch.client.connection import Connection
 from sketch.client.copies import Copies
+from sketch.client.demand import Demand
 from sketch.client.filters import FilterKeeper
 from sketch.client.own_writes import OwnWrites
 from sketch.client.reading import Reader
+from sketch.client.renewing import Renewer
 from sketch.client.resources import QueryResult, Resource
 from sketch.client.statistics import Statistics
 from sketch.client.transactions import Transaction, Transactor
@@ -42,8 +44,9 @@ class CoherentClient(Writer):
         base_url: Of the service, or of the cache in front of it.
         database: The database.
         delta_s: The bound on staleness (seconds).
-        mode: ``eager`` renews the filter in the background, so that reads never wait for one.
-            ``lazy`` renews it when it is needed: that read goes to the origin meanwhile.
+        mode: ``eager`` renews the filter in the background, so that reads never wait for one, and
+            what is read again and again before it is too old to be shown. ``lazy`` renews the
+            filter when it is needed: that read goes to the origin meanwhile.
         transport: What requests are sent by, if not by the network.
         headers: Sent with each request, such as Authorization.
         timeout_s: For each step of a request (seconds).
@@ -85,7 +88,7 @@ class CoherentClient(Writer):
             own_writes.forget(born - delta_s)
 
         self._keeper = FilterKeeper(connection.get, delta_s, ticks, self.statistics, adopted)
-        copies = Copies(cache_bytes, self.statistics)
+        copies, demand = Copies(cache_bytes, self.statistics), Demand()
         self._reader = Reader(
             connection.get,
             self._keeper,
@@ -93,7 +96,16 @@ class CoherentClient(Writer):
             copies,
             ticks,
             self.statistics,
-            ahead=mode == "eager",
+            demand if mode == "eager" else None,
+        )
+        self._renewer = Renewer(
+            demand,
+            connection.post,
+            self._reader.revalidate,
+            self._keeper,
+            copies,
+            ticks,
+            self.statistics,
         )
         super().__init__(connection, own_writes, self._keeper.groups, self._reader.written, ticks)
         read = partial(self._reader.read, refresh=False)
@@ -101,13 +113,14 @@ class CoherentClient(Writer):
         self._connection = connection
         self._mode = mode
         self._sleep = sleep
-        self._renewing: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         """Load the first filter; without one, reads go to the origin."""
         pause = await self._keeper.renew()
         if self._mode == "eager":
-            self._renewing = asyncio.create_task(self._keep_fresh(pause))
+            works = (self._keep_fresh(pause), self._renewer.run(self._sleep))
+            self._background = [asyncio.create_task(work) for work in works]
         return self
 
     async def __aexit__(
@@ -121,9 +134,10 @@ class CoherentClient(Writer):
     async def close(self) -> None:
         """Give up the reads under way, and every connection."""
         self._connection.refuse()
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.wait([self._renewing])
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
         await self._keeper.close()
         await self._reader.close()
         await self._connection.close()

@@ -60,6 +60,10 @@ class Connection:
         """Send a GET for a path below the database; see `send`."""
         return await self.send("GET", path, headers)
 
+    async def post(self, path: str, content: bytes) -> httpx.Response:
+        """Send JSON by a POST for a path below the database; see `send`."""
+        return await self.send("POST", path, {"Content-Type": "application/json"}, content)
+
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> httpx.Response:

@@ -22,6 +22,7 @@ from sketch.client.answers import (
 from sketch.client.clock import Clock
 from sketch.client.connection import Get
 from sketch.client.copies import NO_LIFE, Copies, Copy
+from sketch.client.demand import Demand
 from sketch.client.filters import FilterKeeper, HeldFilter
 from sketch.client.flights import Flight, Flights, Need
 from sketch.client.own_writes import OwnWrites
@@ -30,9 +31,6 @@ from sketch.client.resources import Readable
 from sketch.client.statistics import Statistics
 
 __all__ = ["Reader"]
-
-_OLD = 0.1
-"""The last part of its youth, in which a copy is revalidated ahead."""
 
 
 class Reader:
@@ -45,7 +43,7 @@ class Reader:
         copies: The client's cache.
         clock: The client's clock.
         statistics: Where to count.
-        ahead: Whether what is read and grows old is revalidated before anybody waits for it.
+        demand: Told of what is read by its youth alone; None: nobody wants to know.
     """
 
     def __init__(
@@ -56,8 +54,7 @@ class Reader:
         copies: Copies,
         clock: Clock,
         statistics: Statistics,
-        *,
-        ahead: bool,
+        demand: Demand | None = None,
     ) -> None:
         self._get = get
         self._keeper = keeper
@@ -65,7 +62,7 @@ class Reader:
         self._copies = copies
         self._clock = clock
         self._statistics = statistics
-        self._ahead = ahead
+        self._demand = demand
         self._flights = Flights()
         self._on_systems: set[str] = set()
 
@@ -82,18 +79,25 @@ class Reader:
         address = resource.path
         copy = self._copies.get(address)
         need = self._need(resource, copy, refresh=refresh)
-        if copy is not None and copy.body is not None and self._will_do(copy, need):
-            self._statistics.hits += 1
-            ahead = self._ahead and self._grows_old(copy, need)
-            if ahead and self._flights.find(address, need) is None:
-                self._start(resource, need, copy)
-            return Answer(copy.status, copy.etag, copy.body, Source.OWN)
+        if copy is not None and copy.body is not None:
+            if self._demand is not None and not (need.covered or refresh):
+                self._demand.note(address, resource)
+            if self._will_do(copy, need):
+                self._statistics.hits += 1
+                return Answer(copy.status, copy.etag, copy.body, Source.OWN)
         flight = self._flights.find(address, need)
         if flight is None:
             flight = self._start(resource, need, copy)
         else:
             self._statistics.joined += 1
         return await flight.answer()
+
+    def revalidate(self, resource: Readable) -> None:
+        """Ask for a resource anew, though nobody waits for it yet."""
+        copy = self._copies.get(resource.path)
+        need = self._need(resource, copy, refresh=False)
+        if self._flights.find(resource.path, need) is None:
+            self._start(resource, need, copy)
 
     def _start(self, resource: Readable, need: Need, copy: Copy | None) -> Flight:
         sent = self._clock()
@@ -183,13 +187,6 @@ class Reader:
         if copy.since > need.fresh and copy.expires_us == NO_LIFE:
             return True
         return (copy.since > need.fresh or need.covered) and self._is_alive(copy)
-
-    def _grows_old(self, copy: Copy, need: Need) -> bool:
-        """Whether a copy that only its youth speaks for will soon have to be revalidated.
-
-        If that is begun now, who reads it next need not wait.
-        """
-        return not need.covered and copy.since - need.fresh < _OLD * self._keeper.bound_s
 
     async def _fetch(
         self, resource: Readable, need: Need, sent: float, copy: Copy | None

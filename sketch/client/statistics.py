@@ -18,6 +18,8 @@ class Statistics:
         revalidations: Requests that had to reach the origin.
         not_modified: Answers that said the client's copy still holds (304).
         shared: Answers that came from a cache on the way.
+        renewals: Requests for many objects at once, before they were too old.
+        renewed: Objects that these have renewed.
         filter_refreshes: Filters fetched, those included that had not changed.
         filter_not_modified: Those that had not changed (304).
         filter_failures: Attempts to get a filter that failed.
@@ -31,6 +33,8 @@ class Statistics:
     revalidations: int = 0
     not_modified: int = 0
     shared: int = 0
+    renewals: int = 0
+    renewed: int = 0
     filter_refreshes: int = 0
     filter_not_modified: int = 0
     filter_failures: int = 0

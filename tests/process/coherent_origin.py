@@ -125,10 +125,14 @@ class Origin:
     Attributes:
         ttl_s: Life of what it answers.
         filter_status: What it answers to who asks for the filter.
+        batch_status: What it answers to who asks for many objects at once.
+        batch_items: How many of them it answers; None: all.
+        is_partial: Whether it says then that it has not all of them.
         damage: Applied to each filter that leaves.
         extra: Header fields put on every answer to a read or for the filter.
         shows_whole: Whether it answers writes with the whole object, if that is preferred.
         exchanges: What it was asked.
+        batches: Ids that it was asked for at once.
         fresh: Whether its sketch knows that there was none before.
         door: Where it is reached.
     """
@@ -137,12 +141,16 @@ class Origin:
         self.time = time
         self.ttl_s = 60.0
         self.filter_status = 200
+        self.batch_status = 200
+        self.is_partial = False
+        self.batch_items: int | None = None
         self.damage: Callable[[bytes], bytes] = bytes
         self.extra: dict[str, str] = {}
         self.visibility = "public"
         self.shows_whole = False
         self.groups = GROUPS
         self.exchanges: list[Exchange] = []
+        self.batches: list[list[str]] = []
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.versions: dict[str, int] = {}
         self.fresh = True
@@ -194,6 +202,8 @@ class Origin:
         where = [unquote(part) for part in exchange.path.partition("?")[0].split("/")[3:]]
         if where == ["sketch"]:
             reply = await self._filter(exchange)
+        elif where == ["batch"]:
+            reply = self._batch(json.loads(body)["operations"])
         elif exchange.method == "GET":
             reply = await self._read(exchange, where[0], where[1])
         else:
@@ -260,6 +270,26 @@ class Origin:
         shown = {k: v for k, v in value.items() if fields is None or k in fields}
         headers["content-type"] = "application/json"
         return Reply(200, json.dumps({"id": id_} | shown).encode(), headers)
+
+    def _batch(self, operations: list[dict[str, str]]) -> Reply:
+        """Answer reads, which are all that is asked for in batches here."""
+        self.batches.append([each["id"] for each in operations])
+        if self.batch_status != 200:
+            return problem(self.batch_status, "unavailable")
+        answered = operations[: self.batch_items]
+        return Reply(200, json.dumps([self._item(each) for each in answered]).encode())
+
+    def _item(self, operation: dict[str, str]) -> dict[str, Any]:
+        assert operation["op"] == "get"
+        place = class_name, id_ = operation["class"], operation["id"]
+        if place not in self.objects:
+            return {"status": 404, "id": id_, "problem": {}}
+        found: dict[str, Any] = {"id": id_, "etag": self.tag(class_name, id_)}
+        if operation["if_none_match"] == found["etag"]:
+            return {"status": 304, **found}
+        if self.is_partial:
+            found["partial"] = ["main"]
+        return {"status": 200, **found, "body": {"id": id_} | self.objects[place]}
 
     def _lifetime(self, now_us: int, ttl_us: int) -> dict[str, str]:
         shared = f"public, max-age=0, s-maxage={ttl_us // 1_000_000}, must-revalidate"

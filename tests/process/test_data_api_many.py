@@ -180,6 +180,9 @@ async def test_batch(paper: Newspaper) -> None:
     assert results[3]["body"] == {"id": "a2", "title": "2"}
     assert "body" not in results[5]
     assert results[8]["problem"]["errors"][0]["pointer"] == "/body/hits/inc"
+    known = GET | {"id": "a1", "if_none_match": f'"other", W/{results[1]["etag"]}'}
+    answer = await paper.client.post("batch", json={"operations": [known]})
+    assert answer.json() == [{"status": 304, "id": "a1", "etag": results[1]["etag"]}]
     headers = {"prefer": "return=minimal"}
     minimal = await paper.client.post("batch", json={"operations": operations[:2]}, headers=headers)
     assert [result["status"] for result in minimal.json()] == [204, 200]
@@ -217,6 +220,9 @@ GET = {"op": "get", "class": "articles", "id": "a"}
         (GET | {"body": {}}, 400, "/body"),
         (GET | {"op": "put"}, 400, "/body"),
         (GET | {"if_match": "*"}, 400, "/if_match"),
+        (GET | {"if_none_match": 1}, 400, "/if_none_match"),
+        (GET | {"if_none_match": "x"}, 400, "/if_none_match"),
+        (GET | {"op": "delete", "if_none_match": "*"}, 400, "/if_none_match"),
         (GET | {"op": "delete", "if_match": "x"}, 400, "/if_match"),
         (GET | {"$where": "1"}, 400, "/$where"),
         (GET | {"op": "put", "body": {"id": "b", "title": "x"}}, 400, "/body/id"),

@@ -57,8 +57,8 @@ async def connected(
         yield client
 
 
-async def title(client: CoherentClient, **options: Any) -> tuple[str, Source]:
-    read = await client.get("articles", "a1", **options)
+async def title(client: CoherentClient, id_: str = "a1", **options: Any) -> tuple[str, Source]:
+    read = await client.get("articles", id_, **options)
     assert read.value is not None
     return read.value["title"], read.source
 
@@ -460,31 +460,152 @@ async def test_what_another_cache_answered_is_as_young_as_the_filter(origin: Ori
         assert await title(client) == ("new", Source.ORIGIN)
 
 
+@asynccontextmanager
+async def in_demand(origin: Origin, count: int) -> AsyncIterator[CoherentClient]:
+    """Connect eagerly, and read so many objects that the filter names; they will soon be old."""
+    ids = [f"a{number}" for number in range(1, count + 1)]
+    for id_ in ids:
+        origin.objects["articles", id_] = dict(OLD)
+    async with connected(origin, mode="eager") as client:
+        for seconds in (0, 5):
+            await pass_by(origin, seconds)
+        for id_ in ids:
+            await title(client, id_, refresh=True)
+            await origin.write("articles", id_, {"title": "new"})
+        await pass_by(origin, 4)
+        for id_ in ids:
+            assert await title(client, id_) == ("old", Source.OWN)
+        yield client
+
+
+async def pass_by(origin: Origin, seconds: float) -> None:
+    """Let time pass, until what an eager client does by itself is done."""
+    origin.time.advance(seconds)
+    await until(lambda: len(origin.time.sleepers) == 2)
+
+
 async def test_eagerly_what_is_read_and_grows_old_is_revalidated_before_anybody_waits(
     origin: Origin,
 ) -> None:
-    async with connected(origin, mode="eager") as client:
-        await title(client)
-        origin.time.advance(5)
-        await title(client, refresh=True)
-        await origin.write("articles", "a1", {"title": "new"})
-        origin.time.advance(4.5)
-        await until(lambda: client.statistics.filter_refreshes == 2)
-        origin.time.advance(4.4)
-        assert await title(client) == ("old", Source.OWN), "it is young enough for long"
-        assert len(origin.asked()) == 2
-        origin.time.advance(0.5)
+    async with in_demand(origin, 1) as client:
         gate = origin.hold("GET", "a1")
-        for _ in range(3):
-            assert await title(client) == ("old", Source.OWN)
+        origin.time.advance(2.5)
         await gate.reached.wait()
-        assert len(origin.asked()) == 3
         assert origin.asked()[-1].forced
+        assert await title(client) == ("old", Source.OWN)
         gate.open()
         async with asyncio.timeout(20):
             while await title(client) != ("new", Source.OWN):  # noqa: ASYNC110 - see `until`
                 await asyncio.sleep(0.001)
-        assert len(origin.asked()) == 3
+        assert len(origin.asked()) == 2
+    assert origin.batches == []
+
+
+async def test_eagerly_many_objects_are_renewed_in_one_request(origin: Origin) -> None:
+    async with in_demand(origin, 7) as client:
+        del origin.objects["articles", "a5"]
+        asked = len(origin.asked())
+        await pass_by(origin, 2.5)
+        assert len(origin.asked()) == asked
+        assert [sorted(batch) for batch in origin.batches] == [[f"a{n}" for n in range(1, 8)]]
+        await pass_by(origin, 5)
+        for number in (1, 2, 3, 4, 6, 7):
+            assert await title(client, f"a{number}") == ("new", Source.OWN)
+        with pytest.raises(NotFound):
+            await title(client, "a5")
+        assert (client.statistics.renewals, client.statistics.renewed) == (1, 6)
+
+
+async def test_what_has_not_changed_is_renewed_by_its_tag(origin: Origin) -> None:
+    async with in_demand(origin, 5) as client:
+        await pass_by(origin, 2.5)
+        for number in range(1, 6):
+            await title(client, f"a{number}")
+        await pass_by(origin, 7)
+        assert client.statistics.renewed == 10
+        assert client.statistics.bytes_received < 5_000
+        await pass_by(origin, 5)
+        assert await title(client) == ("new", Source.OWN)
+
+
+async def test_what_is_read_no_more_is_renewed_no_more(origin: Origin) -> None:
+    async with in_demand(origin, 5) as client:
+        for _ in range(20):
+            await pass_by(origin, 2.5)
+        done = client.statistics.renewals
+        assert 1 <= done <= 5
+        for _ in range(5):
+            await pass_by(origin, 2.5)
+        assert client.statistics.renewals == done
+
+
+async def test_what_has_not_changed_for_long_gets_a_life_again(origin: Origin) -> None:
+    origin.ttl_s = 20.0
+    async with in_demand(origin, 5) as client:
+        while len(origin.asked()) == 5:
+            await pass_by(origin, 1.5)
+            for number in range(1, 6):
+                await title(client, f"a{number}")
+        done = len(origin.batches)
+        assert done > 5
+        assert len(origin.asked()) == 10
+        assert {each.status for each in origin.asked()[5:]} == {304}
+        await pass_by(origin, 9)
+        assert await title(client) == ("new", Source.OWN)
+        await pass_by(origin, 2)
+        assert await title(client) == ("new", Source.OWN), "by the life it got"
+        assert len(origin.batches) == done
+
+
+async def test_an_answer_that_makes_no_sense_ends_nothing(origin: Origin) -> None:
+    async with in_demand(origin, 7) as client:
+        origin.batch_items = 2
+        await pass_by(origin, 2.5)
+        assert (client.statistics.renewals, client.statistics.renewed) == (1, 2)
+        origin.batch_items = None
+        await pass_by(origin, 2)
+        assert (client.statistics.renewals, client.statistics.renewed) == (2, 7)
+
+
+async def test_what_was_renewed_is_as_old_as_the_request(origin: Origin) -> None:
+    async with in_demand(origin, 5) as client:
+        gate = origin.hold("POST", "/batch", "read")
+        origin.time.advance(2.5)
+        await gate.reached.wait()
+        await origin.write("articles", "a1", {"title": "newest"})
+        origin.time.advance(6)
+        gate.open()
+        await until(lambda: client.statistics.renewed == 5)
+        origin.filter_status = 503
+        assert await title(client) == ("new", Source.OWN)
+        origin.time.advance(4.1)
+        assert await title(client) == ("newest", Source.ORIGIN)
+
+
+async def test_a_renewal_that_comes_late_takes_nothing_back(origin: Origin) -> None:
+    async with in_demand(origin, 5) as client:
+        gate = origin.hold("POST", "/batch", "read")
+        origin.time.advance(2.5)
+        await gate.reached.wait()
+        await origin.write("articles", "a1", {"title": "newest"})
+        assert await title(client, refresh=True) == ("newest", Source.ORIGIN)
+        await client.patch("articles", "a2", {"title": "mine"})
+        gate.open()
+        await until(lambda: client.statistics.renewed == 5)
+        assert (await title(client))[0] == "newest"
+        assert (await title(client, "a2"))[0] == "mine"
+
+
+@pytest.mark.parametrize("fault", [{"batch_status": 503}, {"is_partial": True}])
+async def test_where_nothing_can_be_renewed_readers_revalidate(
+    origin: Origin, fault: dict[str, Any]
+) -> None:
+    async with in_demand(origin, 5) as client:
+        vars(origin).update(fault)
+        await pass_by(origin, 2.5)
+        assert (client.statistics.renewals, client.statistics.renewed) == (1, 0)
+        origin.time.advance(4)
+        assert await title(client) == ("new", Source.ORIGIN)
 
 
 @pytest.mark.parametrize("mode", ["lazy", "eager"])
@@ -503,6 +624,7 @@ async def test_nothing_is_revalidated_ahead_that_may_never_have_to_be(
         await until(lambda: client.statistics.filter_refreshes == 2)
         assert await title(client) == ("old", Source.OWN)
         assert len(origin.asked()) == 1
+        assert origin.batches == []
 
 
 async def test_a_filter_that_was_asked_for_on_purpose_is_heeded(origin: Origin) -> None:

@@ -8,13 +8,14 @@ import selectors
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from unittest import mock
 
 import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketch.client import CoherentClient
+from sketch.client import CoherentClient, renewing
 from tests.process.coherent_origin import Origin, SharedCache, VirtualTime
 
 IDS = ("a1", "a2", "a3")
@@ -171,7 +172,8 @@ async def session(
 
 
 def lived(seed: int, mode: Literal["eager", "lazy"]) -> History:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    few = mock.patch.object(renewing, "_FEW", seed % 2)  # there are not many objects
+    with few, asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(run(seed, mode))
 
 

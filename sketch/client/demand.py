@@ -1,0 +1,72 @@
+"""What was read lately though only its youth speaks for it, and will be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sketch.client.resources import Readable, Resource
+
+__all__ = ["Demand", "Wanted"]
+
+_MOST = 1_000
+"""Objects that are remembered; those beyond are revalidated by who reads them."""
+
+_ROUNDS = 10
+"""Rounds for which an object is remembered that is not read again."""
+
+_SETTLED = 25
+"""Rounds after which an object that has not changed is not expected to change soon."""
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A whole object that is in demand.
+
+    Attributes:
+        address: Its address.
+        resource: What it is.
+        read: The round in which it was read last.
+        changed: The round in which it was seen to have changed, or was first in demand.
+    """
+
+    address: str
+    resource: Resource
+    read: int
+    changed: int
+
+
+class Demand:
+    """What is in demand, the object that was read last at the end."""
+
+    def __init__(self) -> None:
+        self._round = 0
+        self._wanted: dict[str, Wanted] = {}
+
+    def note(self, address: str, resource: Readable) -> None:
+        """Remember that a resource was read; of other kinds than whole objects nothing is."""
+        wanted = self._wanted.get(address)
+        if wanted is not None:
+            if wanted.read != self._round:
+                wanted.read = self._round
+                self._wanted[address] = self._wanted.pop(address)
+        elif isinstance(resource, Resource) and not resource.fields:
+            self._wanted[address] = Wanted(address, resource, self._round, self._round)
+
+    def changed(self, wanted: Wanted) -> None:
+        """Remember that an object has changed."""
+        wanted.changed = self._round
+
+    def is_settled(self, wanted: Wanted) -> bool:
+        """Whether an object is not expected to change soon."""
+        return self._round - wanted.changed >= _SETTLED
+
+    def lately(self) -> Sequence[Wanted]:
+        """Begin a round, and return what was read in the last ones."""
+        self._round += 1
+        while self._wanted:
+            oldest = next(iter(self._wanted.values()))
+            if len(self._wanted) <= _MOST and oldest.read >= self._round - _ROUNDS:
+                break
+            del self._wanted[oldest.address]
+        return list(self._wanted.values())

@@ -1,0 +1,171 @@
+"""What is read again and again is renewed before it grows too old, many objects in one request.
+
+A copy that the filter names is good for as long as it is young. In a busy client that is most of
+what goes to the origin: one object at a time, and a reader waits for each. To ask for fifty at
+once costs network and service little more than to ask for a few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import httpx
+import orjson
+
+from sketch.client.answers import OK
+from sketch.client.clock import Clock
+from sketch.client.copies import NO_LIFE, Copies, Copy
+from sketch.client.demand import Demand, Wanted
+from sketch.client.filters import FilterKeeper
+from sketch.client.problems import PortolanError, problem_of
+from sketch.client.resources import Resource
+from sketch.client.statistics import Statistics
+
+__all__ = ["Post", "Renewer"]
+
+_log = logging.getLogger(__name__)
+
+Post = Callable[[str, bytes], Awaitable[httpx.Response]]
+"""Sends JSON by a POST for a path below the database."""
+
+_ROUND = 0.2
+"""A round's share of the bound."""
+
+_OLD = 0.6
+"""The share of the bound after which a copy is renewed: it is to outlive the next round."""
+
+_AT_ONCE = 50
+"""Objects of one request: the service does nothing else meanwhile."""
+
+_FEW = 3
+"""So few are asked for one by one: their answers have lives, and may be kept on the way."""
+
+
+class _Asked(NamedTuple):
+    sent: float
+    received: float
+    epoch: int
+
+
+class Renewer:
+    """Renews copies that are in demand.
+
+    Args:
+        demand: What was read lately.
+        post: Sends requests.
+        revalidate: Asks for one object anew, and does not wait for it.
+        keeper: Has the filter.
+        copies: The client's cache.
+        clock: The client's clock.
+        statistics: Where to count.
+    """
+
+    def __init__(
+        self,
+        demand: Demand,
+        post: Post,
+        revalidate: Callable[[Resource], None],
+        keeper: FilterKeeper,
+        copies: Copies,
+        clock: Clock,
+        statistics: Statistics,
+    ) -> None:
+        self._demand = demand
+        self._post = post
+        self._revalidate = revalidate
+        self._keeper = keeper
+        self._copies = copies
+        self._clock = clock
+        self._statistics = statistics
+        self._took_s = 0.0
+
+    async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Renew until cancelled.
+
+        Args:
+            sleep: Waits for some seconds.
+        """
+        while True:
+            await sleep(_ROUND * self._keeper.bound_s)
+            await self._renew(self._demand.lately())
+
+    async def _renew(self, lately: Sequence[Wanted]) -> None:
+        """Renew what would be too old by the end of the next round.
+
+        What the filter does not name, and does not seem to change, is revalidated by itself: so it
+        gets a life to be shown by. Without one, what is written next is not named any more.
+        """
+        together: list[Wanted] = []
+        alone: list[Wanted] = []
+        now_us = self._keeper.latest_us(self._clock())
+        for wanted, copy in self._grown_old(lately):
+            if self._is_named(wanted.resource):
+                together.append(wanted)
+            elif copy.expires_us <= now_us:
+                (alone if self._demand.is_settled(wanted) else together).append(wanted)
+        if len(together) <= _FEW:
+            together, alone = [], together + alone
+        for wanted in alone[:_AT_ONCE]:
+            self._revalidate(wanted.resource)
+        parcels = (together[at : at + _AT_ONCE] for at in range(0, len(together), _AT_ONCE))
+        await asyncio.gather(*map(self._ask, parcels))
+
+    def _is_named(self, resource: Resource) -> bool:
+        current = self._keeper.usable()
+        if current is None:
+            return False
+        document = current.document
+        return any(document.contains(key) for key in resource.keys(document.map))
+
+    def _grown_old(self, lately: Sequence[Wanted]) -> Iterator[tuple[Wanted, Copy]]:
+        old = self._clock() + self._took_s - _OLD * self._keeper.bound_s
+        for wanted in lately:
+            copy = self._copies.get(wanted.address)
+            if copy is None or copy.etag is None or copy.body is None or copy.since > old:
+                continue
+            if wanted.resource.keys(self._keeper.groups()):
+                yield wanted, copy
+
+    async def _ask(self, some: Sequence[Wanted]) -> None:
+        """Ask for many objects; what fails is revalidated by who reads it."""
+        operations = [self._operation(wanted) for wanted in some]
+        epoch, sent = self._keeper.epoch, self._clock()
+        self._statistics.renewals += 1
+        try:
+            response = await self._post("batch", orjson.dumps({"operations": operations}))
+            if response.status_code != OK:
+                raise problem_of(response.status_code, response.content, response.headers)
+            now = self._clock()
+            self._took_s = now - sent
+            for wanted, result in zip(some, orjson.loads(response.content), strict=True):
+                self._take(wanted, result, _Asked(sent, now, epoch))
+        except PortolanError as error:
+            _log.info("nothing was renewed: %s", error)
+        except (ValueError, TypeError, LookupError):
+            _log.warning("an answer to a batch makes no sense", exc_info=True)
+
+    def _operation(self, wanted: Wanted) -> dict[str, str]:
+        resource, copy = wanted.resource, self._copies.get(wanted.address)
+        known = {"if_none_match": copy.etag} if copy is not None and copy.etag else {}
+        return {"op": "get", "class": resource.class_name, "id": resource.id, **known}
+
+    def _take(self, wanted: Wanted, result: Mapping[str, Any], asked: _Asked) -> None:
+        """Keep what was answered of an object, as old as the request."""
+        tag, old = result.get("etag"), self._copies.get(wanted.address)
+        if tag is None or "partial" in result:
+            return
+        if old is not None and old.etag == tag and old.body is not None:
+            # The life that it was promised, under the filters it was promised by, it keeps.
+            new = replace(old, since=asked.sent, knows=asked.sent, received=asked.received)
+        elif result["status"] == OK:
+            body = orjson.dumps(result["body"])
+            new = Copy(OK, tag, body, asked.sent, asked.sent, asked.received, NO_LIFE, asked.epoch)
+            self._demand.changed(wanted)
+        else:
+            return
+        self._statistics.renewed += 1
+        self._copies.put(wanted.address, new)
