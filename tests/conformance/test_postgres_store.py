@@ -38,7 +38,6 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.postgres import PostgresStore
-from tests.faults.conditions import eventually
 
 NAMESPACE = f"portolan_test_{uuid.uuid4().hex[:12]}"
 ADD = OperatorCall("n", Operator.INC, 1)
@@ -82,12 +81,6 @@ async def subject(store: PostgresStore) -> AsyncIterator[Fragment]:
     await store.prepare(fragment)
     yield fragment
     await store.drop(fragment)
-
-
-WAITING = """
-    SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-    AND pg_backend_pid() = ANY (pg_blocking_pids(pid))
-"""
 
 
 def fragment_of(*fields: Field, name: str = "") -> Fragment:
@@ -242,36 +235,6 @@ async def test_crossing_batches_keep_the_outbox_in_order(
     for row in await outbox(admin, subject):
         assert row["version"] > last.get((row["object"], row["group"]), 0)
         last[row["object"], row["group"]] = row["version"]
-
-
-@pytest.mark.parametrize("kind", [WriteKind.UPDATE, WriteKind.REPLACE, WriteKind.CREATE])
-async def test_a_write_that_waits_behind_its_fence_sees_it(
-    store: PostgresStore, subject: Fragment, admin: Any, kind: WriteKind
-) -> None:
-    """The write's snapshot is older than the fence, for which it waits (`fences`)."""
-    if kind is not WriteKind.CREATE:
-        await put(store, subject, "x", n=1)
-    lock = store._plans.lock(subject)
-    call = write(subject, "x", kind, values={"n": 2})
-    async with admin.transaction():
-        await admin.fetch(lock.text, *lock.arguments({"ids": ["x"]}))
-        fencing = asyncio.create_task(store.fence(subject, "x", "lost"))
-        await _waiters(admin, 1)
-        writing = asyncio.create_task(store.write([call], "lost"))
-        await _waiters(admin, 2)
-    told, [result] = await fencing, await writing
-    assert result.status is Status.FENCED
-    assert await get(store, subject, "x") == (None if kind is WriteKind.CREATE else {"n": 1})
-    assert bool(told) is (kind is not WriteKind.CREATE)
-
-
-async def _waiters(admin: Any, count: int) -> None:
-    """Wait until so many sessions wait for the advisory locks of this one."""
-
-    async def there() -> bool:
-        return bool(await admin.fetchval(WAITING) >= count)
-
-    await eventually(there)
 
 
 # Operators against the reference

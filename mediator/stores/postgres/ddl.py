@@ -8,8 +8,6 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from mediator.stores.port import Fragment, StoreRefused
-from mediator.stores.postgres.fences import gate_function
-from mediator.stores.postgres.marks import add_marks
 from mediator.stores.postgres.names import column_name, retired_name, table_name
 from mediator.stores.postgres.pool import transaction
 from mediator.stores.postgres.statements import DIALECT
@@ -28,6 +26,15 @@ WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
 _INDEXES: Final = """
 SELECT c.relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid
 WHERE indrelid = $1::regclass AND NOT indisprimary
+"""
+_LATER: Final = {"_mark": 'text COLLATE "C"', "_fences": "jsonb"}
+"""Columns of `fragment_table` that older versions did not make, and their types."""
+
+_LACKING: Final = """
+SELECT "table", later FROM {classes}, unnest($2::text[]) AS later WHERE NOT EXISTS (
+    SELECT FROM pg_attribute WHERE attname = later
+    AND attrelid = to_regclass(quote_ident($1) || '.' || quote_ident("table"))
+)
 """
 _OLD_FIELDS: Final = 'SELECT fields FROM {classes} WHERE "table" = $1'
 _NEW_FIELDS: Final = """
@@ -60,8 +67,16 @@ async def prepare_namespace(connection: Any, ledgers: Ledgers) -> None:
         for table in ledgers.all:
             if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
                 await _create(connection, table)
-        await connection.execute(gate_function(ledgers))
-        await add_marks(connection, ledgers)
+        await _add_bookkeeping(connection, ledgers)
+
+
+async def _add_bookkeeping(connection: Any, ledgers: Ledgers) -> None:
+    """Give their later columns to tables that were made before there were such."""
+    namespace, types = str(ledgers.classes.schema), _LATER
+    query = _LACKING.format(classes=_qualified(ledgers.classes))
+    for table, column in await connection.fetch(query, namespace, list(types)):
+        place = f"{_quote(namespace)}.{_quote(table)}"
+        await connection.execute(f"ALTER TABLE {place} ADD COLUMN {column} {types[column]}")
 
 
 async def _create(connection: Any, table: sa.Table) -> None:

@@ -1,109 +1,60 @@
 """Fences: a record that takes no more writes of a token, however late they come (`Store.fence`).
 
-A write with a token passes the record's gate by a function, which waits for the advisory lock and
-*then* looks for a fence. A statement cannot do both by itself under READ COMMITTED: it sees by a
-snapshot that is taken before it waits. W is the write, F the fence:
+The tokens that a record is fenced against are in its row (`_fences`), each with its time. A write
+with a token looks there as it looks at versions and marks: in the newest row, which it has locked
+(see `writes`). So row and lock alone decide what comes first, and a fence costs those writes
+nothing that nobody fenced. W is the write, F the fence:
 
-- W waits for the lock while F holds it. A look by W's own snapshot, which is older than F's commit,
-  finds no fence, and W takes effect after F has said that it does not. The function is VOLATILE,
-  so each query in it has a snapshot of its own, and its second query begins when the lock is there:
-  F has been committed before its lock went away, so W sees the fence.
-- F waits while W holds the lock: until W has been committed, or undone. F reads the versions in a
-  statement of its own after that of the lock, so what W did is among them.
+- F comes first, but after W's snapshot was taken, as while W waits at the record's gate or for the
+  row: locking the row, W gets the newest one (EvalPlanQual), and in it the fence.
+- F comes while W has the row: F waits until W has been committed, or undone. The upsert works on
+  the newest row, so the versions that it returns are those of W, if it has taken effect.
+- There is no row (or it is just being reaped), and F makes one: a tombstone without versions. A W
+  whose snapshot is older does not see it. If W inserts, it meets the row in the index, waiting for
+  F if need be, and does nothing; it is tried again and finds the fence. If W updates or deletes, it
+  does nothing and answers MISSING, as is true by its snapshot.
+- There is no row, and W has inserted one, not yet committed: F waits for it in the index, and then
+  fences what W has made, or makes the tombstone if W was undone.
 - W is still on its way, or in a socket's buffer: when it comes, it sees the fence.
-- W's session is frozen in the middle of its statement: F waits until its deadline, and has said
-  nothing then.
+- W's session is frozen in the middle of its statement: if it has the row, F waits until its
+  deadline, and has said nothing then; if it has not, it will find the fence.
+
+No write takes fences away. A tombstone that is fenced is as young as its last fence, so that it is
+not reaped before. Fences past their retention go when the record is fenced again.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import sqlalchemy as sa
+from mediator.stores.port import REMEMBER_S
+from mediator.stores.postgres.statements import quoted
+from mediator.stores.postgres.tables import RecordTable
 
-from mediator.stores.port import Fragment
-from mediator.stores.postgres.pool import transaction
-from mediator.stores.postgres.statements import DIALECT, Statement, constant, parameter
-from mediator.stores.postgres.tables import Ledgers, RecordTable
-
-__all__ = ["fence", "gate_function", "passed", "versions_statement"]
-
-_GATE: Final = "_gate"
-
-_FUNCTION: Final = """
-CREATE OR REPLACE FUNCTION {gate} (
-    key bigint, told text, in_database text, in_class text, in_object text
-) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock(key);
-    RETURN EXISTS (
-        SELECT FROM {fences} WHERE token = told
-        AND database = in_database AND class = in_class AND object = in_object
-    );
-END $$
-"""
+__all__ = ["fence_statement"]
 
 _FENCE: Final = """
-INSERT INTO {fences} (token, database, class, object) VALUES ($1, $2, $3, $4)
-ON CONFLICT DO NOTHING
+INSERT INTO {table} AS own (id, _birth, _deleted, _fences) VALUES (
+    $1, 0, clock_timestamp(),
+    jsonb_build_object($2::text, extract(epoch FROM clock_timestamp()))
+)
+ON CONFLICT (id) DO UPDATE SET
+    _deleted = CASE WHEN own._deleted IS NOT NULL THEN excluded._deleted END,
+    _fences = coalesce((
+        SELECT jsonb_object_agg(token, at) FROM jsonb_each(own._fences) AS fence (token, at)
+        WHERE at::numeric > extract(epoch FROM clock_timestamp()) - {kept_s}
+    ), '{{}}') || excluded._fences
+RETURNING {versions}
 """
 
 
-def gate_function(ledgers: Ledgers) -> str:
-    """Return the statement that makes the function."""
-    return _FUNCTION.format(gate=_named(ledgers, _GATE), fences=_fences(ledgers))
+def fence_statement(records: RecordTable) -> str:
+    """Return the statement that fences a record ($1) against a token ($2).
 
-
-def passed(ledgers: Ledgers, records: RecordTable, id_: Any, key: Any) -> sa.ColumnElement[bool]:
-    """Pass a record's gate with the statement's token; whether it was fenced before."""
-    fragment = records.fragment
-    gate: Any = getattr(sa.func, str(ledgers.fences.schema))
-    return getattr(gate, _GATE)(  # type: ignore[no-any-return]
-        key,
-        parameter("token", sa.Text()),
-        constant(fragment.database),
-        constant(fragment.class_name),
-        id_,
-        type_=sa.Boolean(),
-    )
-
-
-def versions_statement(records: RecordTable) -> Statement:
-    """Build the statement that reads the versions of a record or tombstone (parameter `id`)."""
-    id_ = parameter("id", sa.Text())
-    return Statement(sa.select(*records.versions.values()).where(records.id == id_))
-
-
-async def fence(
-    connection: Any,
-    ledgers: Ledgers,
-    statements: tuple[Statement, Statement],
-    place: tuple[Fragment, str],
-    token: str,
-) -> list[Any]:
-    """Fence a record; returns the row of its versions, if there is one.
-
-    Args:
-        connection: A connection.
-        ledgers: The tables of ours.
-        statements: What passes the gates of records, and what reads versions.
-        place: The record: its fragment and id.
-        token: The token.
+    It returns one row: the versions of the record, of its tombstone, or zeros.
     """
-    lock, versions = statements
-    fragment, id_ = place
-    async with transaction(connection):
-        await connection.fetch(lock.text, *lock.arguments({"ids": [id_]}))
-        names = (token, fragment.database, fragment.class_name, id_)
-        await connection.execute(_FENCE.format(fences=_fences(ledgers)), *names)
-        rows: list[Any] = await connection.fetch(versions.text, *versions.arguments({"id": id_}))
-    return rows
-
-
-def _fences(ledgers: Ledgers) -> str:
-    return _named(ledgers, ledgers.fences.name)
-
-
-def _named(ledgers: Ledgers, name: str) -> str:
-    quote = DIALECT.identifier_preparer.quote_identifier
-    return f"{quote(str(ledgers.fences.schema))}.{quote(name)}"
+    return _FENCE.format(
+        table=quoted(str(records.table.schema), records.table.name),
+        kept_s=REMEMBER_S,
+        versions=", ".join(quoted(column.name) for column in records.versions.values()),
+    )

@@ -12,31 +12,16 @@ import sqlalchemy as sa
 
 from mediator.stores.port import Standing
 from mediator.stores.postgres.pool import transaction
-from mediator.stores.postgres.statements import DIALECT, Statement, parameter
-from mediator.stores.postgres.tables import Ledgers, RecordTable
+from mediator.stores.postgres.statements import Statement, parameter, quoted
+from mediator.stores.postgres.tables import RecordTable
 
-__all__ = ["Marking", "add_marks"]
+__all__ = ["Marking"]
 
-_ADD: Final = 'ALTER TABLE {table} ADD COLUMN IF NOT EXISTS _mark text COLLATE "C"'
-_UNMARKED: Final = """
-SELECT "table" FROM {classes} WHERE NOT EXISTS (
-    SELECT FROM pg_attribute WHERE attname = '_mark'
-    AND attrelid = to_regclass(quote_ident($1) || '.' || quote_ident("table"))
-)
-"""
 _LOCK: Final = """
 INSERT INTO {table} (id, _birth, _deleted, _mark) VALUES ($1, 0, clock_timestamp(), $2)
 ON CONFLICT (id) DO UPDATE SET _mark = excluded._mark WHERE {table}._mark IS NULL
 """
 _UNLOCK: Final = "UPDATE {table} SET _mark = NULL WHERE id = $1 AND _mark = $2"
-
-
-async def add_marks(connection: Any, ledgers: Ledgers) -> None:
-    """Give the column of marks to tables of classes that were made without it."""
-    namespace = str(ledgers.classes.schema)
-    query = _UNMARKED.format(classes=_qualified(namespace, ledgers.classes.name))
-    for (name,) in await connection.fetch(query, namespace):
-        await connection.execute(_ADD.format(table=_qualified(namespace, name)))
 
 
 class Marking:
@@ -48,7 +33,7 @@ class Marking:
     """
 
     def __init__(self, records: RecordTable, gate: Statement) -> None:
-        table = _qualified(str(records.table.schema), records.table.name)
+        table = quoted(str(records.table.schema), records.table.name)
         self._lock, self._unlock = _LOCK.format(table=table), _UNLOCK.format(table=table)
         self._gate = gate
         self._groups = tuple(records.versions)
@@ -76,8 +61,3 @@ class Marking:
         pairs = zip(self._groups, versions, strict=True)
         known = {group: version for group, version in pairs if version}
         return Standing(birth if deleted is None else None, known, mark or "")
-
-
-def _qualified(namespace: str, name: str) -> str:
-    quote = DIALECT.identifier_preparer.quote_identifier
-    return f"{quote(namespace)}.{quote(name)}"

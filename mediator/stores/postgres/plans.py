@@ -13,7 +13,7 @@ from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres import reads
 from mediator.stores.postgres.aggregates import Grouping, aggregate_statement
 from mediator.stores.postgres.answers import WritePlan
-from mediator.stores.postgres.fences import versions_statement
+from mediator.stores.postgres.fences import fence_statement
 from mediator.stores.postgres.marks import Marking
 from mediator.stores.postgres.searches import Search, search_statement
 from mediator.stores.postgres.shapes import Shape, check
@@ -42,7 +42,7 @@ class Plans:
         self.ordered = lru_cache(maxsize=STATEMENTS)(self._ordered)
         self.count = lru_cache(maxsize=256)(self._count)
         self.lock = lru_cache(maxsize=256)(self._lock)
-        self.versions = lru_cache(maxsize=256)(self._versions)
+        self.fence = lru_cache(maxsize=256)(self._fence)
         self.marking = lru_cache(maxsize=256)(self._marking)
         self.search = lru_cache(maxsize=SEARCHES)(self._search)
         self.aggregate = lru_cache(maxsize=SEARCHES)(self._aggregate)
@@ -85,8 +85,8 @@ class Plans:
     def _lock(self, fragment: Fragment) -> Statement:
         return lock_statement(self.records(fragment))
 
-    def _versions(self, fragment: Fragment) -> Statement:
-        return versions_statement(self.records(fragment))
+    def _fence(self, fragment: Fragment) -> str:
+        return fence_statement(self.records(fragment))
 
     def _marking(self, fragment: Fragment) -> Marking:
         return Marking(self.records(fragment), self.lock(fragment))

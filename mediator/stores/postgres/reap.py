@@ -1,4 +1,4 @@
-"""Removing what is past its retention: tombstones, memories, fences, too many changes."""
+"""Removing what is past its retention: tombstones, memories, too many changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int
     before = datetime.fromtimestamp(now_s - REMEMBER_S, UTC)
     classes = f"{quote(namespace)}.{quote('_classes')}"
     names = [name for (name,) in await connection.fetch(_TABLES.format(classes=classes))]
-    work = [("_operations", _DATED), ("_fences", _DATED), *((name, _TOMBSTONES) for name in names)]
+    work = [("_operations", _DATED), *((name, _TOMBSTONES) for name in names)]
     removed = 0
     for name, statement in [*work, ("_outbox", _CHANGES)]:
         if removed < limit:

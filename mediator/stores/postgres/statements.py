@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import ClauseElement
 
-__all__ = ["DIALECT", "Statement", "constant", "json_object", "number", "parameter"]
+__all__ = ["DIALECT", "Statement", "constant", "json_object", "number", "parameter", "quoted"]
 
 T = TypeVar("T")
 
@@ -62,6 +62,11 @@ def constant(text: str) -> sa.ColumnElement[Any]:
 def number(value: int) -> sa.ColumnElement[Any]:
     """Write a small number as a literal."""
     return sa.literal_column(str(int(value)), sa.Integer())
+
+
+def quoted(*names: str) -> str:
+    """Write a name, or one qualified by those before it, for statements that are plain text."""
+    return ".".join(map(DIALECT.identifier_preparer.quote_identifier, names))
 
 
 def json_object(members: Iterable[tuple[str, sa.ColumnElement[Any]]]) -> sa.ColumnElement[Any]:

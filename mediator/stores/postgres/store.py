@@ -34,7 +34,6 @@ from mediator.stores.postgres.aggregates import computes
 from mediator.stores.postgres.answers import recalled, record
 from mediator.stores.postgres.changelog import LOG, OutboxLog
 from mediator.stores.postgres.failures import FAILURES, as_store_error
-from mediator.stores.postgres.fences import fence
 from mediator.stores.postgres.fetching import Fetcher
 from mediator.stores.postgres.mirror import Copies
 from mediator.stores.postgres.plans import Plans
@@ -116,10 +115,9 @@ class PostgresStore:
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         """Fence a record against the writes of a token; see `Store.fence`."""
-        plans, place = self._plans, (fragment, id_)
-        statements = plans.lock(fragment), plans.versions(fragment)
-        rows = await self._use(lambda c: fence(c, plans.ledgers, statements, place, token))
-        pairs = zip(fragment.groups, rows[0], strict=True) if rows else ()
+        statement = self._plans.fence(fragment)
+        row = await self._use(lambda c: c.fetchrow(statement, id_, token))
+        pairs = zip(fragment.groups, row, strict=True)
         return {group: version for group, version in pairs if version}
 
     async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:

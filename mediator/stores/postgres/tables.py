@@ -1,7 +1,8 @@
 """The tables: one for each class, and three of ours in each namespace.
 
 A row is a record or its tombstone (`_deleted` set, all fields null). Where a field's column is
-null, `_nulls` says whether a null is stored or nothing.
+null, `_nulls` says whether a null is stored or nothing. `_mark` and `_fences` say which writes it
+does not take (see `marks` and `fences`).
 """
 
 from __future__ import annotations
@@ -86,18 +87,16 @@ class Ledgers:
         outbox: One row for each change, read in the order (xid, seq).
         operations: Remembered operations.
         classes: The fields of each class as they were prepared last.
-        fences: Records fenced against the writes of a token.
     """
 
     outbox: sa.Table
     operations: sa.Table
     classes: sa.Table
-    fences: sa.Table
 
     @property
     def all(self) -> tuple[sa.Table, ...]:
         """All of them."""
-        return (self.outbox, self.operations, self.classes, self.fences)
+        return (self.outbox, self.operations, self.classes)
 
 
 def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
@@ -117,6 +116,7 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         sa.Column("_deleted", sa.DateTime(timezone=True)),
         sa.Column("_nulls", NULLS, nullable=False, server_default="{}"),
         sa.Column("_mark", sa.Text(collation="C")),
+        sa.Column("_fences", JSONB()),
         *columns.values(),
         postgresql_with=_FILL,
     )
@@ -196,14 +196,7 @@ def ledgers(namespace: str) -> Ledgers:
         sa.Column("table", text, primary_key=True),
         sa.Column("fields", NULLS, nullable=False),
     )
-    fences = sa.Table(
-        "_fences",
-        schema,
-        *(sa.Column(n, text, primary_key=True) for n in _FENCE_KEY),
-        sa.Column("at", time, nullable=False, index=True, server_default=sa.func.now()),
-    )
-    return Ledgers(outbox, operations, classes, fences)
+    return Ledgers(outbox, operations, classes)
 
 
 _OPERATION_KEY: Final = ("operation", "database", "class", "object")
-_FENCE_KEY: Final = ("token", "database", "class", "object")

@@ -2,8 +2,7 @@
 
 ::
 
-    WITH gate AS (SELECT pg_advisory_xact_lock(…)),        -- one writer at a time for a record;
-                                                           -- with a token, see `fences`
+    WITH gate AS (SELECT pg_advisory_xact_lock(…)),        -- one writer at a time for a record
          old AS (SELECT … FROM gate … WHERE id = $1 FOR UPDATE),   -- the row as it is, locked
          new AS (UPDATE … FROM old WHERE <conditions on old> RETURNING …),   -- or INSERT, see below
          out AS (INSERT INTO _outbox SELECT … FROM old, new),
@@ -28,8 +27,9 @@ Why this is right under READ COMMITTED, when others write the same row:
   one. If it did not (a concurrent insert won), neither a row before nor a row after is returned,
   nothing was done, and the caller tries again. If it did, the row is locked, so `old` is what the
   conflicting row still holds.
-- A mark (`_mark`, see `Lockable`) is in the row, so that it is read as conditions are: from the
-  newest row, locked. Marking makes a row for a record that is absent.
+- A mark (`_mark`, see `Lockable`) and the fences (`_fences`, see `fences`) are in the row, so that
+  they are read as conditions are: from the newest row, locked. Marking and fencing make a row for
+  a record that is absent.
 - Of two executions of one operation id, both may pass the look into `_operations`; the second then
   fails on its primary key, which undoes its whole statement, and finds the memory when it is tried
   again.
@@ -44,7 +44,6 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from mediator.stores.port import WriteKind
 from mediator.stores.postgres.changes import keep_change, keep_operation
-from mediator.stores.postgres.fences import passed
 from mediator.stores.postgres.operators import TAKING, apply, operator_codec
 from mediator.stores.postgres.shapes import Shape
 from mediator.stores.postgres.statements import Statement, constant, number, parameter
@@ -82,8 +81,7 @@ class _WriteBuilder:
         self.shape, self.records, self.ledgers = shape, records, ledgers
         self.id = parameter("id", sa.Text())
         self.past = self._past() if shape.remember else None
-        self.gate = self._gate().cte("gate")
-        self.fenced = self._fenced() if shape.has_token else None
+        self.gate = sa.select(_record_lock(records, self.id).label("locked")).cte("gate")
         self.old = self._old()
         # A clock of its own where there may be no old row to carry it; behind the gate as well.
         clock = sa.select(sa.func.clock_timestamp().label("_at"))
@@ -103,15 +101,6 @@ class _WriteBuilder:
             answer = answer.add_cte(entry.cte(name))
         return answer
 
-    def _gate(self) -> sa.Select[Any]:
-        if not self.shape.has_token:
-            return sa.select(_record_lock(self.records, self.id).label("locked"))
-        fenced = passed(self.ledgers, self.records, self.id, _lock_key(self.records, self.id))
-        return sa.select(fenced.label("fenced"))
-
-    def _fenced(self) -> Any:
-        return sa.select(self.gate.c["fenced"]).scalar_subquery()
-
     def _entries(self) -> dict[str, Any]:
         source = self.new.join(self.tick if self.shape.whole else self.old, sa.true())
         if self.shape.whole:
@@ -128,7 +117,7 @@ class _WriteBuilder:
         applied = new["id"].is_not(None)
         head = [self.lived, applied, old["_refusal"], new["_birth"], new["_nulls"], old["_mark"]]
         past = [] if self.past is None else list(self.past.c)
-        fenced = [] if self.fenced is None else [self.fenced]
+        fenced = [old["_fenced"]] if shape.has_token else []
         # Labelled by place: fields may be named like each other's columns, or like ours.
         columns = [*head, *past, *fenced, *versions, *values]
         return [column.label(f"c{i}") for i, column in enumerate(columns)]
@@ -149,26 +138,32 @@ class _WriteBuilder:
             .cte("past")
         )
 
-    def _allowed(self) -> list[Any]:
-        """What every write must meet: it is done for the first time, and nobody fenced it."""
-        met: list[Any] = [] if self.fenced is None else [sa.not_(self.fenced)]
-        if self.past is not None:
-            met.append(~sa.exists(sa.select(number(1)).select_from(self.past)))
-        return met
+    def _unprecedented(self) -> list[Any]:
+        """That the operation is not remembered."""
+        if self.past is None:
+            return []
+        return [~sa.exists(sa.select(number(1)).select_from(self.past))]
 
     def _old(self) -> sa.CTE:
         records, shape = self.records, self.shape
         own = [records.table.c[n] for n in ("id", "_birth", "_deleted", "_nulls", "_mark")]
         touched = [records.columns[name] for name in shape.touched]
-        conditions = [records.id == self.id, *self._allowed()]
+        conditions = [records.id == self.id, *self._unprecedented()]
         clock = [] if shape.whole else [sa.func.clock_timestamp().label("_at")]
         return (
-            sa.select(*own, *self._versions(), *touched, self._refusal(), *clock)
+            sa.select(*own, *self._fenced(), *self._versions(), *touched, self._refusal(), *clock)
             .select_from(records.table.join(self.gate, sa.true()))
             .where(*conditions)
             .with_for_update(of=records.table)
             .cte("old")
         )
+
+    def _fenced(self) -> list[Any]:
+        """Whether the record is fenced against the token; null if it has no fences at all."""
+        if not self.shape.has_token:
+            return []
+        fences, token = self.records.table.c["_fences"], parameter("token", sa.Text())
+        return [fences.has_key(token).label("_fenced")]
 
     def _refusal(self) -> Any:
         """The number of the first operator that is refused."""
@@ -194,11 +189,12 @@ class _WriteBuilder:
         us = sa.cast(sa.extract("epoch", self.at) * number(1_000_000), sa.BigInteger())
         return sa.func.greatest(previous + number(1), us, type_=sa.BigInteger())
 
-    def _marked(self) -> Any:
-        mark = self.old.c["_mark"]
-        if self.shape.has_mark:
-            return mark == parameter("mark", sa.Text())
-        return mark.is_(None)
+    def _let_pass(self) -> list[Any]:
+        """That the record has the write's mark, or none, and no fence against its token."""
+        old, shape = self.old.c, self.shape
+        marked = old["_mark"] == parameter("mark", sa.Text())
+        mark = marked if shape.has_mark else old["_mark"].is_(None)
+        return [mark, *([old["_fenced"].is_not(sa.true())] if shape.has_token else [])]
 
     def _expected(self) -> list[Any]:
         return [
@@ -214,7 +210,7 @@ class _WriteBuilder:
     def _updated(self) -> Any:
         table, old, shape = self.records.table, self.old.c, self.shape
         conditions = [table.c["id"] == self.id, table.c["id"] == old["id"], self.lived]
-        conditions += [self._marked(), *self._expected()]
+        conditions += [*self._let_pass(), *self._expected()]
         if shape.operators:
             conditions.append(old["_refusal"].is_(None))
         if shape.birth:
@@ -264,7 +260,7 @@ class _WriteBuilder:
         }
         source = sa.select(*(value.label(f"r{i}") for i, value in enumerate(row.values())))
         source = source.select_from(self.tick.outerjoin(self.old, sa.true()))
-        conditions = [*self._admitted(), *self._allowed()]
+        conditions = [*self._let_pass(), *self._conditions(), *self._unprecedented()]
         statement = insert(records.table).from_select(list(row), source.where(*conditions))
         changes = {name: statement.excluded[name] for name in row if name != "id"}
         return statement.on_conflict_do_update(
@@ -278,9 +274,6 @@ class _WriteBuilder:
             return parameter("birth", sa.BigInteger())
         first = sa.func.greatest(*map(self._later, self.records.versions), type_=sa.BigInteger())
         return sa.case((self.lived, self.old.c["_birth"]), else_=first)
-
-    def _admitted(self) -> list[Any]:
-        return [self._marked(), *self._conditions()]
 
     def _conditions(self) -> list[Any]:
         if self.shape.kind is WriteKind.CREATE:

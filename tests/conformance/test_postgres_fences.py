@@ -1,0 +1,361 @@
+"""Fences in PostgreSQL: which comes first, the fence or the write, forced by locks of others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, Final
+
+import asyncpg
+import pytest
+
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.port import (
+    REMEMBER_S,
+    Record,
+    Status,
+    SystemConfig,
+    Write,
+    WriteKind,
+    WriteResult,
+)
+from mediator.stores.postgres import PostgresStore, reap
+from mediator.stores.postgres.shapes import shape_of
+from tests.faults.conditions import eventually
+
+NAMESPACE: Final = f"fences_{uuid.uuid4().hex[:12]}"
+LOST: Final = "lost"
+"""The token of the writes that are fenced."""
+
+WHOLE: Final = (WriteKind.CREATE, WriteKind.REPLACE)
+WAITING: Final = """
+SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1
+"""
+
+
+@pytest.fixture(scope="module")
+async def config(postgresql_config: SystemConfig) -> SystemConfig:
+    return replace(postgresql_config, namespace=NAMESPACE, deadline_s=30.0, durability="second")
+
+
+@pytest.fixture(scope="module")
+async def store(config: SystemConfig) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(config)
+    await store.open()
+    yield store
+    await store.close()
+    admin = await asyncpg.connect(config.url)
+    await admin.execute(f'DROP SCHEMA "{NAMESPACE}" CASCADE')
+    await admin.close()
+
+
+@pytest.fixture
+async def subject(store: PostgresStore) -> AsyncIterator[Subject]:
+    scratch = Scratch(store)
+    yield await scratch.subject(
+        Field("n", FieldType.INTEGER, index=True), Field("s", FieldType.STRING, group="side")
+    )
+    await scratch.clear()
+
+
+@pytest.fixture
+async def other(store: PostgresStore) -> AsyncIterator[Any]:
+    """A session of somebody else's."""
+    connection = await asyncpg.connect(store.config.url)
+    yield connection
+    await connection.close()
+
+
+def write_of(subject: Subject, kind: WriteKind, remember: str | None = None) -> Write:
+    what: dict[str, Any] = {} if kind is WriteKind.DELETE else {"values": {"n": 2}}
+    return subject.writing(kind, "x", remember=remember, **what)
+
+
+async def late(store: PostgresStore, write: Write) -> WriteResult:
+    [result] = await store.write([write], LOST)
+    return result
+
+
+async def sql(store: PostgresStore, subject: Subject, statement: str, *arguments: Any) -> list[Any]:
+    """Run a statement on the table of the class, as somebody else."""
+    text = statement.format(table=table_of(subject))
+    rows: list[Any] = await store._use(lambda c: c.fetch(text, *arguments))
+    return rows
+
+
+def table_of(subject: Subject) -> str:
+    return f'"{NAMESPACE}"."{subject.fragment.database}.{subject.fragment.class_name}"'
+
+
+async def bring_about(subject: Subject, state: str) -> dict[str, int]:
+    """Make the record `x` what is wanted; returns the versions that stand."""
+    if state == "never":
+        return {}
+    result = await subject.create("x", {"n": 1})
+    if state in ("deleted", "reaped"):
+        result = await subject.delete("x")
+    return dict(result.versions)
+
+
+async def waiting(store: PostgresStore, count: int) -> None:
+    """Wait until so many statements on our tables wait for a lock."""
+
+    async def there() -> bool:
+        asked = store._use(lambda c: c.fetchval(WAITING, f"%{NAMESPACE}%"))
+        return int(await asked) >= count
+
+    await eventually(there)
+
+
+async def told_of(store: PostgresStore, write: Write) -> list[Any]:
+    """Return what a write has left in the outbox and in the memory of operations."""
+    outbox = f'SELECT FROM "{NAMESPACE}"._outbox WHERE change LIKE $1'
+    kept = f'SELECT FROM "{NAMESPACE}"._operations WHERE operation = $1'
+    left = await store._use(lambda c: c.fetch(outbox, f"{write.operation}:%"))
+    return [*left, *await store._use(lambda c: c.fetch(kept, write.operation))]
+
+
+# The fence comes first
+
+
+@pytest.mark.parametrize("remember", [None, "f"])
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        *((kind, state) for kind in WriteKind for state in ("live", "deleted", "reaped")),
+        *((kind, "never") for kind in WHOLE),  # others find no row, and do not wait for anybody
+    ],
+)
+async def test_a_fence_younger_than_the_snapshot_of_the_write(
+    store: PostgresStore,
+    subject: Subject,
+    other: Any,
+    kind: WriteKind,
+    state: str,
+    remember: str | None,
+) -> None:
+    stands = await bring_about(subject, state)
+    before, write = await subject.read("x"), write_of(subject, kind, remember)
+    gate = store._plans.lock(subject.fragment)
+    async with other.transaction():
+        await other.fetch(gate.text, *gate.arguments({"ids": ["x"]}))
+        writing = asyncio.create_task(late(store, write))
+        await waiting(store, 1)
+        if state == "reaped":
+            await sql(store, subject, "DELETE FROM {table} WHERE _deleted IS NOT NULL")
+            stands = {}
+        assert await store.fence(subject.fragment, "x", LOST) == stands
+    absent = state == "reaped" and kind not in WHOLE
+    assert (await writing).status is (Status.MISSING if absent else Status.FENCED)
+    assert await subject.read("x") == before
+    assert await told_of(store, write) == []
+
+
+@pytest.mark.parametrize("state", ["live", "deleted"])
+@pytest.mark.parametrize("kind", WriteKind)
+async def test_a_fence_ahead_of_the_write_in_the_queue_for_the_row(
+    store: PostgresStore, subject: Subject, other: Any, kind: WriteKind, state: str
+) -> None:
+    stands = await bring_about(subject, state)
+    before, write = await subject.read("x"), write_of(subject, kind)
+    async with other.transaction():
+        await other.execute(f"SELECT FROM {table_of(subject)} FOR UPDATE")
+        fencing = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
+        await waiting(store, 1)
+        writing = asyncio.create_task(late(store, write))
+        await waiting(store, 2)
+    assert await fencing == stands
+    assert (await writing).status is Status.FENCED
+    assert await subject.read("x") == before
+    assert await told_of(store, write) == []
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+async def test_an_insertion_that_meets_a_fence_not_yet_committed(
+    store: PostgresStore, subject: Subject, other: Any, kind: WriteKind
+) -> None:
+    async with other.transaction():
+        await other.fetch(store._plans.fence(subject.fragment), "x", LOST)
+        writing = asyncio.create_task(late(store, write_of(subject, kind)))
+        await waiting(store, 1)
+    assert (await writing).status is Status.FENCED
+    assert await subject.read("x") is None
+
+
+@pytest.mark.parametrize("kind", WriteKind)
+async def test_writes_that_come_after_the_fence_of_an_absent_record(
+    store: PostgresStore, subject: Subject, kind: WriteKind
+) -> None:
+    assert await store.fence(subject.fragment, "x", LOST) == {}
+    assert (await late(store, write_of(subject, kind))).status is Status.FENCED
+    assert await subject.read("x") is None
+    result = await subject.write(write_of(subject, kind))
+    assert result.status is (Status.APPLIED if kind in WHOLE else Status.MISSING)
+    assert result.created is (kind in WHOLE)
+
+
+# The write comes first
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        *((kind, "live") for kind in WriteKind if kind is not WriteKind.CREATE),
+        *((kind, state) for kind in WHOLE for state in ("deleted", "never")),
+    ],
+)
+async def test_a_fence_that_waits_for_the_write(
+    store: PostgresStore, subject: Subject, other: Any, kind: WriteKind, state: str, committed: bool
+) -> None:
+    stands, write = await bring_about(subject, state), write_of(subject, kind)
+    before, plan = await subject.read("x"), store._plans.write(shape_of(write, LOST))
+    transaction = other.transaction()
+    await transaction.start()
+    [row] = await other.fetch(plan.statement.text, *plan.arguments(write, LOST))
+    result = plan.result(row, write)
+    assert result is not None
+    assert result.status is Status.APPLIED
+    fencing = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
+    await waiting(store, 1)
+    assert not fencing.done()
+    await (transaction.commit() if committed else transaction.rollback())
+    assert await fencing == (result.versions if committed else stands)
+    assert (await subject.read("x") == before) is not committed
+    assert (await late(store, write_of(subject, WriteKind.REPLACE))).status is Status.FENCED
+
+
+# What becomes of fences
+
+
+async def test_no_write_takes_fences_away(store: PostgresStore, subject: Subject) -> None:
+    fragment = subject.fragment
+    await subject.create("x", {"n": 1})
+    await store.fence(fragment, "x", LOST)
+
+    async def still_fenced(after: str) -> None:
+        for kind in WriteKind:
+            result = await late(store, write_of(subject, kind))
+            assert result.status is Status.FENCED, (after, kind)
+
+    for write in (
+        subject.change("x", {"n": 2}),
+        subject.replacement("x", {"n": 3}),
+        subject.deletion("x"),
+        subject.replacement("x", {"n": 4}),
+        subject.deletion("x"),
+        subject.creation("x", {"n": 5}),
+    ):
+        for token in ("", "another"):
+            [result] = await store.write([replace(write, operation=uuid.uuid4().hex)], token)
+        assert result.status in (Status.APPLIED, Status.EXISTS, Status.MISSING)
+        await still_fenced(write.kind.name)
+    assert (await store.lock(fragment, "x", "mark")).mark == "mark"
+    await still_fenced("lock")
+    await subject.update("x", {"n": 6}, mark="mark")
+    await still_fenced("a marked write")
+    await store.lock(fragment, "x", "mark")
+    await store.unlock(fragment, "x", "mark")
+    await still_fenced("unlock")
+    born = 2**60
+    copy = Record("x", born, {"main": born, "side": born}, {"n": 7})
+    assert await store.absorb(fragment, [copy]) == [True]
+    await still_fenced("absorb")
+    await store.forget(fragment, [("x", born)])
+    await still_fenced("forget")
+    assert await store.absorb(fragment, [copy], force=True) == [True]
+    await still_fenced("absorb by force")
+
+
+async def test_what_fences_make_is_no_record(store: PostgresStore, subject: Subject) -> None:
+    for id_ in ("a", "b", "c"):
+        await subject.create(id_, {"n": 1})
+    await subject.delete("b")
+    whole = [await subject.read(id_) for id_ in ("a", "c")]
+    for id_ in ("a", "b", "x"):
+        await store.fence(subject.fragment, id_, LOST)
+    assert await store.count(subject.fragment) == 2
+    assert await store.scan(subject.fragment, None, 10) == whole
+    assert await store.ordered(subject.fragment, "n", descending=False, limit=10) == whole
+    assert await subject.read_all(["b", "x"]) == [None, None]
+    assert await subject.read("a") == whole[0]
+    assert (await store.standing(subject.fragment, "x")).birth is None
+
+
+async def test_fences_past_their_retention_go_with_the_next(
+    store: PostgresStore, subject: Subject
+) -> None:
+    fragment, now = subject.fragment, time.time()
+    await subject.create("x", {"n": 1})
+    times = {"old": now - REMEMBER_S - 60, "young": now - REMEMBER_S + 60, "again": now - 3600}
+    for token, at in times.items():
+        await store.fence(fragment, "x", token)
+        age = "UPDATE {table} SET _fences = _fences || jsonb_build_object($1::text, $2::float8)"
+        await sql(store, subject, age, token, at)
+    for token in ("new", "again"):
+        await store.fence(fragment, "x", token)
+    left = "SELECT key, value::float8 FROM {table}, jsonb_each(_fences)"
+    kept = dict(await sql(store, subject, left))
+    assert kept.keys() == {"young", "new", "again"}
+    assert kept["young"] == times["young"]
+    assert kept["again"] >= now - 60, "a record fenced again is so for the whole time again"
+
+
+async def test_a_fenced_tombstone_is_reaped_with_its_last_fence(
+    store: PostgresStore, subject: Subject
+) -> None:
+    await bring_about(subject, "deleted")
+    await sql(store, subject, "UPDATE {table} SET _deleted = _deleted - interval '1 week'")
+    for id_ in ("x", "y"):
+        await store.fence(subject.fragment, id_, LOST)
+    await subject.create("z", {"n": 1})
+    await store.fence(subject.fragment, "z", LOST)
+    assert await _reaped(store, time.time() + REMEMBER_S - 60) == 0
+    for id_ in ("x", "y"):
+        assert (await late(store, subject.creation(id_, {"n": 2}))).status is Status.FENCED
+    assert await _reaped(store, time.time() + REMEMBER_S + 60) == 2
+    assert [id_ for (id_,) in await sql(store, subject, "SELECT id FROM {table}")] == ["z"]
+
+
+async def _reaped(store: PostgresStore, now_s: float) -> int:
+    return await store._use(lambda c: reap.reap(c, NAMESPACE, now_s, 1000))
+
+
+async def test_a_fence_races_with_the_reaper(
+    store: PostgresStore, subject: Subject, other: Any
+) -> None:
+    await bring_about(subject, "deleted")
+    age = "UPDATE {table} SET _deleted = _deleted - interval '1 week'"
+    await sql(store, subject, age)
+    async with other.transaction():
+        assert await reap.reap(other, NAMESPACE, time.time(), 1000) == 1
+        fencing = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
+        await waiting(store, 1)
+    assert await fencing == {}
+    assert (await late(store, subject.creation("x", {"n": 2}))).status is Status.FENCED
+    await sql(store, subject, age)
+    async with other.transaction():
+        await other.fetch(store._plans.fence(subject.fragment), "x", "another")
+        assert await _reaped(store, time.time()) == 0
+    assert await _reaped(store, time.time()) == 0
+
+
+async def test_tables_that_were_made_without_the_columns(
+    config: SystemConfig, store: PostgresStore, subject: Subject
+) -> None:
+    await subject.create("x", {"n": 1})
+    await sql(store, subject, "ALTER TABLE {table} DROP COLUMN _fences, DROP COLUMN _mark")
+    newer = PostgresStore(config)
+    await newer.open()
+    assert (await late(newer, subject.change("x", {"n": 2}))).status is Status.APPLIED
+    await newer.fence(subject.fragment, "x", LOST)
+    assert (await late(newer, subject.change("x", {"n": 3}))).status is Status.FENCED
+    assert (await newer.lock(subject.fragment, "x", "mark")).mark == "mark"
+    await newer.close()
+    await store.open()  # with all columns there, there is nothing to do
+    assert await subject.values("x") == {"n": 2}
