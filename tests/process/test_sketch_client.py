@@ -226,7 +226,7 @@ async def test_a_write_while_the_filter_is_on_its_way_is_found_by_the_next_one(
         await gate.reached.wait()
         await origin.write("articles", "a1", {"title": "new"})
         gate.open()
-        await until(lambda: client.statistics.filter_refreshes == 2)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
         assert await title(client) == ("old", Source.OWN), "that filter is from before the write"
         origin.time.advance(1.1)
         assert await title(client) == ("new", Source.ORIGIN)
@@ -292,7 +292,7 @@ async def test_lazily_the_read_revalidates_beside_the_filters_request(origin: Or
         assert await title(client) == ("old", Source.ORIGIN), "it does not wait for the filter"
         assert origin.asked()[-1].forced
         gate.open()
-        await until(lambda: client.statistics.filter_refreshes == 2)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
         assert await title(client) == ("old", Source.OWN)
 
 
@@ -435,7 +435,7 @@ async def test_a_copy_younger_than_the_bound_is_used_though_the_filter_names_it(
         await origin.write("articles", "a1", {"title": "new"})
         origin.time.advance(4)
         assert await title(client) == ("old", Source.OWN)
-        await until(lambda: client.statistics.filter_refreshes == 2)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
         origin.time.advance(5.9)
         assert await title(client) == ("old", Source.OWN)
         origin.time.advance(0.2)
@@ -454,7 +454,7 @@ async def test_what_another_cache_answered_is_as_young_as_the_filter(origin: Ori
         assert await title(client) == ("old", Source.SHARED)
         await origin.write("articles", "a1", {"title": "new"})
         origin.time.advance(1.5)
-        await until(lambda: client.statistics.filter_refreshes == 2)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
         assert await title(client) == ("old", Source.OWN)
         origin.time.advance(0.6)
         assert await title(client) == ("new", Source.ORIGIN)
@@ -621,7 +621,7 @@ async def test_nothing_is_revalidated_ahead_that_may_never_have_to_be(
         origin.time.advance(9.5)
         for _ in range(3):
             assert await title(client) == ("old", Source.OWN)
-        await until(lambda: client.statistics.filter_refreshes == 2)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
         assert await title(client) == ("old", Source.OWN)
         assert len(origin.asked()) == 1
         assert origin.batches == []
@@ -794,7 +794,7 @@ async def test_a_copy_from_before_an_own_write_is_not_young_enough(origin: Origi
         await title(client, refresh=True)
         await client.patch("articles", "a1", {"title": "mine"})
         origin.time.advance(1.5)
-        await until(lambda: client.statistics.filter_refreshes == 2)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
         assert await title(client) == ("mine", Source.ORIGIN)
 
 
@@ -963,7 +963,7 @@ async def test_without_filters_reads_revalidate_once_the_last_one_is_too_old(
         origin.filter_status = 200
         origin.time.advance(5.1)
         await title(client)
-        await until(lambda: client.statistics.filter_refreshes == 2)
+        await until(lambda: client.statistics.filter_refreshes >= 2)
         assert await title(client) == ("old", Source.OWN)
 
 
