@@ -6,6 +6,7 @@ import math
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import httpx
 import pytest
@@ -23,9 +24,10 @@ from sketch.client import (
 from sketch.client.answers import Source, age_s, expires_us, source_of, unsure_s
 from sketch.client.clock import ElapsedTime, StrictlyIncreasing
 from sketch.client.copies import Copies, Copy
+from sketch.client.demand import Demand
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
-from sketch.client.resources import Resource, segment
+from sketch.client.resources import QueryResult, Resource, segment
 from sketch.client.versions import is_newer
 
 GROUPS = {"articles": {"main": ("title", "text"), "hits": ("hits",)}}
@@ -291,3 +293,50 @@ def test_a_copy_that_is_larger_than_the_cache_is_not_kept() -> None:
 def test_a_bound_must_be_positive() -> None:
     with pytest.raises(ValueError):
         CoherentClient("http://cache.example", "news", delta_s=0)
+
+
+# --- what is in demand ------------------------------------------------------------------------
+
+
+def wanted(demand: Demand, number: int, **options: Any) -> str:
+    resource = Resource("articles", f"a{number}", **options)
+    demand.note(resource.path, resource)
+    return resource.path
+
+
+def test_what_is_read_again_stays_in_demand_and_the_rest_is_forgotten() -> None:
+    demand = Demand()
+    wanted(demand, 1)
+    for _ in range(30):
+        again = wanted(demand, 2)
+        found = [each.address for each in demand.lately()]
+    assert found == [again]
+
+
+def test_only_so_many_objects_are_in_demand_those_read_last() -> None:
+    demand = Demand()
+    addresses = [wanted(demand, number) for number in range(1_200)]
+    demand.lately()
+    addresses.append(wanted(demand, 300))
+    assert [each.address for each in demand.lately()] == [*addresses[200:300], *addresses[301:]]
+
+
+def test_parts_of_objects_and_results_of_queries_are_not_in_demand() -> None:
+    demand = Demand()
+    wanted(demand, 1, fields=("title",))
+    result = QueryResult.of("articles", {"limit": 1})
+    demand.note(result.path, result)
+    assert demand.lately() == []
+
+
+def test_an_object_is_settled_some_rounds_after_it_has_changed() -> None:
+    demand = Demand()
+    settled = []
+    for number in range(80):
+        wanted(demand, 1)
+        [found] = demand.lately()
+        if number == 40:
+            demand.changed(found)
+        settled.append(demand.is_settled(found))
+    assert settled[:20] == settled[41:61] == [False] * 20
+    assert settled[39] is settled[79] is True
