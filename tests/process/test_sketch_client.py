@@ -59,7 +59,8 @@ async def connected(
 
 async def title(client: CoherentClient, id_: str = "a1", **options: Any) -> tuple[str, Source]:
     read = await client.get("articles", id_, **options)
-    return (read.value or {}).get("title", ""), read.source
+    assert read.value is not None
+    return read.value["title"], read.source
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -582,11 +583,15 @@ async def test_what_changes_again_and_again_is_asked_for_together(origin: Origin
 
 
 async def test_what_is_always_read_afresh_is_not_renewed(origin: Origin) -> None:
+    ids = [f"a{number}" for number in range(1, 6)]
+    for id_ in ids:
+        origin.objects["articles", id_] = dict(OLD)
     async with connected(origin, mode="eager") as client:
         for _ in range(10):
             await pass_by(origin, 1.5)
-            for number in range(1, 6):
-                await title(client, f"a{number}", refresh=True, missing_ok=True)
+            for id_ in ids:
+                await title(client, id_, refresh=True)
+                await origin.write("articles", id_, {"title": "new"})
         await pass_by(origin, 7)
         assert origin.batches == []
 
