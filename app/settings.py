@@ -272,7 +272,7 @@ class CacheSettings(BaseSettings):
     write_lease_s: float = Field(
         30.0,
         gt=0,
-        description="Seconds after which a write that nobody ended is fenced; nine tenths of it are"
+        description="Seconds after which a write that nobody ended is fenced; four fifths of it are"
         " more than any system takes to answer.",
     )
 

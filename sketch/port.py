@@ -15,10 +15,10 @@ the query is *registered*: writers look for it among the results that they may h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from sketch.bloom import FilterShape
 
@@ -36,6 +36,7 @@ __all__ = [
     "SketchLimits",
     "SketchUnavailable",
     "Snapshot",
+    "TellWanted",
 ]
 
 
@@ -200,6 +201,10 @@ class Snapshot:
     revalidate_all: bool = False
 
 
+TellWanted: TypeAlias = Callable[[Part, str], Awaitable[object]]
+"""Told of a key that somebody wanted to read; empty: the result of any query of the class."""
+
+
 class ServerSketch(Protocol):
     """The sketch at the server. Every call raises `SketchUnavailable` and nothing else."""
 
@@ -272,6 +277,13 @@ class ServerSketch(Protocol):
 
     async def orphans(self, parts: Sequence[Part], limit: int) -> list[PendingWrite]:
         """List writes whose leases have ended; the caller fences them, purges, and ends them."""
+
+    async def listen(self, tell: TellWanted) -> None:
+        """Tell of reads that were refused because of marks that may linger, until cancelled.
+
+        The first one of each mark is told, to all replicas, as far as that is possible: a message
+        may be lost. It raises nothing, and ends at once where no mark lingers.
+        """
 
     async def close(self) -> None:
         """Release every connection."""

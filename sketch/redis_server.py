@@ -35,11 +35,13 @@ from sketch.port import (
     SketchLimits,
     SketchUnavailable,
     Snapshot,
+    TellWanted,
 )
 from sketch.redis_channel import Channel, ScriptCall, connect, words
 from sketch.redis_queries import ENDS, RedisQueries
 from sketch.redis_scripts import source_of
 from sketch.redis_steps import Answer, Steps
+from sketch.redis_wanted import RedisWanted
 from sketch.states import PartState
 from sketch.union import NO_INCARNATION, full_bits, united
 
@@ -117,6 +119,7 @@ class RedisSketch:
         self._steps = Steps(self._channel, self._keys_of, limits.expired_at_once)
         self._places = Struct(f">{shape.hashes}I")
         self._queries = RedisQueries(self._steps, shape)
+        self._wanted = RedisWanted(client, namespace)
         self._bits: dict[Part, _Bits] = {}
 
     def _script(self) -> str:
@@ -244,6 +247,10 @@ class RedisSketch:
     async def states(self, parts: Sequence[Part]) -> list[PartState]:
         """See `sketch.states.Inspectable`."""
         return await _all(self._state(part) for part in parts)
+
+    async def listen(self, tell: TellWanted) -> None:
+        """See the port."""
+        await self._wanted.listen(tell)
 
     async def close(self) -> None:
         """See the port."""

@@ -20,6 +20,7 @@ from sketch.port import (
     Registered,
     SketchLimits,
     Snapshot,
+    TellWanted,
 )
 from sketch.states import PartState
 from sketch.union import NO_INCARNATION, full_bits, united
@@ -179,6 +180,9 @@ class MemorySketch:
         """See `sketch.states.Inspectable`."""
         now = self._clock()
         return [self._part(part).state(now, part) for part in parts]
+
+    async def listen(self, tell: TellWanted) -> None:
+        """Tell nothing: no mark lingers."""
 
     async def close(self) -> None:
         """See the port."""

@@ -122,6 +122,7 @@ class Caches:
         )
         self._watch = Watch([])
         self._hearing: asyncio.Task[None] | None = None
+        self._giving_way: asyncio.Task[None] | None = None
 
     @property
     def alone(self) -> bool:
@@ -146,6 +147,7 @@ class Caches:
         self._watch = Watch([*duties, *self.lifetimes.duties()])
         self._watch.start()
         self._hearing = asyncio.create_task(self.lifetimes.hear())
+        self._giving_way = asyncio.create_task(self._lingering.listen())
         if self._purging is not None:
             self._purger = asyncio.create_task(self._purging.run())
 
@@ -156,6 +158,8 @@ class Caches:
         """
         await self._lingering.stop()
         await self._watch.stop()
+        if self._giving_way is not None:
+            await end([self._giving_way])
         if self._hearing is not None:
             await self._hearing
         if self._purger is not None:

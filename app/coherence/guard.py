@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from os import urandom
 from typing import Final, TypeAlias, TypeVar
 
@@ -31,12 +31,19 @@ _TRIES: Final = 10
 behind it insists, and is up to date the next time."""
 
 
+_part: Final = lru_cache(maxsize=4096)(Part)
+"""The same part again: to make one takes as long as half of all the rest of a write that joins."""
+
+
+def _part_of(database: str, key: str) -> Part:
+    return _part(database, key.partition("/")[0])
+
+
 def by_part(database: str, keys: Collection[str]) -> dict[Part, list[str]]:
     """Sort keys by the parts of the sketch that they belong to."""
     parts: dict[Part, list[str]] = {}
     for key in keys:
-        part = Part(database, key.partition("/")[0])
-        parts.setdefault(part, []).append(key)
+        parts.setdefault(_part_of(database, key), []).append(key)
     return parts
 
 
@@ -90,19 +97,25 @@ class SketchGuard:
 
     async def begin(self, database: str, keys: Sequence[str]) -> str:
         """Mark keys as being written; raises `Unavailable`: the write must not be done."""
-        parts = by_part(database, keys)
         if len(keys) == 1:
-            [token] = await _done([self._begin_one(part, keys[0]) for part in parts])
-            return token
+            return await self._begin_one(_part_of(database, keys[0]), keys[0])
+        parts = by_part(database, keys)
         token = _token(parts)
         await _done([self._begin(part, of, token) for part, of in parts.items()])
         return token
 
     async def _begin_one(self, part: Part, key: str) -> str:
         """Mark a key, unless a mark of it lingers; return the token of either."""
+        if (route := self._layouts.adopted(part)) is not None:
+            lingering = self._lingering.join(part, key, route)
+            if lingering is not None:
+                return lingering
+        [token] = await _done([self._begin_anew(part, key)])
+        return token
+
+    async def _begin_anew(self, part: Part, key: str) -> str:
+        """Mark a key, and let the mark linger if it may."""
         route = await self._layouts.adopt(part)
-        if (lingering := self._lingering.join(part, key, route)) is not None:
-            return lingering
         token, asked_s = _token([part]), self._clock.monotonic()
         if (await self._begin(part, [key], token)).lingers:
             self._lingering.keep(part, key, token, route, asked_s)
@@ -117,7 +130,7 @@ class SketchGuard:
 
     def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
         """Whether results of queries may depend on what these fields were."""
-        return self._results.heeds(Part(database, class_name), touched)
+        return self._results.heeds(_part(database, class_name), touched)
 
     async def end(
         self,

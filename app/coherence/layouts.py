@@ -92,12 +92,20 @@ class Layouts:
         Raises:
             SketchUnavailable: The sketch does not answer.
         """
-        database = self._model().databases.get(part.database)
-        route = None if database is None else database.classes.get(part.class_name)
+        route = self._route(part)
         if route is not None and self._adopted.get(part) is not route:
             await self._adopt(part, layout_of(route))
             self._adopted[part] = route
         return route
+
+    def adopted(self, part: Part) -> ClassRoute | None:
+        """Return the route of a class that is in force, if the sketch has its layout already."""
+        route = self._route(part)
+        return route if self._adopted.get(part) is route else None
+
+    def _route(self, part: Part) -> ClassRoute | None:
+        database = self._model().databases.get(part.database)
+        return None if database is None else database.classes.get(part.class_name)
 
     def forget(self, part: Part) -> None:
         """Look again next time: the sketch says that it knows another schema, or none."""

@@ -4,8 +4,8 @@ Where `begin` finds that no cache can hold a key, the mark of the write stays af
 acknowledged, and further writes of the key by this replica are done under it, with its token. While
 it stands nothing of the key becomes cacheable, so that there is no copy which a write could make
 stale: to the sketch all of them are one write that takes long (docs/coherence.md, Marks that
-linger). A mark is ended a moment after its last write, or once it is old, or when somebody wants to
-read its key.
+linger). A mark is ended a moment after its last write, or once it is old, or as soon as somebody
+wants to read its key, through whichever replica.
 """
 
 from __future__ import annotations
@@ -23,20 +23,28 @@ from sketch.port import Ended, Part, ServerSketch, SketchUnavailable
 
 __all__ = ["Lingering"]
 
-_IDLE_S: Final = 0.5
-"""A mark that was not used for so long is ended."""
+_IDLE_S: Final = 2.0
+"""A mark that was not used for so long is ended; sooner, where there are many."""
 
-_USED_S: Final = 2.0
-_USED_SHARE: Final = 0.1
-"""A mark takes writes for so long, or this share of a write's lease: the rest is for the last of
-them to reach its store and to be answered."""
+_USED_S: Final = 6.0
+_USED_SHARE: Final = 0.2
+"""A mark takes writes for so long, or this share of a write's lease, if that is less.
+
+What is left of the lease must be enough for the last of them to reach its store: if the sketch is
+lost, nothing is cacheable for the length of a lease from then on, and the mark began before it. (As
+long as the sketch is there fences would do.) So the share is small, and the settings say how much
+is left for the systems. Longer marks would save little, as few writes ask the sketch by now; and a
+reader of whom this replica does not hear waits for their end."""
+
+_OLD_SHARE: Final = 0.8
+"""A mark is ended at this share of that time, as a round may be late."""
 
 _ROUND_S: Final = 0.25
 _AT_ONCE: Final = 100
 """Marks that are ended without letting requests have their turn."""
 
 _MOST: Final = 2_000
-"""Marks at a time. After a crash they are orphans, of which recovery settles a hundred a second."""
+"""Marks at a time. After a crash they are orphans, which recovery settles one after the other."""
 
 _AVOIDED_S: Final = 10.0
 _MOST_AVOIDED: Final = 10_000
@@ -140,6 +148,21 @@ class Lingering:
             await self._end([mark])
         return True
 
+    async def listen(self) -> None:
+        """Give way to what is read through other replicas, until cancelled."""
+        await self._sketch.listen(self._wanted)
+
+    async def _wanted(self, part: Part, key: str) -> None:
+        """Give way to a read that the sketch has refused, for whoever's mark that was.
+
+        A mark that was made a moment ago may not be known here yet, and must not be kept then.
+        """
+        if key:
+            self.avoid(part, key)
+            await self.give_way(part, [key])
+        else:
+            await self.give_way_to_results(part)
+
     async def give_way(self, part: Part, keys: Sequence[str]) -> None:
         """End the marks of keys that are about to be read; those in use end with their writes."""
         known = self._open.get(part, {})
@@ -166,18 +189,22 @@ class Lingering:
 
         What is not known to have been done is left to recovery, once its lease is over.
         """
-        now_s = self._clock.monotonic()
+        now_s, idle_s = self._clock.monotonic(), self._idle_s()
         for mark in list(self._marks.values()):
             if now_s - mark.begun_s >= self._sketch.limits.lease_s:
                 self._shut(mark)
                 del self._marks[mark.token]
-            elif self._is_due(mark, now_s):
+            elif self._is_due(mark, now_s, idle_s):
                 self._shut(mark)
         await self._end([m for m in self._marks.values() if not m.open and not m.writes])
 
-    def _is_due(self, mark: _Mark, now_s: float) -> bool:
-        idle = not mark.writes and now_s - mark.used_s >= _IDLE_S
-        return idle or now_s - mark.begun_s >= self._used_s / 2
+    def _idle_s(self) -> float:
+        """Return how long an idle mark may stay: what is written once must not fill all places."""
+        return _IDLE_S * min(1.0, 2 * (1 - len(self._marks) / _MOST))
+
+    def _is_due(self, mark: _Mark, now_s: float, idle_s: float) -> bool:
+        idle = not mark.writes and now_s - mark.used_s >= idle_s
+        return idle or now_s - mark.begun_s >= _OLD_SHARE * self._used_s
 
     def _shut(self, mark: _Mark) -> None:
         """Take no further writes under a mark."""

@@ -18,7 +18,7 @@ from sketch.port import Part, PendingWrite, ServerSketch, SketchUnavailable
 __all__ = ["Recovery", "Settles", "parts_in"]
 
 AT_ONCE: Final = 100
-"""Writes that one round looks after, at most."""
+"""Writes that are asked for at a time."""
 
 _log = logging.getLogger("portolan.coherence")
 
@@ -62,15 +62,25 @@ class Recovery:
         self._model = model
 
     async def run(self) -> None:
-        """Look after what is there now; raises `Unavailable` if the sketch does not answer."""
+        """Look after what is there now; raises `Unavailable` if the sketch does not answer.
+
+        A replica that died may have left thousands, one after the other: marks that lingered.
+        """
+        while await self._settled_all(await self._orphans()):
+            pass
+
+    async def _orphans(self) -> Sequence[PendingWrite]:
         try:
-            orphans = await self._sketch.orphans(parts_in(self._model()), AT_ONCE)
+            return await self._sketch.orphans(parts_in(self._model()), AT_ONCE)
         except SketchUnavailable as error:
             raise Unavailable(str(error), system="the cache sketch") from error
-        for orphan in orphans:
-            await self._settle(orphan)
 
-    async def _settle(self, orphan: PendingWrite) -> None:
+    async def _settled_all(self, orphans: Sequence[PendingWrite]) -> bool:
+        """Settle writes; return whether there may be others, and nothing has failed with these."""
+        settled = [await self._settled(orphan) for orphan in orphans]
+        return len(orphans) == AT_ONCE and all(settled)
+
+    async def _settled(self, orphan: PendingWrite) -> bool:
         database = orphan.part.database
         try:
             versions = await self._settlement.settle(database, orphan.keys, orphan.token)
@@ -78,5 +88,6 @@ class Recovery:
             await self._sketch.end(orphan.part, orphan.token, versions)
         except (MediatorError, SketchUnavailable) as error:
             _log.warning("a write to %s is still unsettled: %s", "/".join(orphan.part), error)
-        else:
-            _log.info("a write to %s that nobody ended was settled", "/".join(orphan.part))
+            return False
+        _log.info("a write to %s that nobody ended was settled", "/".join(orphan.part))
+        return True

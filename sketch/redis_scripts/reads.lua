@@ -13,13 +13,20 @@ local function values(hash, first, last)
   return found
 end
 
--- Whether writes of keys are pending; their writers hear at the end that somebody wanted to read.
+-- Notes that somebody wanted to read a key while a write of it was pending. Where no cache can hold it, its
+-- mark may linger: whoever made it hears of that at once, as far as this client may publish at all.
+local function wanted(key)
+  call('HINCRBY', MARKS, key, WANTED)
+  if tonumber(call('ZSCORE', HANDED, key) or 0) <= now then redis.pcall('PUBLISH', MARKS, key) end
+end
+
+-- Whether writes of keys are pending; their writers hear at the end, too, that somebody wanted to read.
 local function pending(first, last)
   local found = false
   for i, marks in ipairs(values(MARKS, first, last)) do
     if marks then
       found = true
-      if tonumber(marks) < WANTED then call('HINCRBY', MARKS, ARGV[first + i - 1], WANTED) end
+      if tonumber(marks) < WANTED then wanted(ARGV[first + i - 1]) end
     end
   end
   return found

@@ -2,10 +2,12 @@ local steps = {}
 
 -- Whether writes may be pending that are acknowledged without a look at what is registered: those that
 -- began before anybody asked for a result. While results are asked for, and as long as one may be
--- alive, no mark lingers; `before` has the lease of the last write that began until then.
+-- alive, no mark lingers; `before` has the lease of the last write that began until then. Whoever has
+-- marks that linger hears of the first who asks.
 local function lingering(ttl)
   if not asked then
     call('HSET', META, 'before', call('ZREVRANGE', LEASES, 0, 0, 'WITHSCORES')[2] or 0)
+    redis.pcall('PUBLISH', MARKS, '')
   end
   asked = math.max(asked or 0, now + ASKED_US, now + LAYERS * ttl + MARGIN_US)
   call('HSET', META, 'asked', asked)

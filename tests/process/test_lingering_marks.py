@@ -13,6 +13,8 @@ from redis.asyncio import Redis
 from app.coherence.lingering import Lingering
 from app.settings import CacheSettings
 from mediator.stores.port import SystemConfig
+from sketch.port import Part, TellWanted
+from sketch.redis_server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import Paper, paper_on
 from tests.process.service import unique
@@ -129,8 +131,10 @@ async def test_a_reader_of_the_same_replica_finds_the_record_cacheable(
     assert len(calls.begun) == len(calls.ended) == 1
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_reader_of_another_replica_finds_it_soon(paper: Paper, other: Paper) -> None:
-    """However often the record is written; the writer hears of the reader, and waits no more."""
+    """However often the record is written: the writer hears of the reader at once."""
+    await listened_to(paper, 2)
     id_ = await made(paper)
     await paper.inc(id_)
     assert not cacheable(await other.get(id_))
@@ -140,25 +144,122 @@ async def test_a_reader_of_another_replica_finds_it_soon(paper: Paper, other: Pa
         return cacheable(await other.get(id_))
 
     await eventually(found)
-    assert (paper.part, f"articles/{id_}#hits") in paper.caches._lingering._avoided
+
+    async def avoided() -> bool:
+        place = (paper.part, f"articles/{id_}#hits")
+        return all(place in replica.caches._lingering._avoided for replica in (paper, other))
+
+    await eventually(avoided)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_mark_that_is_being_used_gives_way_after_its_last_write(
+    paper: Paper, other: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await listened_to(paper, 2)
+    id_ = await made(paper)
+    await paper.inc(id_)
+    lingering, calls = paper.caches._lingering, Calls().of(paper, monkeypatch)
+    token = lingering.join(paper.part, f"articles/{id_}#hits", _route(paper))
+    assert not cacheable(await other.get(id_))
+
+    async def heard() -> bool:
+        return not lingering._open[paper.part]
+
+    await eventually(heard)
+    assert calls.ended == []
+    assert not cacheable(await other.get(id_)), "a write is under way"
+    assert token is not None
+    await lingering.leave(token)
+    assert calls.ended == [token]
+    assert cacheable(await other.get(id_))
+
+
+async def test_a_reader_of_whom_nobody_hears_finds_it_later(
+    system_configs: Sequence[SystemConfig],
+    own_catalogue: str,
+    redis_config: SystemConfig,
+    paper: Paper,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However often the record is written: the mark is old some time, and not made again."""
+    monkeypatch.setattr(RedisSketch, "listen", _deaf)
+    settings = CacheSettings()
+    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as deaf:
+        id_ = await made(deaf)
+        await deaf.inc(id_)
+        assert not cacheable(await paper.get(id_))
+
+        async def found() -> bool:
+            await deaf.inc(id_)
+            return cacheable(await paper.get(id_))
+
+        await eventually(found)
+
+
+async def _deaf(_sketch: RedisSketch, _tell: TellWanted) -> None:
+    """Hear nothing."""
+
+
+async def listened_to(paper: Paper, replicas: int) -> None:
+    """Wait until so many replicas hear of what is wanted."""
+    channel = f"{{{paper.namespace}:nobodys/class}}:marks"
+    client: Any = paper.caches.sketch
+
+    async def by_all() -> bool:
+        return bool(await client._own.publish(channel, "nobodys/object#group") == replicas)
+
+    await eventually(by_all)
 
 
 @pytest.mark.usefixtures("patient")
 async def test_a_result_is_not_kept_while_writes_may_be_acknowledged_that_do_not_know_of_it(
-    paper: Paper, other: Paper
+    system_configs: Sequence[SystemConfig],
+    own_catalogue: str,
+    redis_config: SystemConfig,
+    fresh: Paper,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """They are ended by nothing here: this replica is told of those who ask, and hears nothing."""
+    paper = fresh
+    monkeypatch.setattr(paper.caches._lingering, "give_way_to_results", _nothing)
     word, id_ = unique("w"), unique("n")
     for text in ("a", "b"):
         await paper.http.put(f"notes/{id_}", json={"text": text})
-    query = f"notes?text={word}"
-    assert not cacheable(await other.http.get(query))
-    await paper.http.put(f"notes/{id_}", json={"text": word})
-    assert not cacheable(await other.http.get(query))
-    await paper.end_marks()
-    assert cacheable(await other.http.get(query))
-    await paper.http.put(f"notes/{id_}", json={"text": "c"})
-    assert (await paper.filter()).contains(f"notes//text={word}")
-    assert (await other.http.get(query)).json()["items"] == []
+    query, settings = f"notes?text={word}", CacheSettings()
+    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as other:
+        assert not cacheable(await other.http.get(query))
+        await paper.http.put(f"notes/{id_}", json={"text": word})
+        assert not cacheable(await other.http.get(query))
+        await paper.end_marks()
+        assert cacheable(await other.http.get(query))
+        await paper.http.put(f"notes/{id_}", json={"text": "c"})
+        assert (await paper.filter()).contains(f"notes//text={word}")
+        assert (await other.http.get(query)).json()["items"] == []
+
+
+@pytest.mark.usefixtures("patient")
+async def test_who_asks_for_a_result_in_another_replica_waits_for_no_idle_mark(
+    system_configs: Sequence[SystemConfig],
+    own_catalogue: str,
+    redis_config: SystemConfig,
+    fresh: Paper,
+) -> None:
+    paper, settings, id_ = fresh, CacheSettings(), unique("n")
+    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as other:
+        await listened_to(paper, 2)
+        for text in ("a", "b"):
+            await paper.http.put(f"notes/{id_}", json={"text": text})
+        assert not cacheable(await other.http.get("notes?text=b"))
+
+        async def found() -> bool:
+            return cacheable(await other.http.get("notes?text=b"))
+
+        await eventually(found)
+
+
+async def _nothing(_part: Part) -> None:
+    """Let marks stay."""
 
 
 @pytest.mark.usefixtures("patient")

@@ -14,6 +14,7 @@ in the model                 in the code
 ``purge``                    `sketch.purging.Purging`: `steps.take`, `steps.purged`
 ``acknowledge``              the answer 2xx; before ``end`` where `Lingering` keeps the mark
 ``write again``              `Lingering.join`: under a mark that lingers, with its token
+  its ``end``, at any time   `Lingering.end_some`; `Lingering.give_way`, to whoever wants to read
 ``recover``                  `app.coherence.recovery.Recovery`: `steps.orphans`, then `end`
 ``report: life n``           `CachedReads.ask`: `steps.read` (reads.lua), `MemoryPart.report_read`
 ``the report fails``         `CachedReads.ask`: `Grant(0)`

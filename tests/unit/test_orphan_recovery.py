@@ -1,0 +1,72 @@
+"""Orphaned writes: how many are settled in a round, and what becomes of those that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+
+from app.coherence.recovery import AT_ONCE, Recovery
+from mediator.errors import Unavailable
+from mediator.guard import NullGuard
+from mediator.placement.routing import EMPTY
+from sketch.port import Ended, Part, PendingWrite, SketchUnavailable
+
+PART = Part("news", "articles")
+
+
+class World:
+    """A sketch with orphans, and the systems that tell what came of them."""
+
+    def __init__(self, orphans: int) -> None:
+        self.left = {str(token): PendingWrite(PART, str(token), ("k",)) for token in range(orphans)}
+        self.asked = 0
+        self.unknown: set[str] = set()
+        self.away = False
+
+    async def orphans(self, _parts: Sequence[Part], limit: int) -> list[PendingWrite]:
+        self.asked += 1
+        if self.away:
+            raise SketchUnavailable
+        return list(self.left.values())[:limit]
+
+    async def settle(self, _database: str, _keys: Sequence[str], token: str) -> Mapping[str, int]:
+        if token in self.unknown:
+            raise Unavailable("It does not answer.", system="postgres")
+        return {"k": 1}
+
+    async def end(self, _part: Part, token: str, versions: Mapping[str, int]) -> Ended:
+        assert versions == {"k": 1}
+        del self.left[token]
+        return Ended.DONE
+
+    async def recover(self) -> None:
+        recovery = Recovery(cast("Any", self), NullGuard(), self, lambda: EMPTY)
+        await recovery.run()
+
+
+async def test_all_that_a_replica_left_is_settled_in_one_round() -> None:
+    world = World(3 * AT_ONCE + 1)
+    await world.recover()
+    assert not world.left
+    assert world.asked == 4
+
+
+async def test_what_cannot_be_settled_waits_for_the_next_round() -> None:
+    world = World(2 * AT_ONCE)
+    world.unknown = {"7", "150"}
+    await world.recover()
+    assert (len(world.left), world.asked) == (AT_ONCE + 1, 1)
+    await world.recover()
+    assert set(world.left) == {"7", "150", "199"}
+    world.unknown = set()
+    await world.recover()
+    assert not world.left
+
+
+async def test_a_sketch_that_does_not_answer_is_told_of() -> None:
+    world = World(1)
+    world.away = True
+    with pytest.raises(Unavailable):
+        await world.recover()
