@@ -22,6 +22,10 @@ __all__ = ["EmbeddedRedis"]
 _OLDEST = (6, 2)
 _FSYNC = {"second": "everysec", "full": "always"}
 _DURABILITY_S = {"second": 1.0, "full": 0.0}
+_LEAST_LOG = "512mb"
+"""Of the append-only file, before it is written anew. By the default of 64 MB a server under load
+does that every few seconds, in a copy of itself; PostgreSQL lets its log grow to 1 GB by default.
+"""
 _NOTES = {
     "second": "a killed server loses nothing, a machine that loses power up to a second",
     "full": "every write is synchronised to disk before it is answered",
@@ -70,6 +74,8 @@ class EmbeddedRedis(OwnedServer):
             "appendonly": "yes",
             "appendfsync": _FSYNC[self._durability],
             "aof-load-truncated": "yes",
+            "auto-aof-rewrite-min-size": _LEAST_LOG,
+            "zset-max-ziplist-entries": "16",
             "save": "",
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
