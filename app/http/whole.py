@@ -12,6 +12,7 @@ from __future__ import annotations
 from asyncio import Transport
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
+from weakref import ref
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
@@ -35,12 +36,16 @@ TakeWhole: TypeAlias = Callable[[], bytes | None]
 
 
 class Whole:
-    """A request that is taken, and answered, without messages."""
+    """A request that is taken, and answered, without messages.
+
+    The request has this among its extensions. So this only knows it weakly: in a cycle, all that is
+    made for a request would be left to the collector.
+    """
 
     __slots__ = ("_cycle",)
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle = cycle
+        self._cycle = ref(cycle)
 
     def extension(self) -> dict[str, Any]:
         """Return what an application finds among the extensions of its scope."""
@@ -48,8 +53,8 @@ class Whole:
 
     def take(self) -> bytes | None:
         """Take the body; see `TakeWhole`."""
-        cycle = self._cycle
-        if cycle.more_body or cycle.disconnected or cycle.response_complete:
+        cycle = self._cycle()
+        if cycle is None or cycle.more_body or cycle.disconnected or cycle.response_complete:
             return None
         if cycle.flow.read_paused:
             return None  # a message lets the connection be read again
@@ -59,8 +64,8 @@ class Whole:
 
     def send(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
         """Answer the request; see `SendWhole`."""
-        cycle = self._cycle
-        if cycle.flow.write_paused or cycle.access_log or cycle.response_started:
+        cycle = self._cycle()
+        if cycle is None or cycle.flow.write_paused or cycle.access_log or cycle.response_started:
             return False
         if not cycle.disconnected:
             head = _head(cycle, status, headers)

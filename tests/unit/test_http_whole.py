@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 from uvicorn import Config
@@ -247,3 +249,16 @@ async def test_a_body_that_is_taken_has_its_limit_too() -> None:
     assert await read_body(Request(scope, never), 4) == b"body"
     with pytest.raises(HttpError, match="A body may have 3 bytes"):
         await read_body(Request(scope, never), 3)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_nothing_of_a_request_is_left_to_the_collector(whole: bool) -> None:
+    server = Server(whole=whole)
+    gc.disable()
+    try:
+        await server.ask(GET)
+        first = ref(server.protocol.cycle)
+        await server.ask(GET)
+        assert first() is None
+    finally:
+        gc.enable()
