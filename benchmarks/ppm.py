@@ -55,6 +55,7 @@ class _Bench:
 
     async def rate(self, lane: Lane) -> Tally:
         seconds = 0.8 if self.options.quick else 3.0
+        await self.service.caught_up()
         (tally,) = await drive(self.load, self.service, [lane], seconds)
         return tally
 
@@ -159,6 +160,7 @@ async def _top_ten(bench: _Bench, most: float) -> Result:
         single_hits(_MIXED, bench.options.seed, _WRITERS, every_s),
     ]
     seconds = 3.0 if bench.options.quick else 10.0
+    await bench.service.caught_up()
     reads, writes = await drive(bench.load, bench.service, lanes, seconds)
     p99_ms = reads.percentile(0.99) * 1000
     bench.options.say(

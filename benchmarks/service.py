@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
+import re
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +24,8 @@ __all__ = ["RequestRefused", "Service", "portolan", "succeed"]
 
 _TIMEOUT_S = 60.0
 _BATCH = 1_000
+_LAG = re.compile(r"^portolan_feed_lag_seconds\{.*\} (\S+)$", re.MULTILINE)
+_LAG_S = 1.0
 
 
 class RequestRefused(Failed):
@@ -131,6 +136,16 @@ class Service:
             ]
             for start in range(0, len(operations), _BATCH):
                 await self._put(database, operations[start : start + _BATCH])
+
+    async def caught_up(self) -> None:
+        """Wait until the feeds have what was written: nobody is to relay what another has left."""
+        lag_s = math.inf
+        while lag_s > _LAG_S:
+            # The gauges are measured once in a second.
+            await asyncio.sleep(1.1 * _LAG_S)
+            told = await self.admin.get(self.admin.base_url.join("/metrics"))
+            found = _LAG.findall(told.raise_for_status().text)
+            lag_s = max(map(float, found), default=0.0)
 
     async def _put(self, database: str, operations: Sequence[Mapping[str, Any]]) -> None:
         batch = self.data.post(f"{database}/batch", json={"operations": operations})
