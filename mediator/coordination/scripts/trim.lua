@@ -9,9 +9,10 @@ local last
 if excess > 0 then
   last = redis.call('XRANGE', stream, '-', '+', 'COUNT', excess)[excess][1]
 else
-  local old = redis.call('XREVRANGE', stream, '(' .. ARGV[3], '-', 'COUNT', 1)[1]
-  if not old then return 0 end
-  last = old[1]
+  local before = '(' .. ARGV[3]
+  -- Where nothing is older, a search backwards would go through the whole stream.
+  if #redis.call('XRANGE', stream, '-', before, 'COUNT', 1) == 0 then return 0 end
+  last = redis.call('XREVRANGE', stream, before, '-', 'COUNT', 1)[1][1]
 end
 redis.call('HSET', base .. 'floor', ARGV[1], last)
 local ms, seq = string.match(last, '(%d+)-(%d+)')
