@@ -112,7 +112,8 @@ def _parts(body: Any) -> tuple[list[Seen], list[Any]]:
 
 def _seen(told: Any, pointer: str) -> Seen:
     members = require_object(told, pointer)
-    if members.keys() != _SEEN or not isinstance(members["class"], str):
+    names = members.get("class"), members.get("id")
+    if members.keys() != _SEEN or not all(isinstance(name, str) for name in names):
         raise _refuse(pointer, "class, id and etag are expected, and nothing else")
     id_, etag = check_id(members["id"], f"{pointer}/id"), members["etag"]
     if etag is None:

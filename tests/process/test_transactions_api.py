@@ -141,6 +141,8 @@ async def test_one_that_fails_is_told_as_if_alone(client: httpx.AsyncClient) -> 
         {"reads": [{"class": "users", "id": "a", "etag": 'W/"1"'}]},
         {"reads": [{"class": "users", "id": "a/b", "etag": None}]},
         {"reads": [{"class": 1, "id": "a", "etag": None}]},
+        {"reads": [{"class": "users", "id": True, "etag": None}]},
+        {"reads": [{"class": "users", "id": ["a"], "etag": None}]},
         {"reads": [{"class": "users", "id": "a", "etag": None}] * (MOST_READS + 1)},
         {"operations": [{}] * (MOST_WRITES + 1)},
     ],
