@@ -103,9 +103,10 @@ class Renewer:
         alone: list[Wanted] = []
         now_us = self._keeper.latest_us(self._clock())
         for wanted, copy in self._grown_old(lately):
-            if self._is_named(wanted.resource):
+            keys = wanted.resource.keys(self._keeper.groups())
+            if self._names(keys):
                 together.append(wanted)
-            elif copy.expires_us <= now_us:
+            elif keys and copy.expires_us <= now_us:
                 (alone if self._demand.is_settled(wanted) else together).append(wanted)
         if len(together) <= _FEW:
             together, alone = [], together + alone
@@ -114,12 +115,10 @@ class Renewer:
         parcels = (together[at : at + _AT_ONCE] for at in range(0, len(together), _AT_ONCE))
         await asyncio.gather(*map(self._ask, parcels))
 
-    def _is_named(self, resource: Resource) -> bool:
+    def _names(self, keys: Sequence[str]) -> bool:
+        """Whether the filter names one of the keys."""
         current = self._keeper.usable()
-        if current is None:
-            return False
-        document = current.document
-        return any(document.contains(key) for key in resource.keys(document.map))
+        return current is not None and any(current.document.contains(key) for key in keys)
 
     def _grown_old(self, lately: Sequence[Wanted]) -> Iterator[tuple[Wanted, Copy]]:
         old = self._clock() + self._took_s - _OLD * self._keeper.bound_s
@@ -127,8 +126,7 @@ class Renewer:
             copy = self._copies.get(wanted.address)
             if copy is None or copy.etag is None or copy.body is None or copy.since > old:
                 continue
-            if wanted.resource.keys(self._keeper.groups()):
-                yield wanted, copy
+            yield wanted, copy
 
     async def _ask(self, some: Sequence[Wanted]) -> None:
         """Ask for many objects; what fails is revalidated by who reads it."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+import asyncpg
+
 from mediator.stores.mongo import MongoStore
 from mediator.stores.port import Store, SystemConfig
 from mediator.stores.postgres import PostgresStore
 from mediator.stores.redis import RedisStore
 
-__all__ = ["STORES", "opened"]
+__all__ = ["STORES", "opened", "opened_apart"]
 
 STORES: Mapping[str, Callable[[SystemConfig], Store]] = {
     "redis": RedisStore,
@@ -28,3 +30,15 @@ async def opened(config: SystemConfig) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def opened_apart(config: SystemConfig) -> AsyncIterator[PostgresStore]:
+    """Open PostgreSQL's store in a namespace of the caller's own, which goes at the end."""
+    store = PostgresStore(config)
+    await store.open()
+    yield store
+    await store.close()
+    admin = await asyncpg.connect(config.url)
+    await admin.execute(f'DROP SCHEMA "{config.namespace}" CASCADE')
+    await admin.close()

@@ -19,6 +19,7 @@ from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import Fragment, SystemConfig
 from mediator.stores.postgres import PostgresStore, changelog, reap
 from mediator.stores.postgres.changelog import LOG, Snapshot
+from tests.conformance.real_stores import opened_apart
 
 LONG_S: Final = 10.0
 NAMESPACE: Final = f"changelog_{uuid.uuid4().hex[:12]}"
@@ -27,13 +28,8 @@ NAMESPACE: Final = f"changelog_{uuid.uuid4().hex[:12]}"
 @pytest.fixture(scope="module")
 async def store(postgresql_config: SystemConfig) -> AsyncIterator[PostgresStore]:
     config = replace(postgresql_config, namespace=NAMESPACE, deadline_s=30.0, durability="second")
-    store = PostgresStore(config)
-    await store.open()
-    yield store
-    await store.close()
-    admin = await asyncpg.connect(config.url)
-    await admin.execute(f'DROP SCHEMA "{NAMESPACE}" CASCADE')
-    await admin.close()
+    async with opened_apart(config) as store:
+        yield store
 
 
 @pytest.fixture

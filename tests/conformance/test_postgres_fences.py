@@ -26,6 +26,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.postgres import PostgresStore, reap
 from mediator.stores.postgres.shapes import shape_of
+from tests.conformance.real_stores import opened_apart
 from tests.faults.conditions import eventually
 
 NAMESPACE: Final = f"fences_{uuid.uuid4().hex[:12]}"
@@ -45,13 +46,8 @@ async def config(postgresql_config: SystemConfig) -> SystemConfig:
 
 @pytest.fixture(scope="module")
 async def store(config: SystemConfig) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(config)
-    await store.open()
-    yield store
-    await store.close()
-    admin = await asyncpg.connect(config.url)
-    await admin.execute(f'DROP SCHEMA "{NAMESPACE}" CASCADE')
-    await admin.close()
+    async with opened_apart(config) as store:
+        yield store
 
 
 @pytest.fixture

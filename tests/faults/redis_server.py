@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +12,7 @@ import psutil
 
 from mediator.stores.embedded.redis import EmbeddedRedis
 
-__all__ = ["Server"]
+__all__ = ["Server", "running"]
 
 
 class Server:
@@ -52,3 +54,16 @@ class Server:
         """The append-only file."""
         (file,) = self.directory.rglob("appendonly.aof")
         return file
+
+
+@contextmanager
+def running(purpose: str) -> Iterator[Server]:
+    """Run a server in a directory of its own, named for its purpose, until the block ends."""
+    directory = Path(tempfile.mkdtemp(prefix=f"portolan-{purpose}-"))
+    server = Server(directory)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory, ignore_errors=True)

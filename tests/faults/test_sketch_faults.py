@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,7 +20,7 @@ from sketch.bloom import FilterShape
 from sketch.port import Part, SketchLimits, SketchUnavailable, Snapshot
 from sketch.redis_server import RedisSketch
 from tests.faults.conditions import eventually
-from tests.faults.redis_server import Server
+from tests.faults.redis_server import Server, running
 from tests.process.sketches import has
 
 PART = Part("news", "articles")
@@ -34,14 +32,8 @@ SHAPE = FilterShape(bits=8192)
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    directory = Path(tempfile.mkdtemp(prefix="portolan-sketch-"))
-    server = Server(directory)
-    server.start()
-    try:
+    with running("sketch") as server:
         yield server
-    finally:
-        server.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

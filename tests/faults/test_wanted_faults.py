@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +12,7 @@ from sketch.bloom import FilterShape
 from sketch.port import Part, SketchLimits
 from sketch.redis_server import RedisSketch
 from tests.faults.conditions import eventually
-from tests.faults.redis_server import Server
+from tests.faults.redis_server import Server, running
 
 PART = Part("news", "articles")
 KEY = "articles/1#text"
@@ -48,14 +45,8 @@ class Listener:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    directory = Path(tempfile.mkdtemp(prefix="portolan-wanted-"))
-    server = Server(directory)
-    server.start()
-    try:
+    with running("wanted") as server:
         yield server
-    finally:
-        server.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

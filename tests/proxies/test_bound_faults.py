@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.faults.redis_server import Server
+from tests.faults.redis_server import Server, running
 from tests.proxies.replica import mortal
 from tests.proxies.two_replicas import DELTA_S, TTL_S, World, world_on
 
@@ -24,14 +21,8 @@ Systems = tuple[SystemConfig, SystemConfig, SystemConfig]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """The sketch's own Redis, which the other stores do not depend on."""
-    directory = Path(tempfile.mkdtemp(prefix="portolan-bound-"))
-    server = Server(directory)
-    server.start()
-    try:
+    with running("bound") as server:
         yield server
-    finally:
-        server.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

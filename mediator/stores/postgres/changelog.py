@@ -33,7 +33,7 @@ from mediator.stores.port import Fragment, FragmentOf, Logged
 from mediator.stores.postgres.codecs import Codec
 from mediator.stores.postgres.plans import Plans
 from mediator.stores.postgres.pool import transaction
-from mediator.stores.postgres.statements import DIALECT
+from mediator.stores.postgres.statements import quoted
 
 __all__ = ["LOG", "OutboxLog", "Snapshot"]
 
@@ -137,8 +137,8 @@ class OutboxLog:
 
     def __init__(self, plans: Plans, use: _Use) -> None:
         self._plans, self._use = plans, use
-        table, quote = plans.ledgers.outbox, DIALECT.identifier_preparer.quote_identifier
-        self._name = f"{quote(str(table.schema))}.{quote(table.name)}"
+        table = plans.ledgers.outbox
+        self._name = quoted(str(table.schema), table.name)
         self._portions = Portions()
         self._begun = 0
 

@@ -10,7 +10,7 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres.names import column_name, retired_name, table_name
 from mediator.stores.postgres.pool import transaction
-from mediator.stores.postgres.statements import DIALECT
+from mediator.stores.postgres.statements import DIALECT, quoted
 from mediator.stores.postgres.tables import Ledgers, RecordTable
 
 __all__ = ["drop_class", "prepare_class", "prepare_namespace"]
@@ -47,12 +47,8 @@ def _sql(element: Any) -> str:
     return str(element.compile(dialect=DIALECT))
 
 
-def _quote(name: str) -> str:
-    return str(DIALECT.identifier_preparer.quote_identifier(name))
-
-
 def _qualified(table: sa.Table) -> str:
-    return f"{_quote(str(table.schema))}.{_quote(table.name)}"
+    return quoted(str(table.schema), table.name)
 
 
 async def prepare_namespace(connection: Any, ledgers: Ledgers) -> None:
@@ -61,9 +57,9 @@ async def prepare_namespace(connection: Any, ledgers: Ledgers) -> None:
     async with transaction(connection):
         await connection.execute(_PATIENT)
         await connection.fetch(_ALONE, namespace)
-        there = await connection.fetchval("SELECT to_regnamespace($1)", _quote(namespace))
+        there = await connection.fetchval("SELECT to_regnamespace($1)", quoted(namespace))
         if there is None:
-            await connection.execute(f"CREATE SCHEMA {_quote(namespace)}")
+            await connection.execute(f"CREATE SCHEMA {quoted(namespace)}")
         for table in ledgers.all:
             if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
                 await _create(connection, table)
@@ -75,7 +71,7 @@ async def _add_bookkeeping(connection: Any, ledgers: Ledgers) -> None:
     namespace, types = str(ledgers.classes.schema), _LATER
     query = _LACKING.format(classes=_qualified(ledgers.classes))
     for table, column in await connection.fetch(query, namespace, list(types)):
-        place = f"{_quote(namespace)}.{_quote(table)}"
+        place = quoted(namespace, table)
         await connection.execute(f"ALTER TABLE {place} ADD COLUMN {column} {types[column]}")
 
 
@@ -122,8 +118,8 @@ async def _retire(
 
 
 async def _put_aside(connection: Any, records: RecordTable, name: str) -> None:
-    table, old = _qualified(records.table), _quote(column_name(name))
-    kept = _quote(retired_name(name, records.fragment.schema_version))
+    table, old = _qualified(records.table), quoted(column_name(name))
+    kept = quoted(retired_name(name, records.fragment.schema_version))
     await connection.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {kept}")
     await connection.execute(
         f"UPDATE {table} SET _nulls = array_remove(_nulls, $1) WHERE $1 = ANY (_nulls)",  # noqa: S608 - quoted identifiers
@@ -161,7 +157,7 @@ async def _match_indexes(connection: Any, table: sa.Table) -> None:
     wanted = {str(index.name): index for index in table.indexes}
     for name in sorted(there - wanted.keys()):
         if "~" in name:  # an index that an administrator made has another name
-            await connection.execute(f"DROP INDEX {_quote(str(table.schema))}.{_quote(name)}")
+            await connection.execute(f"DROP INDEX {quoted(str(table.schema), name)}")
     for name in sorted(wanted.keys() - there):
         await connection.execute(_sql(CreateIndex(wanted[name])))
 
@@ -173,7 +169,7 @@ async def drop_class(connection: Any, ledgers: Ledgers, fragment: Fragment) -> N
     async with transaction(connection):
         await connection.execute(_PATIENT)
         await connection.fetch(_ALONE, schema)
-        await connection.execute(f"DROP TABLE IF EXISTS {_quote(schema)}.{_quote(name)}")
+        await connection.execute(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
         await connection.execute(f'DELETE FROM {_qualified(classes)} WHERE "table" = $1', name)  # noqa: S608 - quoted identifiers
         await connection.execute(
             f"DELETE FROM {_qualified(operations)} WHERE database = $1 AND class = $2",  # noqa: S608 - quoted identifiers

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from mediator.stores.port import REMEMBER_S
-from mediator.stores.postgres.statements import DIALECT
+from mediator.stores.postgres.statements import quoted
 
 __all__ = ["CHANGES_KEPT", "reap"]
 
@@ -41,15 +41,14 @@ async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int
         now_s: Seconds since the epoch.
         limit: Rows removed at most.
     """
-    quote = DIALECT.identifier_preparer.quote_identifier
     before = datetime.fromtimestamp(now_s - REMEMBER_S, UTC)
-    classes = f"{quote(namespace)}.{quote('_classes')}"
+    classes = quoted(namespace, "_classes")
     names = [name for (name,) in await connection.fetch(_TABLES.format(classes=classes))]
     work = [("_operations", _DATED), *((name, _TOMBSTONES) for name in names)]
     removed = 0
     for name, statement in [*work, ("_outbox", _CHANGES)]:
         if removed < limit:
-            sql, left = statement.format(table=f"{quote(namespace)}.{quote(name)}"), limit - removed
+            sql, left = statement.format(table=quoted(namespace, name)), limit - removed
             bounds = (left, CHANGES_KEPT) if statement is _CHANGES else (before, left)
             removed += _count(await connection.execute(sql, *bounds))
     return removed
