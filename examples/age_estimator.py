@@ -7,7 +7,7 @@ written again (docs/add-estimator.md). All it needs are the times of the last wr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from sketch.port import Part
@@ -52,7 +52,13 @@ class ByAge(Static):
         for key in keys:
             self._note((part, key), self._since_s.get((part, key), now_s))
 
-    def wrote(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+    def wrote(
+        self,
+        part: Part,
+        keys: Sequence[str],
+        now_s: float,
+        created: Collection[str] = (),  # noqa: ARG002 - the port: what is new is as young
+    ) -> None:
         """Begin to count anew."""
         for key in keys:
             self._note((part, key), now_s)

@@ -40,10 +40,12 @@ class WriteGuard(Protocol):
         token: str,
         versions: Mapping[str, int],
         effects: Effects | None = None,
+        created: Collection[str] = (),
     ) -> None:
         """Clear the mark; the write is acknowledged only after this returns.
 
-        `versions` tells for each key that is known to have one by now which version it has.
+        `versions` tells for each key that is known to have one by now which version it has,
+        `created` names those of them whose records were not there before.
         Without `effects` every object of the classes may have changed.
         """
 
@@ -73,6 +75,7 @@ class NullGuard:
         token: str,
         versions: Mapping[str, int],
         effects: Effects | None = None,
+        created: Collection[str] = (),
     ) -> None:
         """Do nothing."""
 

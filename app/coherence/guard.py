@@ -138,6 +138,7 @@ class SketchGuard:
         token: str,
         versions: Mapping[str, int],
         effects: Effects | None = None,
+        created: Collection[str] = (),
     ) -> None:
         """Clear the marks; raises `Unavailable`: the write must not be acknowledged.
 
@@ -146,7 +147,7 @@ class SketchGuard:
         written = by_part(database, versions)
         now_s = self._clock.now()
         for part, keys in written.items():
-            self._estimator.wrote(part, keys, now_s)
+            self._estimator.wrote(part, keys, now_s, created)
         if await self._lingering.leave(token):
             return
         parts = {part: written.get(part, ()) for part in parts_of(database, token)}

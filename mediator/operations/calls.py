@@ -38,6 +38,8 @@ __all__ = ["StoreCalls"]
 _Call = TypeVar("_Call", Read, Write)
 _Result = TypeVar("_Result")
 
+_NOTHING: Final[tuple[Mapping[str, int], Collection[str]]] = ({}, ())
+
 _REFUSALS: Final = (Status.FENCED, Status.LOCKED)
 """What has to be told otherwise, or waited for."""
 
@@ -183,10 +185,9 @@ class StoreCalls:
             results = await store.write(calls, token)
         except StoreError as error:
             raise unavailable(store, error, "write") from error
-        versions = _versions(calls, results) if self._guard.wants_versions else {}
-        await self._guard.end(
-            database, token, versions, partial(effects_of, calls, results, records)
-        )
+        effects = partial(effects_of, calls, results, records)
+        versions, created = _stands(calls, results) if self._guard.wants_versions else _NOTHING
+        await self._guard.end(database, token, versions, effects, created)
         return results
 
     async def acknowledge(self, database: str, class_name: str) -> None:
@@ -247,14 +248,20 @@ async def _look(store: GuardedStore, reads: Sequence[Read]) -> Records:
     return {}
 
 
-def _versions(calls: Sequence[Write], results: Sequence[WriteResult]) -> dict[str, int]:
-    """Return the versions that stand after writes, by guard key."""
+def _stands(
+    calls: Sequence[Write], results: Sequence[WriteResult]
+) -> tuple[Mapping[str, int], Collection[str]]:
+    """Return the versions that stand after writes, by guard key, and which of them are first."""
     versions: dict[str, int] = {}
+    created: set[str] = set()
     for call, result in zip(calls, results, strict=True):
         for group in call.groups:
             if (version := result.versions.get(group)) is not None:
-                versions[guard_key(call.fragment.class_name, call.id, group)] = version
-    return versions
+                key = guard_key(call.fragment.class_name, call.id, group)
+                versions[key] = version
+                if result.created:
+                    created.add(key)
+    return versions, created
 
 
 async def _read(store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:

@@ -20,13 +20,11 @@ class Climb:
 
     Attributes:
         starts: At how many points it is begun.
-        climbs: From how many of them, the best ones, it is gone on.
         super_steps: How many steps are made from each, at most.
         most_s: TTL_max is never longer.
     """
 
     starts: int = 25
-    climbs: int = 25
     super_steps: int = 50
     most_s: float = 600.0
 
@@ -55,8 +53,10 @@ _Point = tuple[int, int]
 def climb(cost: Callable[[float, float], float], settings: Climb, seed: int) -> Summit:
     """Find the slope and the longest life that cost least.
 
-    Slopes begin anywhere in [0, 1] and may become negative; longest lives begin anywhere on a
-    logarithmic scale. Points lie on a grid, so that climbs that meet go on as one.
+    The first climb begins with the best longest life for a slope of 0, by which rates do not
+    matter: left and right of it are hills of their own. Slopes of the others begin anywhere in
+    [0, 1] and may become negative; longest lives begin anywhere on a logarithmic scale. Points lie
+    on a grid, so that climbs that meet go on as one.
 
     Args:
         cost: Of a slope and a longest life.
@@ -72,11 +72,10 @@ def climb(cost: Callable[[float, float], float], settings: Climb, seed: int) -> 
         return known[point]
 
     levels = _levels(settings)
-    starts = [
-        (round(random.random() / _SLOPE_STEP), random.randrange(levels))
-        for _ in range(settings.starts)
-    ]
-    for start in sorted(starts, key=at)[: settings.climbs]:
+    starts = [min(((0, level) for level in range(levels)), key=at)]
+    while len(starts) < settings.starts:
+        starts.append((round(random.random() / _SLOPE_STEP), random.randrange(levels)))
+    for start in starts:
         here = start
         for _ in range(settings.super_steps):
             best = min((here, *_around(here, settings)), key=at)

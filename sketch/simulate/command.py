@@ -58,6 +58,9 @@ def simulate(
         _Letter, typer.Option(help="Which core workload of YCSB.", case_sensitive=False)
     ] = _Letter.A,
     operations: Annotated[int, typer.Option(min=1, help="Operations to simulate.")] = 20_000,
+    warm_up: Annotated[
+        int, typer.Option(min=0, help="Operations before, of which nothing is counted.")
+    ] = 0,
     records: Annotated[int, typer.Option(min=1, help="Records there are at first.")] = 1_000,
     rate: Annotated[float, typer.Option(min=1e-3, help="Operations in a virtual second.")] = 200.0,
     clients: Annotated[int, typer.Option(min=1, help="Clients that share them.")] = 10,
@@ -91,7 +94,9 @@ def simulate(
     try:
         has_client, layers = layers_of(caches)
         world = World(
-            Workload(WORKLOADS[workload.value], operations, records, rate, clients),
+            Workload(
+                WORKLOADS[workload.value], operations, records, rate, clients, warm_up=warm_up
+            ),
             client_caches=has_client,
             layers=layers,
             origin_one_way=parse(origin),

@@ -76,7 +76,7 @@ class Engine:
         self._world = world
         self._accesses = accesses
         self._arrivals = arrivals
-        self.tally = Tally(operations=accesses.operations)
+        self.tally = Tally()
         self._names = [(f"records/{key}#all",) for key in range(accesses.records)]
         self._origin = Origin(world, self._names, estimator, self.tally)
         self._clients = [_Client() for _ in range(world.workload.clients)]
@@ -93,20 +93,25 @@ class Engine:
         self._begin_clients()
         accesses, names, events = self._accesses, self._clients, self._events
         lists = (accesses.begin_s.tolist(), accesses.key.tolist(), accesses.client.tolist())
-        now = 0.0
+        now = counted_s = 0.0
         for number, (now, key, client, write) in enumerate(
             zip(*lists, accesses.write.tolist(), strict=True)
         ):
             while events[0][0] <= now:
                 event = heappop(events)
                 event[2](*event)
+            if number == accesses.first:
+                self.tally.restart()
+                counted_s = now
             if write:
                 heappush(events, (self._arrivals[number], next(self._order), self._write, key))
             else:
                 self._read(now, key, names[client])
             if progress is not None and number % _TOLD_EVERY == _TOLD_EVERY - 1:
                 progress(_TOLD_EVERY)
-        self._finish(now)
+        self._finish()
+        self.tally.virtual_s = now - counted_s
+        self.tally.operations = self._world.workload.operations
         return self.tally
 
     def _begin_clients(self) -> None:
@@ -116,9 +121,8 @@ class Engine:
             self._at(period * number / len(self._clients), self._refresh, client)
         self._at(period, self._measure)
 
-    def _finish(self, now: float) -> None:
+    def _finish(self) -> None:
         """Let end what has begun; what happens for ever does not."""
-        self.tally.virtual_s = now
         endless = (self._refresh, self._measure)
         while self._events:
             event = heappop(self._events)

@@ -55,13 +55,13 @@ class Origin:
         self._longest_s, self._shape = world.longest_s, world.shape
         self._margin_s = world.margin_s
         self._keys = keys
+        self._records = world.workload.records
         self._estimator = estimator
         self._tally = tally
         self._written = 0
         self._alive_s = [0.0] * len(keys)
         self._held_s = [0.0] * len(keys)
         self._plain: tuple[int, BloomFilter] = (0, BloomFilter(world.shape))
-        self._samples = 0
         self.versions = [0] * len(keys)
 
     def read(self, now_s: float, key: int) -> tuple[int, float]:
@@ -91,8 +91,9 @@ class Origin:
         """End a write; return the version that it made."""
         version = self.versions[key] = self.versions[key] + 1
         names = self._keys[key]
+        created = names if version == 1 and key >= self._records else ()
         self._part.end(int(now_s * 1e6), token, {names[0]: version})
-        self._estimator.wrote(PART, names, now_s)
+        self._estimator.wrote(PART, names, now_s, created)
         return version
 
     def held(self, key: int, at_s: float) -> bool:
@@ -113,9 +114,6 @@ class Origin:
         """Note the size of the filter."""
         self.filter(now_s)
         _, plain = self._plain
-        rate, keys, tally = plain.false_positive_rate, plain.estimated_count, self._tally
-        self._samples += 1
-        tally.filter_rate += (rate - tally.filter_rate) / self._samples
-        tally.filter_keys += (keys - tally.filter_keys) / self._samples
-        tally.filter_keys_most = max(tally.filter_keys_most, keys)
+        rate = plain.false_positive_rate
+        self._tally.measured(rate, plain.estimated_count)
         self._estimator.filled(PART, rate)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sketch.simulate.comparison import Comparison, Entry
 from sketch.simulate.plots import cost_plot, latency_plot, reads_plot, sweep_plot
+from sketch.simulate.workload import Workload
 
 __all__ = ["page"]
 
@@ -82,14 +83,18 @@ def _scene(comparison: Comparison) -> str:
     work = world.workload
     caches = ["client"] * world.client_caches + [layer.name for layer in world.layers]
     return (
-        f"{work.mix.about}: {work.operations:,} operations of {work.clients} clients on"
-        f" {work.records:,} records, {work.ops_per_s:g} in a second; caches:"
-        f" {', '.join(caches) or 'none'}; bound Δ = {world.bound_s:g} s; lives up to"
+        f"{work.mix.about}: {work.operations:,} operations{_warm_up(work)} of"
+        f" {work.clients} clients on {work.records:,} records, {work.ops_per_s:g} in a second;"
+        f" caches: {', '.join(caches) or 'none'}; bound Δ = {world.bound_s:g} s; lives up to"
         f" {world.longest_s:g} s; seed {world.seed}. Cost of an access ="
         f" {weights.invalidation:g} · invalidations + {weights.stale:g} · stale reads +"
         f" {weights.miss:g} · reads at the origin, each by accesses,"
         f" + {weights.false_positives:g} · false positive rate."
     )
+
+
+def _warm_up(work: Workload) -> str:
+    return f" (after {work.warm_up:,} that are not counted)" if work.warm_up else ""
 
 
 def _finding(comparison: Comparison) -> str:

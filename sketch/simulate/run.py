@@ -63,17 +63,19 @@ class Run:
     Attributes:
         tally: What was counted.
         estimator: As it is now.
+        operations: How many were simulated, those of the warm-up included.
         processor_s: Processor time of the run.
     """
 
     tally: Tally
     estimator: TtlEstimator
+    operations: int
     processor_s: float
 
     @property
     def operations_per_s(self) -> float:
         """Simulated operations in a second of processor time."""
-        return self.tally.operations / self.processor_s
+        return self.operations / self.processor_s
 
 
 def simulate(prepared: Prepared, estimators: Estimators, progress: Progress | None = None) -> Run:
@@ -83,4 +85,5 @@ def simulate(prepared: Prepared, estimators: Estimators, progress: Progress | No
     engine = Engine(prepared.world, prepared.accesses, prepared.arrivals_s, estimator, random)
     started = process_time()
     tally = engine.run(progress)
-    return Run(tally, estimator, process_time() - started)
+    seconds = process_time() - started
+    return Run(tally, estimator, prepared.accesses.operations, seconds)

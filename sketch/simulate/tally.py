@@ -15,7 +15,7 @@ __all__ = ["Tally"]
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one run.
+    """Counts of one run, without its warm-up: of what happens from then on.
 
     Attributes:
         operations: Operations of the workload.
@@ -35,6 +35,7 @@ class Tally:
         filter_rate: Mean false positive rate of the filter.
         filter_keys: Mean number of keys in it.
         filter_keys_most: The largest number.
+        filter_samples: How often the filter was looked at.
         latencies: Of each read, in seconds.
         virtual_s: How long it took in virtual time.
     """
@@ -56,8 +57,22 @@ class Tally:
     filter_rate: float = 0.0
     filter_keys: float = 0.0
     filter_keys_most: float = 0.0
+    filter_samples: int = 0
     virtual_s: float = 0.0
     latencies: array[float] = field(default_factory=lambda: array("d"))
+
+    def restart(self) -> None:
+        """Forget what was counted."""
+        fresh = Tally()
+        for name in self.__slots__:
+            setattr(self, name, getattr(fresh, name))
+
+    def measured(self, rate: float, keys: float) -> None:
+        """Note the false positive rate of the filter, and how many keys are in it."""
+        self.filter_samples += 1
+        self.filter_rate += (rate - self.filter_rate) / self.filter_samples
+        self.filter_keys += (keys - self.filter_keys) / self.filter_samples
+        self.filter_keys_most = max(self.filter_keys_most, keys)
 
     @property
     def origin_reads(self) -> int:

@@ -67,6 +67,7 @@ class Workload:
         ops_per_s: How many begin in a second of virtual time, at random instants.
         clients: How many clients there are; each operation is of a random one.
         longest_scan: Records of a scan, at most; all lengths are as likely.
+        warm_up: How many operations come before, of which nothing is counted.
     """
 
     mix: Mix = WORKLOADS["b"]
@@ -75,6 +76,7 @@ class Workload:
     ops_per_s: float = 200.0
     clients: int = 10
     longest_scan: int = 100
+    warm_up: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ class Schedule:
         client: Who does it.
         write: Whether it is a write.
         records: How many records there are in the end.
-        operations: How many operations it was made of.
+        operations: How many operations it was made of, those of the warm-up included.
+        first: The number of the first access that is counted.
     """
 
     begin_s: NDArray[np.float64]
@@ -96,6 +99,7 @@ class Schedule:
     write: NDArray[np.bool_]
     records: int
     operations: int
+    first: int
 
 
 _READ, _UPDATE, _INSERT, _SCAN, _MODIFY = range(5)
@@ -103,7 +107,7 @@ _READ, _UPDATE, _INSERT, _SCAN, _MODIFY = range(5)
 
 def schedule(workload: Workload, random: np.random.Generator) -> Schedule:
     """Draw the accesses of a workload."""
-    count, mix = workload.operations, workload.mix
+    count, mix = workload.warm_up + workload.operations, workload.mix
     begin = np.cumsum(random.exponential(1 / workload.ops_per_s, count))
     shares = (mix.read, mix.update, mix.insert, mix.scan, mix.modify)
     kind = random.choice(5, count, p=np.asarray(shares) / sum(shares))
@@ -113,7 +117,8 @@ def schedule(workload: Workload, random: np.random.Generator) -> Schedule:
     client = random.integers(0, workload.clients, count)
     length = np.where(kind == _SCAN, random.integers(1, workload.longest_scan + 1, count), 1)
     length = np.minimum(length, newest - key + 1)
-    return _expanded(begin, kind, key, client, length, int(newest[-1]) + 1)
+    counted_s = begin[min(workload.warm_up, count - 1)]
+    return _expanded(begin, kind, key, client, length, int(newest[-1]) + 1, counted_s)
 
 
 def _keys(
@@ -147,6 +152,7 @@ def _expanded(
     client: NDArray[np.int64],
     length: NDArray[np.int64],
     records: int,
+    counted_s: float,
 ) -> Schedule:
     """Make single accesses of scans, and of what reads before it writes."""
     first = np.repeat(np.cumsum(length) - length, length)
@@ -158,11 +164,13 @@ def _expanded(
     modify = kind == _MODIFY
     begins = np.concatenate([begins, begin[modify] + _THINK_S])
     order = np.argsort(begins, kind="stable")
+    begins = begins[order]
     return Schedule(
-        begins[order],
+        begins,
         np.concatenate([keys, key[modify]])[order],
         np.concatenate([clients, client[modify]])[order],
         np.concatenate([writes, np.ones(int(modify.sum()), np.bool_)])[order],
         records,
         len(begin),
+        int(np.searchsorted(begins, counted_s)),
     )

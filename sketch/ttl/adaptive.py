@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from sketch.port import Part
 from sketch.ttl.exchange import received, to_tell
 from sketch.ttl.hindsight import Outcome
-from sketch.ttl.history import KeyHistory, Proposal
+from sketch.ttl.history import KeyHistory
 from sketch.ttl.rates import ClassRates, Memory, Told
 from sketch.ttl.regret import Regret
+from sketch.ttl.trial import Proposal
 
 __all__ = ["Adaptive"]
 
@@ -53,16 +54,19 @@ class Adaptive(ABC):
             if history is not None:
                 self._grant(part, rates, history, now_s, life_s)
 
-    def wrote(self, part: Part, keys: Sequence[str], now_s: float) -> None:
-        """Count a write to each key."""
+    def wrote(
+        self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+    ) -> None:
+        """Count a write to each key; to those that it created, what it begins."""
         rates = self._class(part, now_s)
         for key in keys:
             history = rates.keys.get(key)
-            trial = None if history is None else history.trial
+            if key in created and (history is None or history.is_new):
+                rates.created(key, history, now_s)
+                continue
             rates.wrote(key, history, now_s)
-            if history is not None and trial is not None:
-                self._judge(part, rates, trial, history.outcome(now_s, written=True))
-                history.trial = None
+            if history is not None and history.trial is not None:
+                self._settle(part, rates, history, history.trial.wrote(now_s))
 
     def filled(self, part: Part, false_positives: float) -> None:
         """Note the filter's false positive rate."""
@@ -109,17 +113,22 @@ class Adaptive(ABC):
         now_s: float,
         life_s: float | None,
     ) -> None:
-        trial = history.tried(now_s)
-        if trial is not None:
-            self._judge(part, rates, trial, history.outcome(now_s, written=False))
+        if history.trial is not None:
+            self._settle(part, rates, history, history.trial.missed(now_s))
         granted = history.asked.life_s if life_s is None else life_s
         memory = self._memory
         rates.regret.count(history.granted(now_s, granted, memory.transit_s, memory.margin_s))
 
-    def _judge(self, part: Part, rates: ClassRates, trial: Proposal, outcome: Outcome) -> None:
-        if trial.life_s > 0:
-            rates.regret.judge(trial, invalidated=outcome.invalidated)
-        self._tried(part, trial, outcome)
+    def _settle(
+        self, part: Part, rates: ClassRates, history: KeyHistory, outcome: Outcome | None
+    ) -> None:
+        """Learn from a trial, if it is known what became of it."""
+        trial = history.trial
+        if outcome is None or trial is None:
+            return
+        history.trial = None
+        rates.regret.judge(trial.proposal, invalidated=outcome.invalidated)
+        self._tried(part, trial.proposal, outcome)
 
     def _class(self, part: Part, now_s: float) -> ClassRates:
         rates = self._classes.get(part)

@@ -20,7 +20,10 @@ _SHORTEST_S: Final = 1.0
 """The longest life is never shorter."""
 
 _TRUST: Final = 100.0
-"""At first it takes evidence of so many misses to overrule the model."""
+"""At first it takes evidence of so many misses to overrule the model's slope."""
+
+_CAREFREE: Final = 1.0
+"""Nothing is believed of the longest life: it needs little to be shortened."""
 
 
 class Dial:
@@ -35,6 +38,7 @@ class Dial:
         below: How many candidates are smaller.
         above: How many are larger.
         copies: About how many copies are remembered; 0: it stays as it is.
+        trust: How many misses it takes to overrule what it is at first.
 
     Attributes:
         value: What it is set to: the cheapest candidate, or between it and the next one.
@@ -43,13 +47,15 @@ class Dial:
 
     __slots__ = ("_costs", "_factor", "_keep", "candidates", "value")
 
-    def __init__(self, first: float, factor: float, below: int, above: int, copies: int) -> None:
+    def __init__(
+        self, first: float, factor: float, below: int, above: int, copies: int, trust: float
+    ) -> None:
         steps = range(-below, above + 1)
         self.candidates = tuple(first * factor**step for step in steps)
         self.value = first
         self._factor = factor
         self._keep = 1 - 1 / copies if copies > 0 else None
-        self._costs = [_TRUST * cosh(step * log(factor)) for step in steps]
+        self._costs = [trust * cosh(step * log(factor)) for step in steps]
 
     def settle(self, costs: Iterable[float]) -> None:
         """Take in what a copy would have cost with each candidate, in misses."""
@@ -92,25 +98,27 @@ class Dials:
     __slots__ = ("longest_s", "slope")
 
     def __init__(self, longest_s: float, copies: int) -> None:
-        self.slope = Dial(1.0, _FINE, _STEEPEST, _STEEPEST, copies)
-        self.longest_s = Dial(longest_s, _COARSE, _halvings(longest_s), 0, copies)
+        self.slope = Dial(1.0, _FINE, _STEEPEST, _STEEPEST, copies, _TRUST)
+        self.longest_s = Dial(longest_s, _COARSE, _halvings(longest_s), 0, copies, _CAREFREE)
 
-    def settle(self, belief: Belief, outcome: Outcome, *, capped: bool) -> None:
-        """Set what decided about a life by what became of the copy.
+    def settle(self, belief: Belief, outcome: Outcome) -> None:
+        """Set both by what became of a copy.
+
+        The slope answers for when writes come, if rates are what they are believed to be; the
+        longest life for what it costs if they turn out to be others.
 
         Args:
             belief: What the life was chosen by.
             outcome: What became of the copy.
-            capped: Whether the longest life decided, not the slope.
         """
         best_s, unused_s = belief.best_s, belief.unused_s
-        if capped:
-            wanted_s = self.slope.value * best_s + unused_s
-            lives = (min(wanted_s, longest_s) for longest_s in self.longest_s.candidates)
-            self.longest_s.settle(cost(life_s, belief, outcome) for life_s in lives)
-        else:
-            lives = (slope * best_s + unused_s for slope in self.slope.candidates)
-            self.slope.settle(cost(life_s, belief, outcome) for life_s in lives)
+        slope, longest_s = self.slope.value, self.longest_s.value
+        wanted_s = slope * best_s + unused_s
+        lives = [min(wanted_s, each) for each in self.longest_s.candidates]
+        self.longest_s.settle(cost(life_s, belief, outcome) for life_s in lives)
+        believed = outcome._replace(after=None)
+        lives = [min(each * best_s + unused_s, longest_s) for each in self.slope.candidates]
+        self.slope.settle(cost(life_s, belief, believed) for life_s in lives)
 
 
 def _halvings(longest_s: float) -> int:

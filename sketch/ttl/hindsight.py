@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import expm1
 from typing import NamedTuple
 
-__all__ = ["Belief", "Outcome", "cost"]
+__all__ = ["After", "Belief", "Outcome", "cost"]
 
 
 class Belief(NamedTuple):
@@ -28,6 +28,18 @@ class Belief(NamedTuple):
     late: float
 
 
+class After(NamedTuple):
+    """What reached the origin from the write that a copy was invalidated by until its end.
+
+    Attributes:
+        reads: Of the key: while the filter held it, all had to.
+        writes: Further ones.
+    """
+
+    reads: int
+    writes: int
+
+
 class Outcome(NamedTuple):
     """What became of a copy.
 
@@ -35,11 +47,13 @@ class Outcome(NamedTuple):
         life_s: The life that it was granted, in seconds.
         seen_s: The time from then until its key was written, or was asked for again, in seconds.
         written: Whether it was written; if not, nobody had written it by then.
+        after: What followed if it was invalidated; None: that was not looked at.
     """
 
     life_s: float
     seen_s: float
     written: bool
+    after: After | None = None
 
     @property
     def invalidated(self) -> bool:
@@ -51,10 +65,11 @@ def cost(life_s: float, belief: Belief, outcome: Outcome) -> float:
     """Return what the time of a copy would have cost with another life, in misses.
 
     One miss begins a copy. What is read before it is used goes to the origin, and so does what is
-    read from the first write until the end of the life; each write until then invalidates. Only
-    when the first write came depends on chance, and that is known as far as was looked; beyond, and
-    for reads, the rates say what to expect. The next copy begins with the first read after the end:
-    what one copy costs counts as often as there would have been copies for each that there was.
+    read from the first write until the end of the life; each write until then invalidates. When
+    the first write came is known as far as was looked, and so is what followed until the end of the
+    life that was granted, if that was looked at; beyond, the rates say what to expect. The next
+    copy begins with the first read after the end: what one copy costs counts as often as there
+    would have been copies for each that there was.
     This is the cost of `optimum`, with a write that was seen in the place of one that is expected.
 
     Args:
@@ -64,13 +79,23 @@ def cost(life_s: float, belief: Belief, outcome: Outcome) -> float:
     """
     reads, unused_s = belief.reads, belief.unused_s
     misses = 1 + reads * min(unused_s, life_s)
-    ahead_s = life_s - outcome.seen_s
-    if ahead_s > 0:
-        writes = ahead_s * belief.writes
-        if outcome.written:
-            late_s = life_s - max(outcome.seen_s, unused_s)
-            writes += 1
-        else:
-            late_s = (writes + expm1(-writes)) / belief.writes
-        misses += belief.invalidation * writes + belief.late * reads * max(0.0, late_s)
+    if life_s > outcome.seen_s:
+        late_reads, writes = _late(life_s, belief, outcome)
+        misses += belief.invalidation * writes + belief.late * late_reads
     return misses * (1 + reads * outcome.life_s) / (1 + reads * life_s)
+
+
+def _late(life_s: float, belief: Belief, outcome: Outcome) -> tuple[float, float]:
+    """Return reads after the first write, and writes, until the end of a life."""
+    ahead_s = life_s - outcome.seen_s
+    expected = ahead_s * belief.writes
+    if not outcome.written:
+        return belief.reads * (expected + expm1(-expected)) / belief.writes, expected
+    if (after := outcome.after) is None:
+        late_s = life_s - max(outcome.seen_s, belief.unused_s)
+        return belief.reads * max(0.0, late_s), 1 + expected
+    looked_s = outcome.life_s - outcome.seen_s
+    beyond_s = max(0.0, ahead_s - looked_s)
+    share = (ahead_s - beyond_s) / looked_s
+    reads = share * after.reads + beyond_s * belief.reads
+    return reads, 1 + share * after.writes + beyond_s * belief.writes

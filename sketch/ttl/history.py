@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
-from sketch.ttl.hindsight import Belief, Outcome
+from sketch.ttl.trial import Proposal, Trial
 
-__all__ = ["Fate", "KeyHistory", "Proposal"]
+__all__ = ["Fate", "KeyHistory"]
 
 
 class Fate(Enum):
@@ -24,22 +24,6 @@ class Fate(Enum):
 
     UNCHANGED = "unchanged"
     """Its key was asked for after its end and had not changed: a longer life would have done."""
-
-
-class Proposal(NamedTuple):
-    """A life that was proposed, and why.
-
-    Attributes:
-        life_s: The life.
-        expected: The share of such copies that will be invalidated, by the rates that are known.
-        belief: What it was chosen by; None: nothing is to be learned from it.
-        capped: Whether it would be longer, if there were no longest life.
-    """
-
-    life_s: float
-    expected: float = 0.0
-    belief: Belief | None = None
-    capped: bool = False
 
 
 _NOTHING: Final = Proposal(0.0)
@@ -70,8 +54,6 @@ class KeyHistory:
         stale_until_s: Until then the filter holds the key.
         asked: What was last proposed.
         trial: A proposal that was granted, and of which it is not known yet what it leads to.
-        trial_s: When it was granted.
-        trial_end_s: When that will be known at the latest.
         open: Whether a copy was handed out of which nothing has become yet.
     """
 
@@ -88,8 +70,6 @@ class KeyHistory:
         "open",
         "stale_until_s",
         "trial",
-        "trial_end_s",
-        "trial_s",
         "write_span_s",
         "writes",
         "written",
@@ -102,8 +82,7 @@ class KeyHistory:
         self.missed_s = self.wrote_s = now_s
         self.life_end_s = self.held_end_s = self.stale_until_s = now_s
         self.asked = _NOTHING
-        self.trial: Proposal | None = None
-        self.trial_s = self.trial_end_s = now_s
+        self.trial: Trial | None = None
         self.open = self.written = False
         self._usable_s = self._usable_end_s = now_s
 
@@ -162,22 +141,9 @@ class KeyHistory:
             # Clients do not use copies of what is in the filter: they would be asked for again.
             self._usable_s = max(now_s + transit_s, self.stale_until_s)
             self._usable_end_s = self.life_end_s
-            if self.trial is None and life_s >= _AS_ASKED * self.asked.life_s:
-                self.trial, self.trial_s, self.trial_end_s = self.asked, now_s, now_s + life_s
+            if self.trial is None and 0 < _AS_ASKED * self.asked.life_s <= life_s:
+                self.trial = Trial(self.asked, now_s, life_s)
         return fate
-
-    def tried(self, now_s: float) -> Proposal | None:
-        """Return a proposal of which it is known what it led to, once."""
-        trial = self.trial
-        if trial is not None and now_s >= self.trial_end_s:
-            self.trial = None
-            return trial
-        return None
-
-    def outcome(self, now_s: float, *, written: bool) -> Outcome:
-        """Return what became of the trial: written now, or not until now."""
-        begun_s = self.trial_s
-        return Outcome(self.trial_end_s - begun_s, max(0.0, now_s - begun_s), written)
 
     @property
     def is_new(self) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import exp, expm1
+from math import expm1
+from typing import Final
 
 from sketch.port import Part
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
 from sketch.ttl.dials import Dials
 from sketch.ttl.hindsight import Belief, Outcome
-from sketch.ttl.history import KeyHistory, Proposal
+from sketch.ttl.history import KeyHistory
 from sketch.ttl.optimum import about_best
 from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, KeyRates, Memory
+from sketch.ttl.trial import Proposal
 from sketch.ttl.weights import Weights
 
 __all__ = ["Learner", "LearnerSettings"]
@@ -35,7 +37,7 @@ class LearnerSettings:
     longest_s: float = 600.0
     weights: Weights = field(default=Weights())
     unheard_s: float = 0.5
-    copies: int = 500
+    copies: int = 2_000
     constraints: Constraints = field(default=Constraints())
 
 
@@ -89,13 +91,14 @@ class Learner(Adaptive):
         if seen.reads <= 0 or seen.writes <= 0:
             return _REFUSED  # only others know the key, and not enough
         held_s = max(0.0, history.stale_until_s - now_s) if history is not None else 0.0
+        model = _model(seen, settings)
         free_s = held_s - self._memory.margin_s
-        if free_s * seen.reads > 1:
+        if free_s > _LONG * model.best_s:
             # Somebody will ask again before the key leaves the filter. Until then copies answer
             # only those who have revalidated them, and what ends with it keeps nothing down.
-            return Proposal(free_s, -expm1(-free_s * seen.writes))
-        unused_s = max(held_s, self._memory.transit_s)
-        proposal = _proposal(seen, settings, dials, unused_s)
+            life_s = min(free_s, settings.longest_s)
+            return Proposal(life_s, -expm1(-life_s * seen.writes))
+        proposal = _proposal(model._replace(unused_s=max(held_s, self._memory.transit_s)), dials)
         violation = settings.constraints.violation(rates, now_s)
         if violation > 0:
             shorter_s = proposal.life_s * settings.constraints.penalty(violation)
@@ -104,7 +107,7 @@ class Learner(Adaptive):
 
     def _tried(self, part: Part, trial: Proposal, outcome: Outcome) -> None:
         if trial.belief is not None and (dials := self._dials.get(part)) is not None:
-            dials.settle(trial.belief, outcome, capped=trial.capped)
+            dials.settle(trial.belief, outcome)
 
     def _dials_of(self, part: Part, settings: LearnerSettings) -> Dials:
         dials = self._dials.get(part)
@@ -113,11 +116,14 @@ class Learner(Adaptive):
         return dials
 
 
-_REFUSED = Proposal(0.0)
+_REFUSED: Final = Proposal(0.0)
+
+_LONG: Final = 0.1
+"""Where the filter holds a key for this share of its best life, nothing longer is granted."""
 
 
-def _proposal(seen: KeyRates, settings: LearnerSettings, dials: Dials, unused_s: float) -> Proposal:
-    """Return the best life of a copy that does not answer for the first `unused_s` seconds."""
+def _model(seen: KeyRates, settings: LearnerSettings) -> Belief:
+    """Return the best life by the model, of a copy that is used at once."""
     weights = settings.weights
     price = 1 / weights.miss_per_invalidation
     ratio = seen.reads / seen.writes
@@ -126,14 +132,15 @@ def _proposal(seen: KeyRates, settings: LearnerSettings, dials: Dials, unused_s:
         unheard = min(1.0, settings.unheard_s * seen.writes / u)
         late = 1 + unheard * (weights.stale / weights.miss - 1)
         u = about_best(ratio, price, late)
-    best_s = u / seen.writes
-    life_s = dials.slope.value * best_s + unused_s
-    capped = life_s > dials.longest_s.value
-    if capped:
-        life_s = dials.longest_s.value
-    writes = life_s * seen.writes
-    answered = ratio * (exp(-unused_s * seen.writes) - exp(-writes))
-    if u <= 0 or answered <= price * writes:
+    return Belief(u / seen.writes, 0.0, seen.reads, seen.writes, price, late)
+
+
+def _proposal(belief: Belief, dials: Dials) -> Proposal:
+    """Return a life of what is believed: none if more is lost by it than is saved."""
+    life_s = min(dials.slope.value * belief.best_s + belief.unused_s, dials.longest_s.value)
+    writes = life_s * belief.writes
+    written = -expm1(-writes)
+    answered = belief.reads / belief.writes * (written + expm1(-belief.unused_s * belief.writes))
+    if belief.best_s <= 0 or answered <= belief.invalidation * writes:
         return _REFUSED
-    belief = Belief(best_s, unused_s, seen.reads, seen.writes, price, late)
-    return Proposal(life_s, -expm1(-writes), belief, capped)
+    return Proposal(life_s, written, belief)

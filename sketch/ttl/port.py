@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from sketch.port import Part
@@ -58,8 +58,17 @@ class TtlEstimator(Protocol):
                 last said of each key.
         """
 
-    def wrote(self, part: Part, keys: Sequence[str], now_s: float) -> None:
-        """Note a write to these keys."""
+    def wrote(
+        self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+    ) -> None:
+        """Note a write to these keys.
+
+        Args:
+            part: Class of the keys.
+            keys: What was written.
+            now_s: The time.
+            created: Those of them whose records were not there before.
+        """
 
     def filled(self, part: Part, false_positives: float) -> None:
         """Note the share of keys that the filter of a part finds wrongly, as it stands."""

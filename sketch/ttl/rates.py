@@ -16,6 +16,10 @@ __all__ = ["ClassRates", "KeyRates", "Memory", "Told"]
 _PRIOR: Final = 0.25
 """How many arrivals the class's rate counts for in a key's."""
 
+_DOUBT: Final = 0.5
+"""How many arrivals are assumed where none was seen: that there never will be any would be too much
+to conclude from a short time."""
+
 _LEAST_IDLE: Final = 0.001
 """The least share of the time between two misses in which no copy answered."""
 
@@ -95,13 +99,16 @@ class ClassRates:
     def __init__(self, memory: Memory, random: Random, now_s: float) -> None:
         self._keep = 1 - 1 / memory.arrivals
         self.keys = Reservoir(memory.keys, random)
-        self.misses, self.writes, self.invalidations = (Tempo(now_s) for _ in range(3))
+        self.misses, self.writes, self.invalidations = (Tempo(now_s, _DOUBT) for _ in range(3))
         self.told = _NOTHING
         self.regret = Regret()
         self.false_positives = 0.0
+        self._creations = 0
+        self._read = False
 
     def missed(self, key: str, now_s: float) -> KeyHistory | None:
         """Count a miss; None: the key is not remembered."""
+        self._read = True
         history = self.keys.get(key)
         if history is None:
             return self.keys.admit(key, now_s)
@@ -109,17 +116,25 @@ class ClassRates:
         self.misses.arrived(now_s)
         return history
 
+    def created(self, key: str, history: KeyHistory | None, now_s: float) -> None:
+        """Note the write that a key begins with, of which there is no copy.
+
+        It is no sign that keys change, but one that they do not: the more of them come while the
+        class is read, and no other writes, the less is assumed that any will. Those of an import,
+        before anybody reads, say nothing.
+        """
+        if self._read:
+            self._read = False
+            self._creations += 1
+            self.writes.assume(_DOUBT / (1 + self._creations))
+        self._begin(key, history, now_s)
+
     def wrote(self, key: str, history: KeyHistory | None, now_s: float) -> Fate:
         """Count a write to a key of which this is remembered; return what became of the copy."""
-        if history is None:
-            history = self.keys.admit(key, now_s)
-            if history is not None:
-                history.begun(now_s)
-            return Fate.OPEN
-        if history.is_new:
-            # Its first reader came while the write was under way that the key begins with: to
-            # count that would make a class of records that never change look like one that does.
-            history.begun(now_s)
+        if history is None or history.is_new:
+            if not self.keys.full:
+                self.writes.arrived(now_s)
+            self._begin(key, history, now_s)
             return Fate.OPEN
         fate = history.wrote(now_s, self._keep)
         self.writes.arrived(now_s)
@@ -127,6 +142,11 @@ class ClassRates:
         if fate is Fate.INVALIDATED:
             self.invalidations.arrived(now_s)
         return fate
+
+    def _begin(self, key: str, history: KeyHistory | None, now_s: float) -> None:
+        history = history or self.keys.admit(key, now_s)
+        if history is not None:
+            history.begun(now_s)
 
     def at_miss(self, key: str, history: KeyHistory | None, now_s: float) -> KeyRates:
         """Return the rates of a key that is being missed: that miss is counted."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sketch.ttl.history import Fate, Proposal
+from sketch.ttl.history import Fate
+from sketch.ttl.trial import Proposal
 
 __all__ = ["Regret"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sketch.port import Part
@@ -40,7 +40,9 @@ class Static:
     ) -> None:
         """Learn nothing."""
 
-    def wrote(self, part: Part, keys: Sequence[str], now_s: float) -> None:
+    def wrote(
+        self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+    ) -> None:
         """Learn nothing."""
 
     def filled(self, part: Part, false_positives: float) -> None:

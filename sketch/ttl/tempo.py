@@ -7,18 +7,27 @@ from typing import Final
 __all__ = ["Tempo"]
 
 _KEEP: Final = 0.999
-_ASSUMED: Final = 0.5
 _FIRST_S: Final = 1.0
 
 
 class Tempo:
-    """A weighted average of the times between arrivals; times are in seconds."""
+    """A weighted average of the times between arrivals; times are in seconds.
 
-    __slots__ = ("_count", "_last_s", "_span_s")
+    Args:
+        now_s: The time.
+        assumed: How many arrivals are assumed, beside those that are counted.
+    """
 
-    def __init__(self, now_s: float) -> None:
+    __slots__ = ("_assumed", "_count", "_last_s", "_span_s")
+
+    def __init__(self, now_s: float, assumed: float) -> None:
         self._count = self._span_s = 0.0
         self._last_s = now_s
+        self._assumed = assumed
+
+    def assume(self, arrivals: float) -> None:
+        """Assume another number of arrivals."""
+        self._assumed = arrivals
 
     def arrived(self, now_s: float) -> None:
         """Count an arrival."""
@@ -28,11 +37,7 @@ class Tempo:
         self._last_s = now_s
 
     def per_s(self, now_s: float) -> float:
-        """Return the arrivals in a second; fewer, the longer nothing has arrived.
-
-        Where nothing has arrived yet, half an arrival is assumed: that nothing ever will would be
-        too much to conclude from a short time.
-        """
+        """Return the arrivals in a second; fewer, the longer nothing has arrived."""
         gap = now_s - self._last_s
         span = self._span_s + gap if gap > 0 else self._span_s
-        return (self._count + _ASSUMED) / (max(_FIRST_S, span))
+        return (self._count + self._assumed) / (max(_FIRST_S, span))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from mediator.errors import Unavailable
 from mediator.guard import Effects, NullGuard, guard_key
-from mediator.operations.model import Delete, Update
+from mediator.operations.model import Create, Delete, Update
 from mediator.stores.port import SystemConfig
 from tests.process.service import (
     Service,
@@ -40,6 +40,7 @@ class Tokens(NullGuard):
     wants_versions = True
     begun: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     ended: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    created: dict[str, Collection[str]] = field(default_factory=dict)
     next_token: str = ""
 
     async def begin(self, database: str, keys: Sequence[str]) -> str:
@@ -53,8 +54,10 @@ class Tokens(NullGuard):
         token: str,
         versions: Mapping[str, int],
         effects: Effects | None = None,
+        created: Collection[str] = (),
     ) -> None:
         self.ended[token] = versions
+        self.created[token] = created
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +104,31 @@ async def test_what_stands_is_told(guarded: Service, database: str) -> None:
     assert stands == {guard_key("pairs", id_, g): v for g, v in deleted.versions.items()}
     one = [guard_key("pairs", id_, "hits")]
     assert (await settle(database, one, unique())).keys() == set(one)
+
+
+async def test_what_was_created_is_told(guarded: Service, database: str, tokens: Tokens) -> None:
+    """Of all systems that hold a part of the object, and again after it was deleted."""
+    id_ = unique()
+    keys = set(keys_of(id_))
+
+    async def told() -> set[str]:
+        found = set().union(*tokens.created.values()) & keys
+        tokens.created.clear()
+        return found
+
+    update = Update(database, "pairs", id_, unique(), values={"title": "b", "hits": 2})
+    for _ in range(2):
+        await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
+        assert await told() == keys
+        await guarded.mediator.data.write(replace(update, operation=unique()))
+        assert not await told()
+        await guarded.mediator.data.write(Delete(database, "pairs", id_, unique()))
+        assert not await told()
+    twice = [Create(database, "notes", f"{id_}{n}", unique(), values={"text": "a"}) for n in (1, 2)]
+    await guarded.mediator.data.batch(twice)
+    assert set().union(*tokens.created.values()) >= {
+        guard_key("notes", f"{id_}{n}", "main") for n in (1, 2)
+    }
 
 
 async def test_keys_of_what_is_gone_are_left_out(guarded: Service, database: str) -> None:

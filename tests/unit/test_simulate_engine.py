@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from sketch.port import Part
 from sketch.shape import FilterShape
 from sketch.simulate.engine import Engine
 from sketch.simulate.latency import Constant, Exponential, LogNormal
@@ -49,6 +51,57 @@ def test_everything_adds_up_and_the_bound_holds(letter: str, name: str) -> None:
     run = simulate(Prepared.of(world(letter)), ESTIMATORS[name])
     check(run)
     assert run.tally.hit_ratio > 0.03
+
+
+@pytest.mark.parametrize("letter", ["d", "f"])
+def test_what_comes_before_is_not_counted(letter: str) -> None:
+    """All that happens is the same; what is counted begins later."""
+
+    class Noted(Static):
+        def __init__(self) -> None:
+            super().__init__(20)
+            self.missed_s: list[float] = []
+
+        def missed(
+            self, part: Part, keys: Sequence[str], now_s: float, life_s: float | None = None
+        ) -> None:
+            self.missed_s.append(now_s)
+
+    whole, later = Noted(), Noted()
+    work = world(letter).workload
+    everything = ran(World(work), whole)
+    prepared = Prepared.of(World(replace(work, operations=1_500, warm_up=2_500)))
+    run, accesses = simulate(prepared, lambda _: later), prepared.accesses
+    assert later.missed_s == whole.missed_s
+    begin_s = accesses.begin_s[accesses.first]
+    tally = run.tally
+    assert tally.operations == 1_500
+    assert run.operations == everything.operations == 4_000
+    assert tally.reads == (~accesses.write[accesses.first :]).sum()
+    assert tally.origin_reads == sum(at >= begin_s for at in later.missed_s)
+    assert tally.virtual_s == pytest.approx(accesses.begin_s[-1] - begin_s)
+    assert tally.beyond_bound == 0
+
+
+def test_the_estimator_hears_what_was_created() -> None:
+    class Heard(Static):
+        def __init__(self) -> None:
+            super().__init__()
+            self.made: list[str] = []
+            self.changed: list[str] = []
+
+        def wrote(
+            self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+        ) -> None:
+            (self.made if keys[0] in created else self.changed).append(keys[0])
+
+    inserts, updates = Heard(), Heard()
+    run = ran(world("d"), inserts)
+    assert inserts.made == [f"records/{100 + number}#all" for number in range(run.tally.writes)]
+    assert not inserts.changed
+    ran(world("a"), updates)
+    assert updates.changed
+    assert not updates.made
 
 
 @pytest.mark.parametrize("letter", ["a", "b"])

@@ -155,7 +155,7 @@ def test_the_hill_is_climbed() -> None:
         seen.append((slope, longest_s))
         return abs(slope + 0.1) + abs(math.log(longest_s / 37.5))
 
-    summit = climb(cost, Climb(starts=3, climbs=1, most_s=600), seed=1)
+    summit = climb(cost, Climb(starts=3, most_s=600), seed=1)
     assert (summit.slope, summit.longest_s) == pytest.approx((-0.1, 37.5))
     assert summit.cost == pytest.approx(0, abs=1e-9)
     assert len(seen) == len(set(seen)) == summit.evaluations
@@ -163,5 +163,5 @@ def test_the_hill_is_climbed() -> None:
 
 def test_a_climb_ends() -> None:
     """Downhill for ever, but for the number of steps."""
-    summit = climb(lambda slope, _: slope, Climb(starts=1, climbs=1, super_steps=5), seed=1)
+    summit = climb(lambda slope, _: slope, Climb(starts=1, super_steps=5), seed=1)
     assert summit.evaluations < 25

@@ -100,7 +100,7 @@ def test_the_command_line_has_it(tmp_path: Path) -> None:
 def test_every_option_is_explained() -> None:
     told = (ROOT / "docs" / "ttl.md").read_text()
     for option in inspect.signature(simulate).parameters:
-        assert f"`--{option}`" in told
+        assert f"`--{option.replace('_', '-')}`" in told
 
 
 def test_plots_are_files_of_their_own(files: Path) -> None:

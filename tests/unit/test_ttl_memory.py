@@ -74,7 +74,7 @@ def test_a_new_key_begins_with_the_rates_of_its_class() -> None:
     assert not seen.written, "what was never seen was never written"
 
 
-def test_the_write_that_a_key_begins_with_is_not_counted() -> None:
+def test_the_write_that_a_key_begins_with_is_not_counted_of_the_key() -> None:
     """Not even if its first reader came before its end; only a copy that was kept changes that."""
     rates = ClassRates(Memory(), Random(1), 0)
     for at, life_s in ((1.0, 0.0), (2.0, 10.0)):
@@ -88,6 +88,40 @@ def test_the_write_that_a_key_begins_with_is_not_counted() -> None:
         assert history.unwritten_s(at + 5.001) == pytest.approx(5 + 0.001 * (life_s > 0))
         rates.wrote(key, history, at + 1)
         assert history.writes == pytest.approx(1 + (life_s > 0), rel=0.02)
+
+
+def test_an_update_of_what_was_unknown_counts_for_its_class_while_there_is_room() -> None:
+    """What is not remembered counts for nothing: the class's rates are of what is remembered."""
+    rates = ClassRates(Memory(keys=3), Random(1), 0)
+    for number in range(3):
+        rates.wrote(f"x{number}", None, 1.0)
+    assert rates.writes.per_s(1.0) == pytest.approx(3.5, rel=0.01)
+    for number in range(3, 100):
+        rates.wrote(f"x{number}", None, 1.0)
+    assert rates.writes.per_s(1.0) == pytest.approx(3.5, rel=0.01)
+
+
+def test_creations_are_no_writes() -> None:
+    """They are a sign that records of the class do not change, if it is read while they come."""
+    rates = ClassRates(Memory(), Random(1), 0)
+    for number in range(100):
+        rates.created(f"imported{number}", None, 0.5)
+    assert rates.writes.per_s(1.0) == 0.5
+    for number in range(9):
+        rates.missed("x", 0.7)
+        rates.created(f"made{number}", None, 0.8)
+    assert rates.writes.per_s(1.0) == 0.05
+    rates.wrote("x", rates.keys.get("x"), 1.0)
+    assert rates.writes.per_s(1.0) == pytest.approx(1.05), "one update, and nothing is assumed"
+
+
+@pytest.mark.parametrize(("kept", "counted"), [(False, 0), (True, 1)])
+def test_a_creation_is_a_write_to_copies_that_tell_of_nothing(kept: bool, counted: int) -> None:
+    """The life of an answer that says that there is no such record ends with it."""
+    learner = Learner(memory=Memory(transit_s=0))
+    learner.missed(PART, KEY, 0.0, 10.0 if kept else 0.0)
+    learner.wrote(PART, KEY, 1.0, created=set(KEY))
+    assert learner.regrets[PART].invalidations == counted
 
 
 def test_what_was_forgotten_may_have_been_written() -> None:
