@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -19,6 +19,8 @@ from app.settings import CacheSettings
 from app.telemetry.instruments import Instruments
 from mediator.coordination.metrics_exchange import RedisExchange
 from mediator.stores.port import SystemConfig
+from sketch.port import Part
+from sketch.ttl import Static, TtlEstimator
 from tests.process.cached_paper import INC, NOWHERE, UPDATE, Paper
 from tests.process.service import service, unique
 
@@ -48,10 +50,11 @@ class Replica:
 
 @asynccontextmanager
 async def replica(
-    paper: Paper, kind: str, exchange: RedisExchange | None = None
+    paper: Paper, kind: str | TtlEstimator, exchange: RedisExchange | None = None
 ) -> AsyncIterator[Replica]:
-    settings = CacheSettings.model_validate({"cache_estimator": kind})
-    estimator, instruments = make_estimator(settings), Instruments()
+    named = {"cache_estimator": kind} if isinstance(kind, str) else {}
+    settings, instruments = CacheSettings.model_validate(named), Instruments()
+    estimator = make_estimator(settings) if isinstance(kind, str) else kind
     tell = CacheEvents(granted=instruments.observe)
     caches = Caches(settings, paper.caches.sketch, estimator, tell, exchange)
     instruments.caches.count_regrets(lambda: estimator.regrets)
@@ -90,6 +93,31 @@ async def write_often(at: Replica, id_: str) -> None:
         await at.life_s(id_)
         await at.write(id_)
         await at.write(id_)
+
+
+class Noting(Static):
+    """Notes what it is told of writes: keys, and those of them that were created."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: set[str] = set()
+        self.created: set[str] = set()
+
+    def wrote(
+        self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+    ) -> None:
+        self.keys |= {*keys}
+        self.created |= {*created}
+
+
+async def test_estimators_are_told_what_was_created(paper: Paper) -> None:
+    noting, path = Noting(), f"articles/{unique('a')}"
+    async with replica(paper, noting) as one:
+        assert (await one.http.put(path, json={"title": "t"})).is_success
+        assert noting.keys == noting.created != set()
+        noting.created.clear()
+        assert (await one.http.put(path, json={"title": "u"})).is_success
+        assert not noting.created
 
 
 async def test_what_is_written_often_lives_shortly_and_what_is_never_written_longest(

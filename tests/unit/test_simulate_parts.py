@@ -161,6 +161,15 @@ def test_the_hill_is_climbed() -> None:
     assert len(seen) == len(set(seen)) == summit.evaluations
 
 
+def test_a_hill_of_its_own_is_found_where_rates_do_not_matter() -> None:
+    summit = climb(
+        lambda slope, longest_s: abs(slope - 0.8) if slope else abs(longest_s - 37.5) - 1,
+        Climb(starts=3, most_s=600),
+        seed=1,
+    )
+    assert (summit.slope, summit.longest_s) == (0, 37.5)
+
+
 def test_a_climb_ends() -> None:
     """Downhill for ever, but for the number of steps."""
     summit = climb(lambda slope, _: slope, Climb(starts=1, super_steps=5), seed=1)

@@ -106,8 +106,16 @@ def test_what_is_written_next_to_never_is_kept() -> None:
     """So seldom that the exponential function cannot tell it from 1."""
     learner = Learner()
     learner.missed(PART, KEY, 0, 0)
-    learner.missed(PART, KEY, 1e12, 0)
-    assert learner.ttl_s(PART, KEY, 1e12 + 1) == 600
+    learner.missed(PART, KEY, 1e20, 0)
+    assert learner.ttl_s(PART, KEY, 1e20) == 600
+
+
+def test_no_life_goes_beyond_the_longest_because_of_the_filter() -> None:
+    """It holds a key for longer where others granted more."""
+    learner = Learner(LearnerSettings(longest_s=20))
+    learner.missed(PART, KEY, 0, 500.0)
+    learner.wrote(PART, KEY, 1)
+    assert learner.ttl_s(PART, KEY, 2) == 20
 
 
 def test_constraints_shorten_lives() -> None:

@@ -110,9 +110,33 @@ def test_creations_are_no_writes() -> None:
     for number in range(9):
         rates.missed("x", 0.7)
         rates.created(f"made{number}", None, 0.8)
+        rates.created(f"too{number}", None, 0.8)
     assert rates.writes.per_s(1.0) == 0.05
     rates.wrote("x", rates.keys.get("x"), 1.0)
     assert rates.writes.per_s(1.0) == pytest.approx(1.05), "one update, and nothing is assumed"
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_creation_is_told_apart_whoever_came_first(read: bool) -> None:
+    """It begins a key, also where its first reader came a moment before it."""
+    kept = Learner()
+    lives = []
+    for created in (set[str](), set(KEY)):
+        learner = Learner()
+        if read:
+            learner.missed(PART, KEY, 1.0, 0.0)
+        learner.wrote(PART, KEY, 1.0, created=created)
+        lives.append(learner.ttl_s(PART, KEY, 3.0))
+        kept = learner
+    assert lives[0] < 0.9 * lives[1], "an update is a sign that there will be more"
+    kept.wrote(PART, KEY, 4.0)
+    assert kept.ttl_s(PART, KEY, 5.0) < lives[1]
+
+
+def test_what_nobody_proposed_is_not_tried() -> None:
+    history = KeyHistory(0)
+    history.granted(0, 10, 0)
+    assert history.trial is None
 
 
 @pytest.mark.parametrize(("kept", "counted"), [(False, 0), (True, 1)])
