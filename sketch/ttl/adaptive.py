@@ -66,7 +66,7 @@ class Adaptive(ABC):
                 continue
             rates.wrote(key, history, now_s)
             if history is not None and history.trial is not None:
-                self._settle(part, rates, history, history.trial.wrote(now_s))
+                self._settle(part, history, history.trial.wrote(now_s), now_s)
 
     def filled(self, part: Part, false_positives: float) -> None:
         """Note the filter's false positive rate."""
@@ -114,21 +114,26 @@ class Adaptive(ABC):
         life_s: float | None,
     ) -> None:
         if history.trial is not None:
-            self._settle(part, rates, history, history.trial.missed(now_s))
+            self._settle(part, history, history.trial.missed(now_s), now_s)
         granted = history.asked.life_s if life_s is None else life_s
         memory = self._memory
         rates.regret.count(history.granted(now_s, granted, memory.transit_s, memory.margin_s))
 
     def _settle(
-        self, part: Part, rates: ClassRates, history: KeyHistory, outcome: Outcome | None
+        self, part: Part, history: KeyHistory, outcome: Outcome | None, now_s: float
     ) -> None:
-        """Learn from a trial, if it is known what became of it."""
-        trial = history.trial
+        """Learn from a trial, if it is known what became of it.
+
+        Where other replicas see writes of the class, too, it is not: one that they saw would look
+        as if there had been none.
+        """
+        trial, rates = history.trial, self._classes[part]
         if outcome is None or trial is None:
             return
         history.trial = None
-        rates.regret.judge(trial.proposal, invalidated=outcome.invalidated)
-        self._tried(part, trial.proposal, outcome)
+        if rates.alone(now_s):
+            rates.regret.judge(trial.proposal, invalidated=outcome.invalidated)
+            self._tried(part, trial.proposal, outcome)
 
     def _class(self, part: Part, now_s: float) -> ClassRates:
         rates = self._classes.get(part)

@@ -183,6 +183,11 @@ class ClassRates:
     def _told(self, now_s: float) -> Told:
         return self.told if now_s < self.told.until_s else _NOTHING
 
+    def alone(self, now_s: float) -> bool:
+        """Whether no other replica has told lately that it sees anything of the class."""
+        told = self._told(now_s)
+        return told.misses == told.writes == 0
+
     def invalidations_per_s(self, now_s: float) -> float:
         """Return how often copies are invalidated, at all replicas."""
         return self.invalidations.per_s(now_s) + self._told(now_s).invalidations

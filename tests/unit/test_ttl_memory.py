@@ -189,6 +189,40 @@ def test_replicas_together_know_the_rates() -> None:
     assert silent > 2 * life, "what the others told is too old"
 
 
+def test_nothing_is_learned_of_copies_whose_keys_others_write_too() -> None:
+    """What they see would look as if nobody had written: lives would grow without end."""
+
+    def grown(exchange: bool) -> tuple[list[Learner], float]:
+        random, replicas, now = Random(5), [Learner(seed=n) for n in range(2)], 0.0
+        for number in range(20_000):
+            now += random.expovariate(10)
+            key = (f"articles/{int(random.paretovariate(0.5)) % 50}#all",)
+            one = random.choice(replicas)
+            if random.random() < 0.2:
+                one.wrote(PART, key, now)
+            else:
+                one.missed(PART, key, now, one.ttl_s(PART, key, now))
+            if exchange and number % 50 == 0:
+                told = [list(replica.share(now)) for replica in replicas]
+                for mine, theirs in zip(replicas, reversed(told), strict=True):
+                    mine.merge([theirs], now)
+        return replicas, now
+
+    def judged(replicas: list[Learner]) -> int:
+        return sum(replica.regrets[PART].judged for replica in replicas)
+
+    apart, _ = grown(exchange=False)
+    assert judged(apart) > 1_000
+    together, now = grown(exchange=True)
+    before = judged(together)
+    assert before < 0.01 * judged(apart), "before the first exchange"
+    assert [replica.dials[PART].slope.value for replica in together] == pytest.approx([1, 1], 0.05)
+    for at in (now + 100, now + 200, now + 300):
+        together[0].missed(PART, KEY, at, together[0].ttl_s(PART, KEY, at))
+        together[0].wrote(PART, KEY, at + 90)
+    assert judged(together) > before, "what the others told is too old: it is alone again"
+
+
 def test_a_key_that_only_others_know() -> None:
     knows, asks = Cate(UNWEIGHTED), Cate(UNWEIGHTED)
     spread([knows], 500, exchange=False)
