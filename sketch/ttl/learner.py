@@ -94,8 +94,8 @@ class Learner(Adaptive):
         model = _model(seen, settings)
         free_s = held_s - self._memory.margin_s
         if free_s > _LONG * model.best_s:
-            # Somebody will ask again before the key leaves the filter. Until then copies answer
-            # only those who have revalidated them, and what ends with it keeps nothing down.
+            # Until the key leaves the filter copies answer only those who have revalidated them;
+            # somebody will ask again by then, and what ends with it keeps nothing down.
             life_s = min(free_s, settings.longest_s)
             return Proposal(life_s, -expm1(-life_s * seen.writes))
         proposal = _proposal(model._replace(unused_s=max(held_s, self._memory.transit_s)), dials)
