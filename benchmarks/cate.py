@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from benchmarks.measured import Failed, Measured, Options, Result
@@ -61,9 +62,9 @@ async def run(options: Options) -> Measured:
     results: list[Result] = []
     with ProcessPoolExecutor(_PROCESSES) as pool:
         worlds = [_world(case, options) for case in cases]
-        climbs = [Climb(starts=2) if options.quick else Climb(starts=10)] * len(cases)
+        climb = Climb(starts=2 if options.quick else 10)
         options.say(f"{worlds[0].workload.operations:,} operations of each workload")
-        for case, found in zip(cases, pool.map(_compared, worlds, climbs), strict=True):
+        for case, found in zip(cases, pool.map(_compared, worlds, repeat(climb)), strict=True):
             results += _results(case, found, options)
     return Measured(results)
 

@@ -127,10 +127,11 @@ class Adaptive(ABC):
         Where other replicas see writes of the class, too, it is not: one that they saw would look
         as if there had been none.
         """
-        trial, rates = history.trial, self._classes[part]
+        trial = history.trial
         if outcome is None or trial is None:
             return
         history.trial = None
+        rates = self._classes[part]
         if rates.alone(now_s):
             rates.regret.judge(trial.proposal, invalidated=outcome.invalidated)
             self._tried(part, trial.proposal, outcome)

@@ -111,7 +111,7 @@ async def test_what_was_created_is_told(guarded: Service, database: str, tokens:
     id_ = unique()
     keys = set(keys_of(id_))
 
-    async def told() -> set[str]:
+    def told() -> set[str]:
         found = set().union(*tokens.created.values()) & keys
         tokens.created.clear()
         return found
@@ -119,11 +119,11 @@ async def test_what_was_created_is_told(guarded: Service, database: str, tokens:
     update = Update(database, "pairs", id_, unique(), values={"title": "b", "hits": 2})
     for _ in range(2):
         await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
-        assert await told() == keys
+        assert told() == keys
         await guarded.mediator.data.write(replace(update, operation=unique()))
-        assert not await told()
+        assert not told()
         await guarded.mediator.data.write(Delete(database, "pairs", id_, unique()))
-        assert not await told()
+        assert not told()
     twice = [Create(database, "notes", f"{id_}{n}", unique(), values={"text": "a"}) for n in (1, 2)]
     await guarded.mediator.data.batch(twice)
     assert set().union(*tokens.created.values()) >= {
