@@ -1,0 +1,431 @@
+"""Joint writes as a machine whose states can all be visited (docs/transactions.md).
+
+One object in two records, on systems of their own; joint writes to it, a client that writes one
+record after the other, and a reader. Every message is delivered at any time after it was sent, or
+never; a coordinator stops at any step. Whoever resolves a write is nobody in particular: what
+anybody may do, happens at any time. Leases have no length here, so nothing depends on them.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, IntEnum, auto
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+__all__ = ["RECORDS", "Found", "Rule", "World", "search"]
+
+RECORDS: Final = (0, 1)
+"""The anchor, and the other record."""
+
+FREE: Final = -1
+
+
+class Rule(Enum):
+    """What the protocol asks for; the search breaks each of them on purpose."""
+
+    WRITES_MEET_INTENTS = auto()
+    STEPS_NEED_INTENTS = auto()
+    COMMIT_NEEDS_ALL_INTENTS = auto()
+    COMMIT_NEEDS_THE_LOG = auto()
+    UNKNOWN_IS_ABORTED_FIRST = auto()
+    ABORTED_BEFORE_UNLOCKED = auto()
+    FINISHED_AFTER_APPLIED = auto()
+    READERS_COMPARE_JOINT_WRITES = auto()
+    SECOND_LOOK_COMPARES_VERSIONS = auto()
+    SECOND_LOOK_SEES_INTENTS = auto()
+
+
+class Log(IntEnum):
+    """What the log says of a joint write."""
+
+    UNKNOWN = auto()
+    MARKING = auto()
+    ABORTED = auto()
+    COMMITTED = auto()
+    FINISHED = auto()
+
+
+class At(IntEnum):
+    """Where a coordinator stands."""
+
+    IDLE = auto()
+    LOCKING = auto()
+    COMMITTING = auto()
+    APPLYING = auto()
+    ACKNOWLEDGED = auto()
+    GONE = auto()
+
+
+class Sent(IntEnum):
+    """What became of a message."""
+
+    NOT = auto()
+    UNDER_WAY = auto()
+    DONE = auto()
+    REFUSED = auto()
+
+
+@dataclass(frozen=True)
+class World:
+    """What there is, and which rules hold.
+
+    Attributes:
+        joint: The records that each joint write touches; it locks both.
+        singles: The records that the client writes one after the other.
+        reads: How often the object is read.
+        crashes: How many coordinators stop.
+        equal: Whether the records carry the same joint write at first.
+        broken: A rule that does not hold.
+    """
+
+    joint: tuple[tuple[int, ...], ...] = ((0, 1),)
+    singles: tuple[int, ...] = ()
+    reads: int = 0
+    crashes: int = 1
+    equal: bool = True
+    broken: Rule | None = None
+
+    def keeps(self, rule: Rule) -> bool:
+        return self.broken is not rule
+
+
+class Record(NamedTuple):
+    """A record: the writes that took effect, the intent, and the last joint write."""
+
+    writes: tuple[int, ...]
+    intent: int
+    joint: int
+
+
+class Coordinator(NamedTuple):
+    """The coordinator of a joint write, and its messages."""
+
+    at: At
+    begin: Sent
+    locks: tuple[Sent, Sent]
+    commit: Sent
+
+
+class Reader(NamedTuple):
+    """A reader: what it has read of each record, this time and the time before."""
+
+    now: tuple[Record | None, Record | None] = (None, None)
+    first: tuple[Record, Record] | None = None
+    acknowledged: int = 0
+
+
+class State(NamedTuple):
+    """Everything; writes are known by numbers, sets of them as bits."""
+
+    records: tuple[Record, Record]
+    log: tuple[Log, ...]
+    coordinators: tuple[Coordinator, ...]
+    crashes: int
+    singles: int
+    reads: int
+    reader: Reader | None
+    acknowledged: int
+    before: tuple[int, ...]
+    """For each write, those that were acknowledged before it began."""
+
+
+class Move(NamedTuple):
+    """A step, where it leads, and whether it breaks a promise."""
+
+    what: str
+    state: State
+    broken: bool = False
+
+
+class Found(NamedTuple):
+    """How many states there are, and the steps to a broken promise, if one was found."""
+
+    states: int
+    broken: tuple[str, ...]
+
+
+def search(world: World, most: int = 3_000_000) -> Found:
+    """Visit all states, nearest first, until a promise is broken."""
+    gc.disable()  # nothing here is a cycle
+    try:
+        return _search(world, most)
+    finally:
+        gc.enable()
+
+
+def _search(world: World, most: int) -> Found:
+    first = _beginning(world)
+    came: dict[State, tuple[State, str] | None] = {first: None}
+    waiting = deque([first])
+    while waiting:
+        state = waiting.popleft()
+        ended = True
+        for move in _moves(world, state):
+            ended = ended and move.state == state
+            if move.broken:
+                return Found(len(came), (*_path(came, state), move.what))
+            if move.state not in came:
+                came[move.state] = (state, move.what)
+                waiting.append(move.state)
+        if ended and not _is_settled(world, state):
+            return Found(len(came), (*_path(came, state), "nothing goes on"))
+        assert len(came) <= most, "the model is larger than was thought"
+    return Found(len(came), ())
+
+
+def _path(came: dict[State, tuple[State, str] | None], state: State) -> list[str]:
+    path = []
+    while (step := came[state]) is not None:
+        state, what = step
+        path.append(what)
+    return path[::-1]
+
+
+def _beginning(world: World) -> State:
+    count = len(world.joint)
+    idle = Coordinator(At.IDLE, Sent.NOT, (Sent.NOT, Sent.NOT), Sent.NOT)
+    return State(
+        records=(Record((), FREE, FREE), Record((), FREE, FREE if world.equal else FREE - 1)),
+        log=(Log.UNKNOWN,) * count,
+        coordinators=(idle,) * count,
+        crashes=world.crashes,
+        singles=0,
+        reads=world.reads,
+        reader=None,
+        acknowledged=0,
+        before=(0,) * (count + len(world.singles)),
+    )
+
+
+def _is_settled(world: World, state: State) -> bool:
+    """Whether nothing is left over: no intent, nothing half done, nobody who waits for ever."""
+    return (
+        all(record.intent == FREE for record in state.records)
+        and not any(_is_torn(world, number, state.records) for number in range(len(world.joint)))
+        and state.singles == len(world.singles)
+    )
+
+
+def _is_torn(world: World, number: int, records: tuple[Record, Record]) -> bool:
+    """Whether a joint write has taken effect in some of the records that it touches."""
+    return len({number in records[at].writes for at in world.joint[number]}) > 1
+
+
+def _moves(world: World, state: State) -> Iterator[Move]:
+    """Everything that can happen next."""
+    for number, coordinator in enumerate(state.coordinators):
+        yield from _coordinating(world, state, number, coordinator)
+        yield from _delivering(world, state, number, coordinator)
+        yield from _resolving(world, state, number)
+    yield from _single(world, state)
+    yield from _reading(world, state)
+
+
+def _coordinating(world: World, state: State, number: int, it: Coordinator) -> Iterator[Move]:
+    if it.at in (At.ACKNOWLEDGED, At.GONE):
+        return
+    if it.at is At.IDLE:
+        begun = Coordinator(At.LOCKING, Sent.UNDER_WAY, (Sent.UNDER_WAY,) * 2, Sent.NOT)
+        yield Move(f"J{number} begins", _begun(_with(state, number, begun), number))
+        return
+    if state.crashes:
+        gone = state._replace(crashes=state.crashes - 1)
+        yield Move(f"J{number} stops", _with(gone, number, it._replace(at=At.GONE)))
+    if it.at is At.LOCKING and _may_commit(world, it):
+        after = it._replace(at=At.COMMITTING, commit=Sent.UNDER_WAY)
+        yield Move(f"J{number} asks to commit", _with(state, number, after))
+    if Sent.REFUSED in (it.begin, *it.locks, it.commit):
+        aborted = _logged(state, number, Log.ABORTED) if _is_open(state, number) else state
+        yield Move(f"J{number} gives up", _with(aborted, number, it._replace(at=At.GONE)))
+    if it.at is At.COMMITTING and it.commit is Sent.DONE:
+        yield Move(f"J{number} applies", _with(state, number, it._replace(at=At.APPLYING)))
+    if it.at is At.APPLYING and _is_applied(world, state, number):
+        after = _with(state, number, it._replace(at=At.ACKNOWLEDGED))
+        yield Move(f"J{number} acknowledges", _acknowledged(after, number))
+
+
+def _may_commit(world: World, it: Coordinator) -> bool:
+    answered = [*it.locks, it.begin]
+    if not world.keeps(Rule.COMMIT_NEEDS_ALL_INTENTS):
+        answered = [it.locks[0], it.begin]
+    return all(sent is Sent.DONE for sent in answered)
+
+
+def _delivering(world: World, state: State, number: int, it: Coordinator) -> Iterator[Move]:
+    """Messages of a coordinator arrive, whether it is still there or not."""
+    if it.begin is Sent.UNDER_WAY:
+        fresh = state.log[number] is Log.UNKNOWN
+        after = _logged(state, number, Log.MARKING) if fresh else state
+        sent = Sent.DONE if fresh else Sent.REFUSED
+        yield Move(f"J{number} is logged", _with(after, number, it._replace(begin=sent)))
+    for at in RECORDS:
+        if it.locks[at] is Sent.UNDER_WAY:
+            free = state.records[at].intent == FREE
+            after = _put(state, at, intent=number) if free else state
+            locks = _replaced(it.locks, at, Sent.DONE if free else Sent.REFUSED)
+            after = _with(after, number, it._replace(locks=locks))
+            yield Move(f"J{number} locks record {at}", after)
+    if it.commit is Sent.UNDER_WAY:
+        may = state.log[number] is Log.MARKING or not world.keeps(Rule.COMMIT_NEEDS_THE_LOG)
+        after = _logged(state, number, Log.COMMITTED) if may else state
+        sent = Sent.DONE if may else Sent.REFUSED
+        yield Move(f"J{number} is committed", _with(after, number, it._replace(commit=sent)))
+
+
+def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
+    """What anybody does about a write, whenever they come across it."""
+    log = state.log[number]
+    if log is Log.MARKING or (log is Log.UNKNOWN and _has_intent(state, number)):
+        yield Move(f"J{number} is aborted", _logged(state, number, Log.ABORTED))
+    if log in (Log.COMMITTED, Log.FINISHED):
+        for at in RECORDS:
+            yield from _applying(world, state, number, at)
+    done = _is_applied(world, state, number) or not world.keeps(Rule.FINISHED_AFTER_APPLIED)
+    if log is Log.COMMITTED and done:
+        yield Move(f"J{number} is finished", _logged(state, number, Log.FINISHED))
+    if _may_unlock(world, log):
+        for at in RECORDS:
+            if state.records[at].intent == number:
+                yield Move(f"J{number}'s intent at {at} goes", _put(state, at, intent=FREE))
+
+
+def _may_unlock(world: World, log: Log) -> bool:
+    if log is Log.UNKNOWN:
+        return not world.keeps(Rule.UNKNOWN_IS_ABORTED_FIRST)
+    if log is Log.MARKING:
+        return not world.keeps(Rule.ABORTED_BEFORE_UNLOCKED)
+    forgotten = log is Log.FINISHED and not world.keeps(Rule.FINISHED_AFTER_APPLIED)
+    return log is Log.ABORTED or forgotten
+
+
+def _applying(world: World, state: State, number: int, at: int) -> Iterator[Move]:
+    """Apply a step under its intent: sent by somebody, at any time, however often."""
+    record = state.records[at]
+    if record.intent != number and world.keeps(Rule.STEPS_NEED_INTENTS):
+        return
+    what = f"J{number} is applied at {at}"
+    if at not in world.joint[number]:
+        if record.intent == number:
+            yield Move(what, _put(state, at, intent=FREE, joint=number))
+        return
+    if record.writes.count(number) < 2:
+        intent = FREE if record.intent == number else record.intent
+        yield _written(what, _put(state, at, intent=intent, joint=number), at, number)
+
+
+def _is_applied(world: World, state: State, number: int) -> bool:
+    return not _has_intent(state, number) and all(
+        number in state.records[at].writes for at in world.joint[number]
+    )
+
+
+def _single(world: World, state: State) -> Iterator[Move]:
+    """The client writes one record after the other; each write is acknowledged as it happens."""
+    if state.singles == len(world.singles):
+        return
+    at, number = world.singles[state.singles], len(world.joint) + state.singles
+    if state.records[at].intent == FREE or not world.keeps(Rule.WRITES_MEET_INTENTS):
+        begun = _begun(state, number)._replace(singles=state.singles + 1)
+        move = _written(f"S{number} writes record {at}", begun, at, number)
+        yield move._replace(state=_acknowledged(move.state, number))
+
+
+def _reading(world: World, state: State) -> Iterator[Move]:
+    reader = state.reader
+    if reader is None:
+        if state.reads:
+            begun = Reader(acknowledged=state.acknowledged)
+            yield Move("a read begins", state._replace(reads=state.reads - 1, reader=begun))
+        return
+    for at in RECORDS:
+        if reader.now[at] is None:
+            read = _replaced(reader.now, at, state.records[at])
+            yield Move(f"record {at} is read", state._replace(reader=reader._replace(now=read)))
+    one, other = reader.now
+    if one is not None and other is not None:
+        yield _answered(world, state, reader, (one, other))
+
+
+def _answered(world: World, state: State, reader: Reader, read: tuple[Record, Record]) -> Move:
+    alike = read[0].joint == read[1].joint or not world.keeps(Rule.READERS_COMPARE_JOINT_WRITES)
+    if alike or (reader.first and _is_stable(world, reader.first, read)):
+        torn = any(_is_torn(world, number, read) for number in range(len(world.joint)))
+        old = any(
+            reader.acknowledged >> number & 1 and number not in read[at].writes
+            for number, records in enumerate(_touched(world))
+            for at in records
+        )
+        return Move("a whole object is answered", state._replace(reader=None), torn or old)
+    if reader.first is None:
+        again = Reader(first=read, acknowledged=reader.acknowledged)
+        return Move("the reader looks again", state._replace(reader=again))
+    return Move("a part is answered, and told", state._replace(reader=None))
+
+
+def _touched(world: World) -> tuple[tuple[int, ...], ...]:
+    return (*world.joint, *((at,) for at in world.singles))
+
+
+def _is_stable(world: World, first: tuple[Record, Record], read: tuple[Record, Record]) -> bool:
+    """Whether two looks saw the same, and no intent: then it all stood at once in between."""
+    if any(it.intent != FREE for it in read) and world.keeps(Rule.SECOND_LOOK_SEES_INTENTS):
+        return False
+    same = all(a.writes == b.writes for a, b in zip(first, read, strict=True))
+    return same or not world.keeps(Rule.SECOND_LOOK_COMPARES_VERSIONS)
+
+
+def _written(what: str, state: State, at: int, number: int) -> Move:
+    writes = (*state.records[at].writes, number)
+    after = _put(state, at, writes=writes)
+    return Move(what, after, _is_cyclic(after) or writes.count(number) > 1)
+
+
+def _is_cyclic(state: State) -> bool:
+    """Whether the writes cannot have happened one after the other, in any order."""
+    count = len(state.before)
+    follows = list(state.before)
+    for record in state.records:
+        for earlier, later in pairwise(record.writes):
+            follows[later] |= 1 << earlier
+    for middle in range(count):
+        for number in range(count):
+            if follows[number] >> middle & 1:
+                follows[number] |= follows[middle]
+    return any(follows[number] >> number & 1 for number in range(count))
+
+
+def _has_intent(state: State, number: int) -> bool:
+    return any(record.intent == number for record in state.records)
+
+
+def _is_open(state: State, number: int) -> bool:
+    return state.log[number] in (Log.UNKNOWN, Log.MARKING)
+
+
+def _begun(state: State, number: int) -> State:
+    return state._replace(before=_replaced(state.before, number, state.acknowledged))
+
+
+def _acknowledged(state: State, number: int) -> State:
+    return state._replace(acknowledged=state.acknowledged | 1 << number)
+
+
+def _with(state: State, number: int, coordinator: Coordinator) -> State:
+    return state._replace(coordinators=_replaced(state.coordinators, number, coordinator))
+
+
+def _logged(state: State, number: int, log: Log) -> State:
+    return state._replace(log=_replaced(state.log, number, log))
+
+
+def _put(state: State, at: int, **changes: Any) -> State:
+    record = state.records[at]._replace(**changes)
+    return state._replace(records=_replaced(state.records, at, record))
+
+
+def _replaced(items: tuple[Any, ...], at: int, item: object) -> Any:
+    return (*items[:at], item, *items[at + 1 :])
