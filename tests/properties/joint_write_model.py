@@ -236,8 +236,8 @@ def _coordinating(world: World, state: State, number: int, it: Coordinator) -> I
         gone = state._replace(crashes=state.crashes - 1)
         yield Move(f"J{number} stops", _with(gone, number, it._replace(at=At.GONE)))
     if it.at is At.LOCKING and _may_commit(world, it):
-        after = it._replace(at=At.COMMITTING, commit=Sent.UNDER_WAY)
-        yield Move(f"J{number} asks to commit", _with(state, number, after))
+        asked = it._replace(at=At.COMMITTING, commit=Sent.UNDER_WAY)
+        yield Move(f"J{number} asks to commit", _with(state, number, asked))
     if Sent.REFUSED in (it.begin, *it.locks, it.commit):
         aborted = _logged(state, number, Log.ABORTED) if _is_open(state, number) else state
         yield Move(f"J{number} gives up", _with(aborted, number, it._replace(at=At.GONE)))
