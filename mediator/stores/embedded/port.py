@@ -28,7 +28,7 @@ class Endpoint:
     Attributes:
         kind: The database the server speaks for.
         url: How a driver reaches it; may hold a password, so it is not for logs.
-        server: The program that answers, for example `redis-server`.
+        server: The program that answers, for example `valkey-server`.
         version: That program's version.
         durability_s: The most recent writes that a crash may lose, in seconds.
         notes: What an operator should know, one sentence each.

