@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
 
 from starlette.requests import HTTPConnection
 
@@ -25,7 +26,14 @@ __all__ = ["AdminGate", "visible"]
 _SEES: Final = "portolan.sees"
 """Where the ASGI scope holds what whoever asks may know of."""
 
-Sees: TypeAlias = Callable[[str], bool]
+
+class Sees(Protocol):
+    """Tells whether a database, or a class of it, may be known of."""
+
+    def __call__(self, database: str, class_name: str | None = None, /) -> bool:
+        """Return whether it may."""
+
+
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -72,8 +80,11 @@ class AdminGate:
             except (MediatorError, HttpError) as error:
                 await send_problem(error, scope["path"], send)
             else:
-                scope[_SEES] = lambda name: sees(principal, name, self._book.owner(name))
+                scope[_SEES] = partial(self._sees, principal)
                 await self._app(scope, receive, send)
+
+    def _sees(self, principal: Principal, database: str, class_name: str | None = None, /) -> bool:
+        return sees(principal, database, self._book.owner(database), class_name)
 
     async def _principal(self, scope: Scope) -> Principal | None:
         try:
@@ -99,12 +110,12 @@ class AdminGate:
 
 
 def visible(request: HTTPConnection) -> Sees:
-    """Return what tells whether the sender of a request may know that a database exists."""
+    """Return what tells of which databases and classes the sender of a request may know."""
     found: Sees = request.scope.get(_SEES, _all)
     return found
 
 
-def _all(_: str) -> bool:
+def _all(_database: str, _class_name: str | None = None, /) -> bool:
     """Show everything, where nobody is authenticated."""
     return True
 

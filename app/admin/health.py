@@ -22,6 +22,8 @@ def health_routes(
     lifecycle: Lifecycle,
     metrics: CollectorRegistry,
     refresh: Refresh | None,
+    *,
+    guarded: bool,
 ) -> APIRouter:
     """Make the routes.
 
@@ -30,6 +32,7 @@ def health_routes(
         lifecycle: Where the process is in its life.
         metrics: What ``/metrics`` shows.
         refresh: Looks up, before that, what metrics nobody tells of.
+        guarded: Whether others need keys: probes have none, so readiness names no class then.
     """
     router = APIRouter()
 
@@ -38,7 +41,7 @@ def health_routes(
 
     router.get("/startup")(_startup(judged, lifecycle))
     router.get("/live")(_live)
-    router.get("/ready")(_ready(judged))
+    router.get("/ready")(_ready(judged, guarded=guarded))
     router.get("/metrics", response_class=Response)(_exposition(metrics, refresh))
     return router
 
@@ -59,10 +62,12 @@ def _startup(judged: Callable[[], Awaitable[dict[str, Any]]], lifecycle: Lifecyc
     return startup
 
 
-def _ready(judged: Callable[[], Awaitable[dict[str, Any]]]) -> _Route:
+def _ready(judged: Callable[[], Awaitable[dict[str, Any]]], *, guarded: bool) -> _Route:
     async def ready() -> Response:
         """Say whether to send requests here, and which systems are away (503: send none)."""
         verdict = await judged()
+        if guarded:
+            verdict = _outline(verdict)
         headers = {"Portolan-Degraded": ", ".join(verdict["degraded"])}
         return Response(
             orjson.dumps(verdict),
@@ -72,6 +77,12 @@ def _ready(judged: Callable[[], Awaitable[dict[str, Any]]]) -> _Route:
         )
 
     return ready
+
+
+def _outline(verdict: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what is not for everybody: classes, and what a system said when it failed."""
+    systems = {name: {"ok": system["ok"]} for name, system in verdict["systems"].items()}
+    return {**verdict, "catalogue": {"ok": verdict["catalogue"]["ok"]}, "systems": systems}
 
 
 def _exposition(metrics: CollectorRegistry, refresh: Refresh | None) -> _Route:

@@ -66,7 +66,10 @@ def create_admin_app(
     app.state.metrics = metrics
     for part in fields(parts):
         setattr(app.state, part.name, getattr(parts, part.name))
-    health = health_routes(control.readiness, parts.lifecycle, metrics, parts.refresh)
+    guarded = parts.security is not None
+    health = health_routes(
+        control.readiness, parts.lifecycle, metrics, parts.refresh, guarded=guarded
+    )
     app.include_router(health, tags=["health"])
     for tag, router in _ROUTERS.items():
         app.include_router(router, prefix="/admin/v1", tags=[tag])

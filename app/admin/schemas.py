@@ -78,7 +78,10 @@ Announce = Annotated[Callable[[str, Any], Awaitable[None]], Depends(_announcing)
 async def list_databases(control: Control, request: Request) -> dict[str, Any]:
     """List the databases with their modes, versions and classes: those that the key may see."""
     shown = visible(request)
-    return {"items": [item for item in await control.databases() if shown(item["name"])]}
+    found = [item for item in await control.databases() if shown(item["name"])]
+    for item in found:
+        item["classes"] = [name for name in item["classes"] if shown(item["name"], name)]
+    return {"items": found}
 
 
 @router.get("/schemas/{database}")

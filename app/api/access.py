@@ -48,6 +48,13 @@ class Access:
             NotFound: There is no such database, as far as whoever asks may know.
         """
 
+    def require_some(self, scope: Scope, database: str) -> None:
+        """Return if the request may do that in one class of a database at least.
+
+        Raises:
+            Unauthenticated, Forbidden, NotFound: As `require` does.
+        """
+
     @property
     def sender(self) -> tuple[str, ...]:
         """Whose Idempotency-Keys a request uses: nobody can have the answers to another's."""
@@ -70,6 +77,25 @@ class Access:
         if self.owner_of(database, class_name) is not None:
             detail = f"Objects of {class_name} have owners: this is for administrators of it."
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
+
+    def may_read_all(
+        self,
+        database: str,  # noqa: ARG002 - see Restricted
+        class_name: str,  # noqa: ARG002
+        *,
+        by_anybody: bool = True,  # noqa: ARG002
+    ) -> bool:
+        """Whether every object of a class may be shown, also those that there were once.
+
+        Nobody can tell whose objects were of a class that is not known any more: they are for
+        administrators of it, like those of a class whose objects have owners.
+
+        Args:
+            database: Where.
+            class_name: The class.
+            by_anybody: Whether what is public is open to everybody for this.
+        """
+        return True
 
     def narrow(self, plane: DataPlane) -> DataPlane:
         """Return the data plane as the request may see it."""
@@ -110,6 +136,11 @@ class Restricted(Access):
         if decision is not Decision.ALLOWED:
             raise refusal(decision, scope)
 
+    def require_some(self, scope: Scope, database: str) -> None:
+        """Return if the principal may do that somewhere; see `Access.require_some`."""
+        if not self._allowed(scope, database):
+            self.require(scope, database)
+
     @property
     def sender(self) -> tuple[str, ...]:
         """Whose Idempotency-Keys a request uses; see `Access.sender`."""
@@ -122,12 +153,10 @@ class Restricted(Access):
         Raises:
             Unauthenticated, Forbidden, NotFound: As `require` does, if there is none.
         """
-        route = self._model().databases.get(database)
         names = tuple(
             name
-            for name in (route.classes if route else ())
-            if self._decide(Scope.READ, database, name) is Decision.ALLOWED
-            and self.owner_of(database, name) is None
+            for name in self._allowed(Scope.READ, database)
+            if self.owner_of(database, name) is None
         )
         if not names:
             self.require(Scope.READ, database)
@@ -144,9 +173,26 @@ class Restricted(Access):
         assert self.principal is not None  # no class with owners is public
         return self.principal.subject
 
+    def may_read_all(self, database: str, class_name: str, *, by_anybody: bool = True) -> bool:
+        """Whether every object of a class may be shown; see `Access.may_read_all`."""
+        found = self._find(database, class_name)
+        nobodys = found is not None and found.schema.owner_field is None
+        scope = Scope.READ if nobodys else Scope.ADMIN
+        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
+        return decision is Decision.ALLOWED
+
     def narrow(self, plane: DataPlane) -> DataPlane:
         """Return the data plane as the principal may see it."""
         return OwnedPlane(plane, self.owner_of)
+
+    def _allowed(self, scope: Scope, database: str) -> list[str]:
+        """Name the classes of a database in which the principal may do that."""
+        route = self._model().databases.get(database)
+        return [
+            name
+            for name in (route.classes if route else ())
+            if self._decide(scope, database, name) is Decision.ALLOWED
+        ]
 
     def _decide(
         self, scope: Scope, database: str, class_name: str | None, *, by_anybody: bool = True

@@ -69,6 +69,9 @@ class Batches:
         parse_query(call.request.query, frozenset())
         raw = await read_body(call.request, self._options.max_body_bytes)
         operations = self._operations(parse_json(raw))
+        if not operations:  # each of them asks for its class
+            call.access.require_some(Scope.READ, call.database)
+            await self._directory.database(call.database)
         identity = call.identity(self._ids, raw)
         with self._ids.claim(identity):
             items = await self._items(call, identity, operations)

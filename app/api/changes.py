@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -39,6 +40,7 @@ _TURN_S: Final = 1.0
 class _Wanted:
     """What a request asks for."""
 
+    directory: Directory
     access: Access
     database: str
     class_name: str | None
@@ -46,11 +48,28 @@ class _Wanted:
     limit: int
     wait_s: float
 
-    def shows(self, event: Event) -> bool:
-        if self.class_name is not None and event.class_name != self.class_name:
-            return False
-        # The class may have been given owners since the request was let in.
-        return self.access.owner_of(self.database, event.class_name) is None
+    async def shown(
+        self, events: Sequence[tuple[Event, FeedPosition]]
+    ) -> list[tuple[Event, FeedPosition]]:
+        """Return those of some events that the request asks for and may see.
+
+        Raises:
+            Unavailable: It cannot be found out whether a class is there.
+        """
+        names = {event.class_name for event, _ in events}
+        if self.class_name is not None:
+            names &= {self.class_name}
+        allowed = {name for name in names if await self._allows(name)}
+        return [told for told in events if told[0].class_name in allowed]
+
+    async def _allows(self, class_name: str) -> bool:
+        """Whether changes of a class may be shown: it may be gone, or have been given owners."""
+        permitted = partial(self.access.may_read_all, self.database, class_name, by_anybody=False)
+        if permitted():
+            return True
+        # Another replica may have made the class a moment ago.
+        await self.directory.look_for(self.database, class_name)
+        return permitted()
 
 
 class Changes:
@@ -108,7 +127,7 @@ class Changes:
             position = FeedPosition.parse(after, name)
         limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=_MOST)
         wait_s = whole_number(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
-        return _Wanted(call.access, database, class_name, position, limit, wait_s)
+        return _Wanted(self._directory, call.access, database, class_name, position, limit, wait_s)
 
     @staticmethod
     def _told_of(call: Call, class_name: str | None) -> Iterable[str]:
@@ -132,7 +151,7 @@ async def _page(subscription: Subscription, wanted: _Wanted, request: Request) -
     while len(shown) < wanted.limit and monotonic() < latest and not subscription.ended:
         left_s = 0.0 if shown else max(0.0, started + wanted.wait_s - monotonic())
         events = await subscription.next(min(left_s, _TURN_S), wanted.limit - len(shown))
-        shown += [event.data for event, _ in events if wanted.shows(event)]
+        shown += [event.data for event, _ in await wanted.shown(events)]
         if not events and not left_s:
             break
     request.phases.end("feed")
@@ -156,8 +175,8 @@ async def _events(
             if chunk:
                 yield chunk
                 told = monotonic()
-    except PositionGone:
-        return  # the client comes again, and is told
+    except (PositionGone, Unavailable):
+        return  # the client comes again, from what it has seen, and is told
     finally:
         gone.cancel()
         subscriptions.close(subscription)
@@ -171,8 +190,7 @@ async def _turn(subscription: Subscription, wanted: _Wanted) -> bytes:
         return b""
     return b"".join(
         b"id: %b\nevent: change\ndata: %b\n\n" % (position.text.encode(), event.data)
-        for event, position in events
-        if wanted.shows(event)
+        for event, position in await wanted.shown(events)
     )
 
 

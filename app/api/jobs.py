@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import orjson
 
-from app.api.access import EVERYTHING, Access
 from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
 from app.api.cursors import Cursors
@@ -21,12 +20,12 @@ from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.run_documents import run_document
 from app.api.run_progress import RunStreams
+from app.api.run_rights import RunRights
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, asks_for
 from app.http.paths import parse_query, whole_number
-from mediator.access.model import Scope
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
 from mediator.errors import Invalid, MediatorError, NotFound, Place, Unavailable
@@ -34,7 +33,7 @@ from mediator.query.reading import read_query
 from spark_jobs.runner.job import Job, read_job
 from spark_jobs.runner.port import ClassSource, Input, SpecInvalid
 
-__all__ = ["JobDesk", "Jobs", "desk_of", "require_result"]
+__all__ = ["JobDesk", "Jobs", "desk_of"]
 
 _LARGEST: Final = 2**20
 _PAGE: Final = frozenset({"after", "limit"})
@@ -74,6 +73,7 @@ class Jobs:
         self, directory: Directory, desk: JobDesk | None, options: DataOptions, ids: OperationIds
     ) -> None:
         self._directory = directory
+        self._rights = RunRights(directory)
         self._desk = desk
         self._ids = ids
         self._most_bytes = min(options.max_body_bytes, _LARGEST)
@@ -95,7 +95,8 @@ class Jobs:
             call.database,
             document,
             dry_run=dry_run,
-            key=identity.key,
+            # Whose key it is belongs to it: others may use the same characters for another job.
+            key=None if identity.key is None else identity.derive("job"),
             fingerprint=identity.fingerprint,
         )
         call.request.phases.end("store")
@@ -125,17 +126,20 @@ class Jobs:
         forbid_body(call.request)
         parse_query(call.request.query, frozenset())
         run = await desk.runs.find(call.database, call.id)
+        permission = await self._rights.require_view(call.access, run)
         if not asks_for(call.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
         headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE]
         headers.append((b"x-accel-buffering", b"no"))
-        return Response(200, headers, chunks=desk.streams.follow(run, call.request))
+        return Response(200, headers, chunks=desk.streams.follow(run, call.request, permission))
 
     async def delete(self, call: Call) -> Response:
         """Cancel a run: 202 while a worker still has it, 200 when it has ended."""
         desk = desk_of(self._desk)
         forbid_body(call.request)
         parse_query(call.request.query, frozenset())
+        run = await desk.runs.find(call.database, call.id)
+        await self._rights.require_control(call.access, run)
         run = await desk.runs.cancel(call.database, call.id)
         return _answer(200 if run.state in ENDED else 202, run)
 
@@ -144,6 +148,8 @@ class Jobs:
         desk = desk_of(self._desk)
         forbid_body(call.request)
         parse_query(call.request.query, frozenset())
+        run = await desk.runs.find(call.database, call.id)
+        await self._rights.require_control(call.access, run)
         await _expect_worker(desk)
         return _answer(202, await desk.runs.resume(call.database, call.id))
 
@@ -152,10 +158,7 @@ class Jobs:
         database = call.database
         await self._directory.database(database)
         job = _read(document, database)
-        _require_inputs(call.access, job)
-        if job.into is not None:
-            call.access.require(Scope.WRITE, database, job.into.class_name)
-            call.access.require_all(database, job.into.class_name)
+        await self._rights.require_submission(call.access, job)
         for wanted in job.inputs:
             await self._check_input(wanted, document["spec"])
         if job.into is not None:
@@ -188,24 +191,11 @@ class Jobs:
             raise Invalid(error.detail, places=places) from None
 
 
-def require_result(access: Access, document: Any, database: str) -> None:
-    """Refuse those who may not read what a run has read: its result would tell them."""
-    if access is not EVERYTHING:  # a run of an older version may not be understood any more
-        _require_inputs(access, _read(document, database))
-
-
 def _read(document: Any, database: str) -> Job:
     try:
         return read_job(document, database)
     except SpecInvalid as error:
         raise _refuse(error.pointer, error.reason) from None
-
-
-def _require_inputs(access: Access, job: Job) -> None:
-    for wanted in job.inputs:
-        assert isinstance(wanted.source, ClassSource)  # read_job saw to it
-        access.require(Scope.READ, wanted.source.database, wanted.source.class_name)
-        access.require_all(wanted.source.database, wanted.source.class_name)
 
 
 def desk_of(desk: JobDesk | None) -> JobDesk:

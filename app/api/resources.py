@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.errors import Invalid, NotFound, Place
+from mediator.errors import AdvisoryOnly, Invalid, NotFound, Place
 from mediator.operations.patch import UpdateParts, parse_update
 from mediator.operations.plan import resource_groups
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
@@ -138,6 +138,11 @@ class Directory:
             AdvisoryOnly: Its database holds no data.
         """
         return self.known(database, name) or await self._learn(database, name)
+
+    async def look_for(self, database: str, name: str) -> None:
+        """Look for a newer routing model, if the one in force does not know a class."""
+        with suppress(NotFound, AdvisoryOnly):
+            await self.find(database, name)
 
     async def database(self, name: str) -> DatabaseRoute:
         """Find a database.

@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 
 from app.api.run_documents import run_document
+from app.api.run_rights import Permission
 from app.http.message import Request
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.errors import NotFound, Unavailable
@@ -39,8 +40,15 @@ class RunStreams:
         """End all streams soon, so that the process can end."""
         self._ended = True
 
-    def follow(self, run: StoredRun, request: Request) -> AsyncIterator[bytes]:
+    def follow(
+        self, run: StoredRun, request: Request, permission: Permission
+    ) -> AsyncIterator[bytes]:
         """Return the events of a run, the present state first; they end with the run.
+
+        Args:
+            run: The run.
+            request: Who follows: the events end when the client is gone.
+            permission: Tells whether the run may be shown still; else they end, too.
 
         Raises:
             Unavailable: Too many follow already.
@@ -48,9 +56,11 @@ class RunStreams:
         if self._count >= _MOST:
             detail = "Too many clients follow runs."
             raise Unavailable(detail, system="catalogue", retry_after_s=10)
-        return self._events(run, request)
+        return self._events(run, request, permission)
 
-    async def _events(self, run: StoredRun, request: Request) -> AsyncIterator[bytes]:
+    async def _events(
+        self, run: StoredRun, request: Request, permission: Permission
+    ) -> AsyncIterator[bytes]:
         self._count += 1
         gone = asyncio.create_task(_disconnected(request))
         told = monotonic()
@@ -60,7 +70,7 @@ class RunStreams:
                 if (await asyncio.wait({gone}, timeout=_LOOK_S))[0]:
                     return
                 newer = await self._newer(run)
-                if newer is None:
+                if newer is None or not permission():
                     return
                 if newer.version != run.version or monotonic() - told >= _HEARTBEAT_S:
                     yield _event(newer)

@@ -12,8 +12,10 @@ import orjson
 from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
 from app.api.cursors import Cursors
-from app.api.jobs import JobDesk, desk_of, require_result
+from app.api.jobs import JobDesk, desk_of
 from app.api.options import DataOptions
+from app.api.resources import Directory
+from app.api.run_rights import RunRights
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, asks_for
 from app.http.paths import parse_query, whole_number
@@ -30,11 +32,13 @@ class RunResults:
     """Results of runs.
 
     Args:
+        directory: Finds classes.
         desk: What jobs need; None: there are no jobs here.
         options: Bounds and keys.
     """
 
-    def __init__(self, desk: JobDesk | None, options: DataOptions) -> None:
+    def __init__(self, directory: Directory, desk: JobDesk | None, options: DataOptions) -> None:
+        self._rights = RunRights(directory)
         self._desk = desk
         self._most = options.page_limit
         self._cursors = Cursors(options.cursor_key)
@@ -47,7 +51,7 @@ class RunResults:
         type_ = next((type_ for type_ in FILES if asks_for(accept, type_)), None)
         parameters = parse_query(call.request.query, frozenset() if type_ else _PAGE)
         run = await desk.runs.find(call.database, call.id)
-        require_result(call.access, run.document, call.database)
+        await self._rights.require_view(call.access, run)
         files = await asyncio.to_thread(_open, desk.directory, run)
         if type_ is None:
             return await self._page(call, files, parameters)

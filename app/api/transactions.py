@@ -61,6 +61,9 @@ class TransactionRoute:
         parse_query(call.request.query, frozenset())
         raw = await read_body(call.request, self._limit)
         reads, operations = _parts(parse_json(raw))
+        if not reads and not operations:  # each of them asks for its class
+            call.access.require_some(Scope.WRITE, call.database)
+            await self._directory.database(call.database)
         for seen in reads:
             call.access.require(Scope.READ, call.database, seen.class_name)
             call.access.require_all(call.database, seen.class_name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from mediator.access.model import Principal, Scope
+from mediator.access.model import ANY, Principal, Scope
 from mediator.schema.tree import Visibility
 
 __all__ = ["Decision", "Target", "decide", "sees"]
@@ -66,8 +66,13 @@ def decide(principal: Principal | None, scope: Scope, target: Target) -> Decisio
     return Decision.FORBIDDEN
 
 
-def sees(principal: Principal, database: str, owner: str | None) -> bool:
-    """Whether a principal may know that a database exists."""
+def sees(
+    principal: Principal, database: str, owner: str | None, class_name: str | None = None
+) -> bool:
+    """Whether a principal may know that a database, or a class of it, exists."""
     if not principal.operates and owner != principal.tenant:
         return False
-    return any(grant.concerns(database) for grant in principal.grants)
+    return any(
+        grant.concerns(database) and (class_name is None or grant.class_name in (ANY, class_name))
+        for grant in principal.grants
+    )

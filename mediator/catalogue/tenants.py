@@ -19,10 +19,13 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import access, api_keys, tenant_databases, tenants
 from mediator.errors import AlreadyExists, Conflict, NotFound
 
-__all__ = ["MOST_KEYS", "CatalogueTenants", "changed"]
+__all__ = ["MOST_KEYS", "MOST_KEYS_OF_TENANT", "CatalogueTenants", "changed"]
 
 MOST_KEYS: Final = 10_000
-"""Keys of the installation: replicas hold all of them in memory."""
+"""Keys of all tenants but the operator's: replicas hold all of them in memory."""
+
+MOST_KEYS_OF_TENANT: Final = 1_000
+"""Keys of one tenant: none may use up what there is for all."""
 
 
 class CatalogueTenants:
@@ -117,7 +120,7 @@ class CatalogueTenants:
 
         Raises:
             NotFound: There is no such tenant.
-            Conflict: There are too many keys.
+            Conflict: The tenant, or the installation, has too many keys.
         """
         row = insert(api_keys).values(
             id=new.id,
@@ -130,9 +133,7 @@ class CatalogueTenants:
         )
         async with self._change() as connection:
             await _expect(connection, principal.tenant)
-            count = (await connection.execute(select(func.count()).select_from(api_keys))).scalar()
-            if (count or 0) >= MOST_KEYS:
-                raise Conflict(f"There are {MOST_KEYS} keys already; revoke some first.")
+            await _expect_room(connection, principal.tenant)
             await connection.execute(row)
 
     async def revoke(self, tenant: str, id_: str) -> None:
@@ -165,6 +166,17 @@ async def _expect(connection: AsyncConnection, tenant: str) -> None:
     known = select(tenants.c.name).where(tenants.c.name == tenant)
     if tenant != OPERATOR and (await connection.execute(known)).first() is None:
         raise NotFound("There is no such tenant.")
+
+
+async def _expect_room(connection: AsyncConnection, tenant: str) -> None:
+    """Return if a tenant may have one more key; the operator is never short of others' room."""
+    own = func.count().filter(api_keys.c.tenant == tenant)
+    tenants_ = func.count().filter(api_keys.c.tenant != OPERATOR)
+    owned, total = (await connection.execute(select(own, tenants_).select_from(api_keys))).one()
+    if owned >= MOST_KEYS_OF_TENANT:
+        raise Conflict(f"The tenant has {owned} keys, as many as it may; revoke some first.")
+    if tenant != OPERATOR and total >= MOST_KEYS:
+        raise Conflict(f"There are {total} keys, as many as there may be; revoke some first.")
 
 
 def _tenant(row: Row[Any], owners: Mapping[str, str]) -> Tenant:

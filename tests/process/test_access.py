@@ -60,6 +60,7 @@ async def operate(running: Guarded) -> dict[str, str]:
         ("GET", "jobs", None),
         ("GET", f"jobs/{'0' * 32}", None),
         ("POST", "transactions", {"reads": [{"class": "notes", "id": "there", "etag": None}]}),
+        ("POST", "transactions", {}),
     ],
 )
 @pytest.mark.parametrize("caller", ["anonymous", "stranger"])
@@ -286,6 +287,58 @@ async def test_a_tenants_administrator_makes_keys_for_its_tenant_alone(running: 
     assert [item["name"] for item in listed] == [running.database]
     stranger = await running.headers("stranger", "admin")
     assert (await running.admin.get("/admin/v1/schemas", headers=stranger)).json()["items"] == []
+
+
+async def test_the_list_of_schemas_names_the_classes_that_a_key_concerns(
+    running: Guarded,
+) -> None:
+    for grants, classes in (
+        ([f"read:{running.database}/notes"], ["notes"]),
+        ([f"jobs:{running.database}"], ["articles", "notes", "secrets"]),
+    ):
+        headers = bearer(await running.key(*grants))
+        listed = (await running.admin.get("/admin/v1/schemas", headers=headers)).json()["items"]
+        assert [(item["name"], item["classes"]) for item in listed] == [(running.database, classes)]
+
+
+async def test_readiness_tells_nobody_of_classes_and_of_what_systems_said(
+    running: Guarded,
+) -> None:
+    ready = await running.admin.get("/ready")
+    assert ready.status_code == 200
+    assert running.database not in ready.text
+    told = ready.json()
+    assert told["catalogue"] == {"ok": True}
+    assert list(told["systems"].values()) == [{"ok": True}] * 2
+
+
+@pytest.mark.parametrize("bound", ["MOST_KEYS_OF_TENANT", "MOST_KEYS"])
+async def test_keys_are_bounded_for_each_tenant_and_for_all(
+    running: Guarded, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    tenancy, wanted = running.container.mediator.tenancy, {"subject": "ada", "grants": ["read"]}
+    tenant = unique("tenant")
+    await tenancy.put_tenant(tenant, {})
+    operator = await operate(running)
+    headers = await running.headers("stranger", "admin")
+    theirs = f"/admin/v1/tenants/{running.stranger}/keys"
+    assert (await running.admin.post(theirs, json=wanted, headers=headers)).status_code == 201
+    count = len(await tenancy.keys(running.stranger))
+    if bound == "MOST_KEYS":
+        count = sum(
+            key.principal.tenant != "operator" for key in tenancy.book.current.keys.values()
+        )
+    monkeypatch.setattr(f"mediator.catalogue.tenants.{bound}", count)
+    refused = await running.admin.post(theirs, json=wanted, headers=headers)
+    assert refused.status_code == 409
+    others = f"/admin/v1/tenants/{tenant}/keys"
+    made = await running.admin.post(others, json=wanted, headers=operator)
+    assert made.status_code == (201 if bound == "MOST_KEYS_OF_TENANT" else 409)
+    if bound == "MOST_KEYS":
+        ours = "/admin/v1/tenants/operator/keys"
+        assert (await running.admin.post(ours, json=wanted, headers=operator)).status_code == 201
+    monkeypatch.undo()
+    await tenancy.remove_tenant(tenant)
 
 
 @pytest.mark.parametrize(

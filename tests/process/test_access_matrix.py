@@ -25,6 +25,7 @@ from mediator.access.model import Scope
 from mediator.stores.port import SystemConfig
 from tests.process.guarded import CALLERS, Guarded, guarded
 from tests.process.memory_plane import MemoryPlane, routing_model
+from tests.process.service import unique
 
 RUN: Final = "0" * 32
 OBJECT = {"json": {"title": "x"}}
@@ -267,6 +268,29 @@ async def test_data_routes(installation: Guarded, route: str) -> None:
         assert fate(answer) == wanted, (caller, answer.text)
         if answer.status_code == 401:
             assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(("route", "scope"), [("transactions", "write"), ("batch", "read")])
+async def test_what_does_nothing_asks_for_rights_all_the_same(
+    installation: Guarded, route: str, scope: str
+) -> None:
+    database = unique("db")  # no class of it is public
+    await installation.container.mediator.tenancy.own(installation.owner, database)
+    headers = await installation.headers("operator", "admin")
+    path = f"/admin/v1/schemas/{database}"
+    schema = {"classes": {"notes": {"fields": {"title": {"type": "string"}}}}}
+    set_ = await installation.admin.put(path, headers=headers, json=schema)
+    assert set_.status_code == 200, set_.text
+    for caller, wanted in zip(CALLERS, HIDDEN.split(), strict=True):
+        answer = await installation.data.post(
+            f"/v1/{database}/{route}",
+            json={"operations": []},
+            headers=await installation.headers(caller, scope),
+        )
+        assert fate(answer) == wanted, (caller, answer.text)
+    absent = f"/v1/{unique('db')}/{route}"
+    answer = await installation.data.post(absent, json={"operations": []}, headers=headers)
+    assert fate(answer) == "404"
 
 
 @pytest.mark.parametrize("route", DOCUMENTS)
