@@ -266,7 +266,8 @@ def _copy(
     # Another version of the class is another copy, built from the fragments: no two forms mix.
     name = f"{class_.name}@primary.{version}"
     here = {group: placed.fields for group, placed in groups.items()}
-    return Fragment(system, database, name, class_.fields, here, version, class_.ttl_s)
+    anchor = _anchor_of(groups)
+    return Fragment(system, database, name, class_.fields, here, version, class_.ttl_s, anchor)
 
 
 def _fragment(
@@ -279,4 +280,9 @@ def _fragment(
     here = {name: placed.fields for name, placed in groups.items() if placed.system == system}
     held = {name for names in here.values() for name in names}
     fields = {name: field for name, field in class_.fields.items() if name in held}
-    return Fragment(system, database, class_.name, fields, here, version, class_.ttl_s)
+    anchor = _anchor_of(groups)
+    return Fragment(system, database, class_.name, fields, here, version, class_.ttl_s, anchor)
+
+
+def _anchor_of(groups: Mapping[str, GroupPlacement]) -> str:
+    return next(iter(groups.values())).system

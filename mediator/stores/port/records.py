@@ -25,6 +25,8 @@ class Fragment:
             without fields: the anchor group of a class whose fields all live elsewhere.
         schema_version: Version of the class's schema.
         ttl_s: Seconds that objects of the class live from their creation; None: for ever.
+        anchor_system: Name of the system whose clock births go by: the one that decides whether an
+            object exists; empty: `system`.
     """
 
     system: str
@@ -34,6 +36,7 @@ class Fragment:
     groups: Mapping[str, tuple[str, ...]]
     schema_version: int = 1
     ttl_s: float | None = None
+    anchor_system: str = ""
 
 
 @immutable
