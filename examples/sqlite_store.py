@@ -86,6 +86,10 @@ class SqliteStore:
         """Ask for nothing."""
         await self._run(lambda: self._connection.execute("SELECT 1"))
 
+    async def time_us(self) -> int:
+        """Tell the time that versions are made of."""
+        return _now_us()
+
     async def facts(self) -> ServerFacts:
         """Say what is known: a file is synchronised with the disk at each commit."""
         durability = 0.0 if self._path else None
@@ -120,7 +124,7 @@ class SqliteStore:
 
         def write(call: Write) -> WriteResult:
             with self._changing(call.fragment, call.id) as record:
-                before, clock_us = copy(record), time.time_ns() // 1_000
+                before, clock_us = copy(record), _now_us()
                 result = write_to(record, call, token, clock_us)
                 if result.status is Status.APPLIED:
                     self._connection.executemany(_TELL, rows_of(call, before, record, clock_us))
@@ -282,3 +286,7 @@ def _retold(told: Any) -> WriteResult:
     created, birth, versions, values = told
     returned: Any = load(values)
     return WriteResult(Status.APPLIED, created, birth, versions, returned)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000

@@ -1,11 +1,16 @@
-"""Clocks, injectable: tests skew them."""
+"""Clocks, injectable: tests skew them. `docs/clocks.md` says which decision goes by which."""
 
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["DRIFT", "Clock", "ServerClock", "SystemClock"]
+
+DRIFT: Final = 500e-6
+"""By what part two monotonic clocks differ at most: as fast as `adjtimex(2)` slews one."""
+
+_US: Final = 1_000_000
 
 
 class Clock(Protocol):
@@ -23,3 +28,45 @@ class SystemClock:
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
+
+
+class ServerClock:
+    """A server's clock, as far as this process is sure of it: never ahead of it.
+
+    It is what the server showed last, and the monotonic time that has passed here since. Where the
+    server's clock is set, this one follows with the next reading.
+
+    Args:
+        clock: The clocks of this process.
+
+    Attributes:
+        skew_s: By how many seconds at least the server's clock was ahead of our wall clock at the
+            last reading; negative: behind; None: there was no reading so far.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shown_s = float("-inf")
+        self._read_at = 0.0
+        self.skew_s: float | None = None
+
+    def read(self, shown_us: int, sent_at: float) -> None:
+        """Take over a reading that has just been answered.
+
+        Args:
+            shown_us: What the server's clock showed, in microseconds since the epoch.
+            sent_at: Our monotonic time when it was asked, in seconds.
+        """
+        self._shown_s, self._read_at = shown_us / _US, self._clock.monotonic()
+        took_s = self._read_at - sent_at
+        ahead_s = self._shown_s - self._clock.now()
+        # It was read at some moment of `took_s`: zero, if the clocks may have agreed then.
+        self.skew_s = min(0.0, ahead_s + took_s) if ahead_s < 0 else ahead_s
+
+    def now(self) -> float:
+        """Seconds since the epoch that the server's clock shows at least; -inf: not known."""
+        return self._shown_s + (self._clock.monotonic() - self._read_at) * (1 - DRIFT)
+
+    def monotonic(self) -> float:
+        """Seconds on this process's clock that never goes back."""
+        return self._clock.monotonic()

@@ -12,6 +12,7 @@ __all__ = [
     "CallOutcome",
     "ChangesRelayed",
     "CircuitChanged",
+    "ClockSkewMeasured",
     "FeedFellBack",
     "FeedGapFound",
     "FeedLagMeasured",
@@ -151,6 +152,14 @@ class FeedLagMeasured:
 
 
 @immutable
+class ClockSkewMeasured:
+    """By how much a server's clock differs from this replica's at least; negative: it is behind."""
+
+    system: str
+    seconds: float
+
+
+@immutable
 class PrimaryTried:
     """A read could have been answered by a primary; what became of it.
 
@@ -183,6 +192,7 @@ class RequestFinished:
 Observation: TypeAlias = (
     StoreCallFinished
     | CircuitChanged
+    | ClockSkewMeasured
     | SystemRegistered
     | PlacementDecided
     | ProposalRecorded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
@@ -50,8 +51,8 @@ from mediator.planes import SystemRegistration
 from mediator.query.budget import Limits
 from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
 from mediator.scaling.energy import Energy
-from mediator.stores.port import Reapable
-from mediator.systems import StoreFactory, Systems
+from mediator.stores.port import Reapable, StoreError
+from mediator.systems import EarliestTime, StoreFactory, Systems
 from mediator.transactions.coordinator import Transactions
 
 __all__ = ["Mediator", "MediatorOptions", "Relaying"]
@@ -133,8 +134,8 @@ class Mediator:
         self._systems = Systems()
         self._registry = self._register(factory)
         events = CatalogueEvents(self._catalogue)
-        calls = StoreCalls(self._systems, options.guard, self._clock)
-        self._sweep = Sweep(self._systems, calls.write_guarded, self._clock)
+        calls = StoreCalls(self._systems, options.guard)
+        self._sweep = Sweep(self._systems, calls.write_guarded)
         self._watermarks = Watermarks(self._clock)
         self.data = self._operate(calls)
         self.settlement = Settlement(calls, self._model)
@@ -165,7 +166,7 @@ class Mediator:
 
     def _transact(self, calls: StoreCalls) -> Transactions:
         log = CatalogueTransactions(self._catalogue)
-        return Transactions(self.data, calls, log, self._clock)
+        return Transactions(self.data, calls, log, EarliestTime(self._systems, self._clock))
 
     def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> MaterialiseService:
         shared = self._coordination
@@ -233,6 +234,7 @@ class Mediator:
         duties = [
             Duty("looking for a newer routing model", 1.0, self._schemas.refresh),
             Duty("opening systems", 2.0, self._registry.reconnect),
+            Duty("reading the systems' clocks", 1.0, self._read_clocks),
         ]
         if self._options.relaying != "elsewhere":
             duties += [*self.changes.relaying_duties(), *self.primaries.relaying_duties()]
@@ -325,6 +327,11 @@ class Mediator:
         for guarded in self._systems:
             if isinstance(guarded.store, Reapable):
                 await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))
+
+    async def _read_clocks(self) -> None:
+        for guarded in tuple(self._systems):
+            with suppress(StoreError):  # it is tried again; what was read last goes on meanwhile
+                await guarded.read_clock()
 
     async def _sweep_expired(self) -> None:
         await self._sweep.run(self.data.model)

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Final, Literal
 
+from mediator.clock import Clock
 from mediator.errors import OutcomeUnknown, Unavailable
 from mediator.stores.guarded import GuardedStore
-from mediator.stores.port import Store, StoreError, StoreRefused, StoreTimeout, SystemConfig
+from mediator.stores.port import (
+    Fragment,
+    Store,
+    StoreError,
+    StoreRefused,
+    StoreTimeout,
+    SystemConfig,
+)
 
-__all__ = ["StoreFactory", "Systems", "unavailable"]
+__all__ = ["EarliestTime", "StoreFactory", "Systems", "unavailable"]
 
 _log = logging.getLogger("portolan.systems")
+
+_NEVER: Final = float("-inf")
 
 StoreFactory = Callable[[SystemConfig], Store]
 """Makes an unopened store of the right kind; the composition root knows the kinds."""
@@ -49,6 +59,31 @@ class Systems:
 
     def __iter__(self) -> Iterator[GuardedStore]:
         return iter(self._stores.values())
+
+    def now_for(self, fragment: Fragment) -> float:
+        """Return the time by which a fragment's objects expire, at least; -inf: not known.
+
+        It is that of the store that gave them their births, never this replica's own.
+        """
+        store = self._stores.get(fragment.anchor_system or fragment.system)
+        return store.time.now() if store is not None else _NEVER
+
+
+class EarliestTime:
+    """The earliest of the times that the stores' clocks show: what has expired by it has anywhere.
+
+    Args:
+        systems: The opened systems.
+        clock: The clocks of this process.
+    """
+
+    def __init__(self, systems: Systems, clock: Clock) -> None:
+        self._systems = systems
+        self.monotonic = clock.monotonic
+
+    def now(self) -> float:
+        """Seconds since the epoch; -inf: not known."""
+        return min((store.time.now() for store in self._systems), default=_NEVER)
 
 
 def unavailable(

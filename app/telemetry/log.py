@@ -15,6 +15,7 @@ from app.telemetry.context import under_way
 from mediator.observation import (
     ChangesRelayed,
     CircuitChanged,
+    ClockSkewMeasured,
     FeedFellBack,
     FeedGapFound,
     FeedLagMeasured,
@@ -34,7 +35,14 @@ _LONGEST: Final = 8_192
 """Characters of a text in a line, at most."""
 
 _UNLOGGED: Final = frozenset(
-    {RequestFinished, StoreCallFinished, PrimaryTried, ChangesRelayed, FeedLagMeasured}
+    {
+        RequestFinished,
+        StoreCallFinished,
+        PrimaryTried,
+        ChangesRelayed,
+        FeedLagMeasured,
+        ClockSkewMeasured,
+    }
 )
 LOGGED: Final[frozenset[type[Any]]] = frozenset(get_args(Observation)) - _UNLOGGED
 """What `log_observation` writes."""

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from app.telemetry.area import Hear, counter, gauge
 from mediator.observation import (
     CircuitChanged,
+    ClockSkewMeasured,
     RedoRecovered,
     StoreCallFinished,
     SystemRegistered,
@@ -60,6 +61,12 @@ class StoreMetrics:
             "Whether calls to a system are held back.",
             "system",
         )
+        self._skews = gauge(
+            registry,
+            "portolan_clock_skew_seconds",
+            "By how much the clock of a system is ahead of this replica's.",
+            "system",
+        )
         self._redone = counter(
             registry,
             "portolan_redo",
@@ -76,6 +83,7 @@ class StoreMetrics:
             StoreCallFinished: self._called,
             SystemRegistered: self._registered,
             CircuitChanged: self._circuit_changed,
+            ClockSkewMeasured: self._clock_read,
             RedoRecovered: self._recovered,
         }
 
@@ -104,6 +112,9 @@ class StoreMetrics:
         if self._kinds.get(told.system) != told.kind:
             self._kinds[told.system] = told.kind
             self._children.clear()
+
+    def _clock_read(self, told: ClockSkewMeasured) -> None:
+        self._skews.labels(told.system).set(told.seconds)
 
     def _circuit_changed(self, told: CircuitChanged) -> None:
         self._circuits.labels(told.system).set(told.open)

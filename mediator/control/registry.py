@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -296,13 +297,16 @@ class Registry:
 
         A store that cannot be kept, for its system was forgotten meanwhile, is closed.
         """
+        guarded = GuardedStore(store, self._observe, self._clock)
         try:
+            with suppress(StoreError):  # it is read again and again
+                await guarded.read_clock()
             kept = await self._keep(known, change, new=new)
         except BaseException:
             await store.close()
             raise
         before = self._systems.find(kept.name)
-        self._systems.add(GuardedStore(store, self._observe, self._clock))
+        self._systems.add(guarded)
         if before is not None:
             self._retirement.retire(before.store)
         server = kept.findings.server if kept.findings else ""

@@ -128,7 +128,7 @@ class Audit:
     Args:
         systems: The systems at hand.
         copier: Reads both sides, and makes good.
-        clock: The time.
+        clock: The time by the stores' clocks: versions are compared with it.
     """
 
     def __init__(self, systems: Systems, copier: Copier, clock: Clock) -> None:

@@ -22,7 +22,7 @@ from mediator.observation import Observer
 from mediator.operations.calls import StoreCalls
 from mediator.placement.routing import ClassRoute, RoutingModel
 from mediator.stores.port import Fragment, StoreError
-from mediator.systems import unavailable
+from mediator.systems import EarliestTime, unavailable
 
 __all__ = ["MaterialiseService", "Shared"]
 
@@ -51,7 +51,7 @@ class _Works:
         )
         self.lateness = Lateness(watermarks, model, events, leases, replica, observe, clock)
         self.view = View(feed, self.state)
-        audit = Audit(systems, copier, clock)
+        audit = Audit(systems, copier, EarliestTime(systems, clock))
         self.upkeep = Upkeep(audit, self.state, leases, model, self._count, clock)
         self._systems = systems
 

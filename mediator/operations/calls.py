@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from mediator.clock import Clock
 from mediator.errors import Locked, MediatorError, Unavailable
 from mediator.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
@@ -56,10 +55,9 @@ class StoreCalls:
 
     marks: Marks | None = None
 
-    def __init__(self, systems: Systems, guard: WriteGuard, clock: Clock) -> None:
+    def __init__(self, systems: Systems, guard: WriteGuard) -> None:
         self.systems = systems
         self._guard = guard
-        self._clock = clock
         self._retired: set[Fragment] = set()
         self._busy: dict[Fragment, int] = {}
         self._left = asyncio.Event()
@@ -128,7 +126,7 @@ class StoreCalls:
         self._retired.difference_update(fragments)
 
     async def _read_system(self, store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:
-        return living(calls, await _read(store, calls), self._clock.now())
+        return living(calls, await _read(store, calls), self.systems.now_for)
 
     async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
         fragments = _fragments(calls)
@@ -155,7 +153,7 @@ class StoreCalls:
         mortal = [Read(f, id_, ()) for f, id_ in places if f.ttl_s is not None]
         records = await _read(store, mortal) if mortal else []
         pairs = zip((read.fragment for read in mortal), records, strict=True)
-        deletions = ends(pairs, self._clock.now())
+        deletions = ends(pairs, self.systems.now_for)
         if deletions:
             for call, result in zip(
                 deletions, await self.write_guarded(store, deletions), strict=True

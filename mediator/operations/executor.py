@@ -223,7 +223,7 @@ class Executor:
         beside = partial(self.route, query.database)
         look_again = self.look_again
         joiner = Joiner(self._calls, budget, beside, look_again)
-        return await Execution(plan, self._calls, self._clock, budget, joiner, look_again).run()
+        return await Execution(plan, self._calls, budget, joiner, look_again).run()
 
     async def _fresh_copies(self, route: ClassRoute, query: Query, wish: Wish) -> Freshness | None:
         """Say how fresh the primary is, if it may answer a query."""

@@ -1,7 +1,9 @@
 """Expiry: an object of a class with `ttl_s` ends that long after its creation.
 
-Its birth is the one time on which all its parts agree, whichever systems hold them, so every part
-ends by itself at the same moment. From then on
+Its birth is the one time on which all its parts agree, whichever systems hold them. The clock that
+gave it, the store's, is also the one by which it ends (`Systems.now_for`): a replica whose own
+clock is wrong takes nothing for expired that is alive, and every part ends at the same moment. From
+then on
 
 - a read takes it for missing (`living`);
 - a write first deletes what is left of it (`ends`), and then finds nothing there;
@@ -19,7 +21,6 @@ from functools import partial
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
-from mediator.clock import Clock
 from mediator.errors import MediatorError
 from mediator.placement.routing import RoutingModel
 from mediator.stores.guarded import GuardedStore
@@ -34,6 +35,13 @@ PAGE: Final = 500
 PAGES: Final = 40
 """Pages of a fragment that one run looks at, at most."""
 
+MOST_SKEW_S: Final = 10.0
+"""Seconds by which a store's clock and ours may differ: beyond, one of them is wrong, and the sweep
+deletes nothing."""
+
+Now: TypeAlias = Callable[[Fragment], float]
+"""Returns the time by which a fragment's objects expire, in seconds since the epoch."""
+
 Delete: TypeAlias = Callable[[GuardedStore, Sequence[Write]], Awaitable[object]]
 """Carries out deletions on one system."""
 
@@ -43,23 +51,27 @@ def expired(fragment: Fragment, record: Record, now: float) -> bool:
     return fragment.ttl_s is not None and record.birth <= (now - fragment.ttl_s) * 1_000_000
 
 
-def living(calls: Sequence[Read], records: list[Record | None], now: float) -> list[Record | None]:
+def living(calls: Sequence[Read], records: list[Record | None], now: Now) -> list[Record | None]:
     """Return records as they were read, None for those that have expired."""
     if all(call.fragment.ttl_s is None for call in calls):
         return records
     return [
-        None if record is None or expired(call.fragment, record, now) else record
+        None if record is None or _is_over(call.fragment, record, now) else record
         for call, record in zip(calls, records, strict=True)
     ]
 
 
-def ends(pairs: Iterable[tuple[Fragment, Record | None]], now: float) -> list[Write]:
+def _is_over(fragment: Fragment, record: Record, now: Now) -> bool:
+    return fragment.ttl_s is not None and expired(fragment, record, now(fragment))
+
+
+def ends(pairs: Iterable[tuple[Fragment, Record | None]], now: Now) -> list[Write]:
     """Return the deletions of those records that have expired, one for each."""
     return list(
         {
             (fragment, record.id): _end(fragment, record)
             for fragment, record in pairs
-            if record is not None and expired(fragment, record, now)
+            if record is not None and _is_over(fragment, record, now)
         }.values()
     )
 
@@ -79,13 +91,11 @@ class Sweep:
     Args:
         systems: The systems at hand.
         delete: Carries out deletions.
-        clock: The time.
     """
 
-    def __init__(self, systems: Systems, delete: Delete, clock: Clock) -> None:
+    def __init__(self, systems: Systems, delete: Delete) -> None:
         self._systems = systems
         self._delete = delete
-        self._clock = clock
         self._reached: dict[tuple[str, str, str], str] = {}
 
     async def run(self, model: RoutingModel) -> int:
@@ -107,8 +117,16 @@ class Sweep:
         for fragment in mortal:
             # Whoever watches the system tells that it is away; the others have their turn.
             with suppress(StoreError, MediatorError):
-                deleted += await self._sweep(fragment)
+                if await self._trusts_clock(fragment):
+                    deleted += await self._sweep(fragment)
         return deleted
+
+    async def _trusts_clock(self, fragment: Fragment) -> bool:
+        """Read the clock that a fragment's objects end by; say whether ours agrees with it."""
+        store = self._systems.get(fragment.anchor_system or fragment.system)
+        await store.read_clock()
+        skew_s = store.time.skew_s
+        return skew_s is not None and abs(skew_s) <= MOST_SKEW_S
 
     async def _sweep(self, fragment: Fragment) -> int:
         deleted = 0
@@ -125,7 +143,7 @@ class Sweep:
         records = await store.guarded(partial(store.store.scan, fragment, after, PAGE, ()))
         if len(records) == PAGE:
             self._reached[_place(fragment)] = records[-1].id
-        deletions = ends(((fragment, record) for record in records), self._clock.now())
+        deletions = ends(((fragment, record) for record in records), self._systems.now_for)
         if deletions:
             await self._delete(store, deletions)
         return len(deletions)

@@ -267,7 +267,11 @@ def _copy(
     # Another version of the class is another copy, built from the fragments: no two forms mix.
     name = f"{class_.name}@primary.{version}"
     here = {group: placed.fields for group, placed in groups.items()}
-    return Fragment(system, database, name, class_.fields, here, version, class_.ttl_s)
+    anchor = _anchor_of(groups)
+    ttl_s = class_.ttl_s
+    return Fragment(
+        system, database, name, class_.fields, here, version, ttl_s, anchor_system=anchor
+    )
 
 
 def _fragment(
@@ -281,4 +285,11 @@ def _fragment(
     here = {name: placed.fields for name, placed in groups.items() if placed.system == system}
     held = {name for names in here.values() for name in names}
     fields = {name: field for name, field in class_.fields.items() if name in held}
-    return Fragment(system, database, class_.name, fields, here, version, class_.ttl_s, joint)
+    anchor = _anchor_of(groups)
+    return Fragment(
+        system, database, class_.name, fields, here, version, class_.ttl_s, joint, anchor
+    )
+
+
+def _anchor_of(groups: Mapping[str, GroupPlacement]) -> str:
+    return next(iter(groups.values())).system

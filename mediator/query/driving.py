@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from mediator.clock import Clock
 from mediator.operations.expiry import living
 from mediator.query.aggregation import Row, checked, filtered, too_many_groups
 from mediator.query.budget import Budget
@@ -40,14 +39,13 @@ class Driver:
     Args:
         plan: The plan.
         systems: The systems at hand.
-        clock: The time, for what has expired.
         budget: What it may cost.
     """
 
-    def __init__(self, plan: Plan, systems: Systems, clock: Clock, budget: Budget) -> None:
+    def __init__(self, plan: Plan, systems: Systems, budget: Budget) -> None:
         self._plan = plan
         self._guarded = systems.get(plan.driver.system)
-        self._clock = clock
+        self._now_for = systems.now_for
         self._budget = budget
 
     async def pages(self, after: Position | None) -> AsyncIterator[list[Record]]:
@@ -109,7 +107,7 @@ class Driver:
     def _living(self, found: Found) -> list[Record]:
         driver = self._plan.driver
         reads = [Read(driver, record.id) for record in found.records]
-        kept = living(reads, list(found.records), self._clock.now())
+        kept = living(reads, list(found.records), self._now_for)
         return [record for record in kept if record is not None]
 
 

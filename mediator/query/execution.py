@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from mediator.clock import Clock
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
 from mediator.operations.model import Freshness, Get, Outcome
@@ -88,7 +87,6 @@ class Execution:
     Args:
         plan: The plan.
         calls: Sends store calls.
-        clock: The time, for what has expired.
         budget: What it may cost.
         joiner: Brings along what references point to.
         look_again: Looks at partial objects again.
@@ -98,16 +96,14 @@ class Execution:
         self,
         plan: Plan,
         calls: StoreCalls,
-        clock: Clock,
         budget: Budget,
         joiner: Joiner,
         look_again: LookAgain,
     ) -> None:
         self._plan = plan
         self._calls = calls
-        self._clock = clock
         self._budget = budget
-        self._driver = Driver(plan, calls.systems, clock, budget)
+        self._driver = Driver(plan, calls.systems, budget)
         self._joiner = joiner
         self._look_again = look_again
         self._seen: set[str] = set()
@@ -134,9 +130,7 @@ class Execution:
         return items
 
     def _following(self, rest: Plan) -> Execution:
-        following = Execution(
-            rest, self._calls, self._clock, self._budget, self._joiner, self._look_again
-        )
+        following = Execution(rest, self._calls, self._budget, self._joiner, self._look_again)
         following._seen = self._seen
         return following
 

@@ -11,8 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from mediator.clock import Clock
-from mediator.observation import CallOutcome, CircuitChanged, Observer, StoreCallFinished
+from mediator.clock import Clock, ServerClock
+from mediator.observation import (
+    CallOutcome,
+    CircuitChanged,
+    ClockSkewMeasured,
+    Observer,
+    StoreCallFinished,
+)
 from mediator.stores.port import (
     Fragment,
     Read,
@@ -101,12 +107,20 @@ class Breaker:
 
 
 class GuardedStore:
-    """Reads and writes of one store, observed and guarded by a breaker."""
+    """Reads and writes of one store, observed and guarded by a breaker.
+
+    Attributes:
+        store: The store.
+        name: Its system's name.
+        breaker: What holds calls back.
+        time: What is known of the clock that its versions are taken from.
+    """
 
     def __init__(self, store: Store, observe: Observer, clock: Clock) -> None:
         self.store = store
         self.name = store.config.name
         self.breaker = Breaker(self.name, observe, clock)
+        self.time = ServerClock(clock)
         self._observe = observe
         self._clock = clock
 
@@ -152,6 +166,13 @@ class GuardedStore:
             raise
         self.breaker.succeeded()
         return result
+
+    async def read_clock(self) -> None:
+        """Learn what the store's clock shows."""
+        sent_at = self._clock.monotonic()
+        self.time.read(await self.guarded(self.store.time_us), sent_at)
+        assert self.time.skew_s is not None
+        self._observe(ClockSkewMeasured(self.name, self.time.skew_s))
 
     def _answered(self, operation: _Direction, calls: _Calls, started: float) -> None:
         seconds = self._clock.monotonic() - started

@@ -46,6 +46,9 @@ class ModelStore:
 
     async def ping(self) -> None: ...
 
+    async def time_us(self) -> int:
+        return time.time_ns() // 1_000
+
     async def facts(self) -> ServerFacts:
         return ServerFacts("model", "1", durability_s=None, replicas=0)
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from unittest.mock import AsyncMock
 
 import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mediator.clock import SystemClock
 from mediator.operations.apply import Refused, apply_operator
 from mediator.operations.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.tree import MISSING, Field
@@ -41,15 +41,6 @@ from mediator.stores.postgres import PostgresStore
 
 NAMESPACE = f"portolan_test_{uuid.uuid4().hex[:12]}"
 ADD = OperatorCall("n", Operator.INC, 1)
-
-
-class SkewedClock(SystemClock):
-    """A clock that can be set forward."""
-
-    ahead_s = 0.0
-
-    def now(self) -> float:
-        return super().now() + self.ahead_s
 
 
 @pytest.fixture(scope="session")
@@ -441,9 +432,10 @@ async def test_a_replay_returns_every_type_exactly(store: PostgresStore) -> None
     await store.drop(fragment)
 
 
-async def test_reaping_takes_what_is_past_its_retention(config: SystemConfig, admin: Any) -> None:
-    clock = SkewedClock()
-    store = PostgresStore(replace(config, namespace=f"{NAMESPACE}_reap"), clock)
+async def test_reaping_takes_what_is_past_its_retention(
+    config: SystemConfig, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(replace(config, namespace=f"{NAMESPACE}_reap"))
     await store.open()
     fragment = fragment_of(Field("n", FieldType.INTEGER))
     await store.prepare(fragment)
@@ -451,7 +443,8 @@ async def test_reaping_takes_what_is_past_its_retention(config: SystemConfig, ad
         await one(store, write(fragment, id_, WriteKind.CREATE, values={"n": 1}, remember="f"))
     gone = await one(store, write(fragment, "gone", WriteKind.DELETE))
     assert await store.reap(100) == 0
-    clock.ahead_s = REMEMBER_S + 60
+    later_us = await store.time_us() + (REMEMBER_S + 60) * 1_000_000
+    monkeypatch.setattr(store, "time_us", AsyncMock(return_value=later_us))
     # Two remembered operations, one tombstone; two at most in the first round.
     assert await store.reap(2) == 2
     assert await store.reap(100) == 1

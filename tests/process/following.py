@@ -43,7 +43,7 @@ class Replica:
 
     def __init__(self, catalogue: CatalogueSchemas) -> None:
         clock, unused = SystemClock(), None
-        calls = StoreCalls(Systems(), NullGuard(), clock)
+        calls = StoreCalls(Systems(), NullGuard())
         parts: Any = unused
         self.executor = Executor(calls, parts, parts, self._refresh, Limits(), clock, parts)
         self.catalogue = catalogue

@@ -1,15 +1,20 @@
-"""Objects of a class with `ttl_s` over the real stores, on one system and on three."""
+"""Objects of a class with `ttl_s` over the real stores, on one system and on three.
+
+Time passes for the stores when a test says so: what their clocks show is put forward, by as much in
+every replica, and so is the wall clock of `aging`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 
 import pytest
 
 from mediator.clock import SystemClock
 from mediator.errors import MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.observation import ClockSkewMeasured
 from mediator.operations.model import (
     Condition,
     Create,
@@ -20,6 +25,7 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
+from mediator.query.model import Query
 from mediator.schema.types import Values
 from mediator.stores.kinds import make_store
 from mediator.stores.port import SystemConfig
@@ -33,12 +39,28 @@ LATER_S = 3600.0
 
 
 class Later(SystemClock):
-    """A clock that can be put forward."""
+    """A replica's clock that can be put forward, alone or with those of the stores."""
 
     ahead_s = 0.0
+    replica: Service | None = None
 
     def now(self) -> float:
         return time.time() + self.ahead_s
+
+    def shift_stores(self, replica: Service, patched: pytest.MonkeyPatch) -> None:
+        """Let the stores' clocks, as a replica reads them, go with this one."""
+        self.replica = replica
+        for guarded in replica.mediator._systems:
+            patched.setattr(guarded.store, "time_us", partial(self._shown, guarded.store.time_us))
+
+    async def _shown(self, read: Callable[[], Awaitable[int]]) -> int:
+        return await read() + round(self.ahead_s * 1_000_000)
+
+    async def put(self, ahead_s: float) -> None:
+        """Let it be so much later, for the stores as well."""
+        assert self.replica is not None
+        self.ahead_s = ahead_s
+        await self.replica.mediator._read_clocks()
 
 
 @pytest.fixture
@@ -48,11 +70,16 @@ def clock() -> Later:
 
 @pytest.fixture
 async def aging(
-    mediator: Service, system_configs: Sequence[SystemConfig], catalogue_url: str, clock: Later
+    mediator: Service,
+    system_configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    clock: Later,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Service]:
-    """A further replica, whose clock can be put forward."""
+    """A further replica, for which time can pass."""
     assert mediator.configs
     async with service(system_configs, catalogue_url, clock=clock) as replica:
+        clock.shift_stores(replica, monkeypatch)
         yield replica
 
 
@@ -76,7 +103,7 @@ async def expired(aging: Service, database: str, clock: Later) -> str:
     """The database, with an object `a` that has outlived its time."""
     await aging.create(database, "articles", "a", title="old", hits=7, body={"k": 1})
     assert await aging.values(database, "articles", "a")
-    clock.ahead_s = LATER_S
+    await clock.put(LATER_S)
     return database
 
 
@@ -92,10 +119,10 @@ async def test_an_object_is_there_as_long_as_it_lives(
     aging: Service, database: str, clock: Later
 ) -> None:
     await aging.create(database, "articles", "young", title="t", hits=1)
-    clock.ahead_s = TTL_S - 5
+    await clock.put(TTL_S - 5)
     assert await aging.values(database, "articles", "young") == {"title": "t", "hits": 1}
     await aging.mediator.data.write(inc(database, "articles", "young"))
-    clock.ahead_s = TTL_S + 5
+    await clock.put(TTL_S + 5)
     with pytest.raises(NotFound):  # a write does not prolong a life
         await aging.get(database, "articles", "young")
 
@@ -113,7 +140,7 @@ async def test_an_expired_object_cannot_be_changed_or_deleted(
             await data.write(operation)
     [answer] = await data.batch([inc(expired, "articles", "a")])
     assert isinstance(answer, NotFound)
-    clock.ahead_s = 0.0  # it was deleted, and does not come back with the clock
+    await clock.put(0.0)  # it was deleted, and does not come back with the clock
     with pytest.raises(NotFound):
         await aging.get(expired, "articles", "a")
 
@@ -140,7 +167,7 @@ async def test_its_id_can_be_used_again_at_once(
         answer = await data.write(operation)
     assert isinstance(answer, Outcome)
     assert answer.created
-    clock.ahead_s = 0.0  # the stores' clocks were not put forward
+    await clock.put(0.0)  # the stores' clocks were not put forward
     assert await aging.values(expired, "articles", "a") == values
 
 
@@ -150,9 +177,9 @@ async def test_the_sweep_deletes_what_nobody_asks_for(
     for number in range(3):
         await aging.create(database, "articles", f"a{number}", title="t", hits=1, body={})
     assert await _held(aging, database) == 3
-    clock.ahead_s = LATER_S
+    await clock.put(LATER_S)
     await eventually(partial(_is_empty, aging, database))
-    clock.ahead_s = 0.0
+    await clock.put(0.0)
     await aging.create(database, "articles", "young", title="t", hits=1, body={})
     route = aging.mediator.data.model
     assert await aging.mediator._sweep.run(route) == 0
@@ -188,14 +215,67 @@ async def test_what_was_committed_in_time_is_applied_though_it_has_expired_since
         patched.setattr(transactions._settler._applier, "apply", _away)
         with pytest.raises(OutcomeUnknown):
             await transactions.run(Transaction(database, operation, (), (write,), "f"))
-    clock.ahead_s = LATER_S
+    await clock.put(LATER_S)
     entry = await transactions._log.find_operation(operation)
     assert entry is not None
     await transactions._settler.roll_forward(entry)
-    clock.ahead_s = 0.0
+    await clock.put(0.0)
     assert await aging.values(database, "articles", "a") == {"title": "old", "hits": 8}
     await aging.mediator.data.write(inc(database, "articles", "a"))
 
 
 async def _away(*_: object) -> None:
     raise Unavailable("away", system="redis")
+
+
+@pytest.fixture
+async def fast(
+    mediator: Service, system_configs: Sequence[SystemConfig], catalogue_url: str
+) -> AsyncIterator[Service]:
+    """A replica whose own clock is an hour ahead of all others."""
+    assert mediator.configs
+    clock = Later()
+    clock.ahead_s = LATER_S
+    async with service(system_configs, catalogue_url, clock=clock) as replica:
+        yield replica
+
+
+async def test_a_replica_whose_clock_is_ahead_takes_nothing_for_expired(
+    aging: Service, database: str, fast: Service
+) -> None:
+    await aging.create(database, "articles", "a", title="t", hits=1, body={})
+    for fields in (None, ("title",), ("hits",), ("body",)):
+        assert await fast.get(database, "articles", "a", fields)
+    everything = Query(database, "articles")
+    [found] = (await fast.mediator.data.query(everything)).items
+    assert found.outcome.id == "a"
+    await fast.mediator.data.write(inc(database, "articles", "a"))
+    values = await aging.values(database, "articles", "a")
+    assert values is not None
+    assert values["hits"] == 2
+    assert await fast.mediator._sweep.run(fast.mediator.data.model) == 0
+    assert await _held(aging, database) == 1
+
+
+async def test_what_it_creates_lives_as_long_as_what_others_create(
+    aging: Service, database: str, fast: Service, clock: Later
+) -> None:
+    await fast.create(database, "articles", "a", title="t", hits=1)
+    await clock.put(TTL_S - 5)
+    assert await aging.values(database, "articles", "a") == {"title": "t", "hits": 1}
+    await clock.put(TTL_S + 5)
+    with pytest.raises(NotFound):
+        await aging.get(database, "articles", "a")
+
+
+async def test_a_sweep_whose_clocks_differ_deletes_nothing(
+    aging: Service, database: str, clock: Later, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the two is wrong, and nobody knows which."""
+    await aging.create(database, "articles", "a", title="t", hits=1, body={})
+    await clock.put(LATER_S)
+    monkeypatch.setattr(clock, "now", time.time)
+    assert await aging.mediator._sweep.run(aging.mediator.data.model) == 0
+    assert await _held(aging, database) == 1
+    skews = [told for told in aging.observed if isinstance(told, ClockSkewMeasured)]
+    assert {told.system for told in skews if told.seconds > TTL_S} == set(aging.configs)

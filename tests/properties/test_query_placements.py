@@ -72,7 +72,7 @@ async def data(
 ) -> AsyncIterator[Executor]:
     """Executes queries on a class for each placement, with the same records in all of them."""
     clock, systems, configs = SystemClock(), Systems(), (redis_config, postgresql_config)
-    calls = StoreCalls(systems, NullGuard(), clock)
+    calls = StoreCalls(systems, NullGuard())
     unused: Any = None
     done: Any = NothingUnderWay()
     executor = Executor(calls, done, unused, unused, Limits(), clock, unused)

@@ -7,6 +7,7 @@ methods for them take four times the processor time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient, InsertOne, UpdateOne, WriteConcern
@@ -62,6 +63,12 @@ class Session:
             wait_ms = round(self._config.deadline_s * 1000)
             concern = {"level": "linearizable"}
             self._read_concern = {"readConcern": concern, "maxTimeMS": wait_ms}
+
+    async def time_us(self) -> int:
+        """Return what the server's clock shows, in whole milliseconds."""
+        hello = await self.client.admin.command("hello")
+        shown: datetime = hello["localTime"]
+        return round(shown.timestamp() * 1000) * 1000
 
     async def close(self) -> None:
         """Release every connection."""

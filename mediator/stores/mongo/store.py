@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from pymongo.errors import OperationFailure, PyMongoError
 
-from mediator.clock import Clock, SystemClock
+from mediator.clock import Clock, ServerClock, SystemClock
 from mediator.operations.operators import APPLICABLE, Operator
 from mediator.query.filters import Filter
 from mediator.query.model import OrderBy
@@ -77,12 +77,14 @@ class MongoStore:
 
     Args:
         config: How to reach the system.
-        clock: The store's clock: what versions, `now` and retention go by.
+        clock: The store's clock: what versions, `now` and retention go by. None: the server's, as
+            far as it is known here.
     """
 
     def __init__(self, config: SystemConfig, clock: Clock | None = None) -> None:
         self.config = config
-        self._clock = clock or SystemClock()
+        self._server = ServerClock(SystemClock())
+        self._clock = clock or self._server
         self._link: _Link | None = None
 
     async def open(self) -> None:
@@ -95,6 +97,7 @@ class MongoStore:
             raise translated(self.config.name, error) from None
         try:
             await self._guarded(session.start())
+            await self._guarded(self._read_clock(session))
         except BaseException:  # an attempt that is given up leaves no connection behind, either
             await session.close()
             raise
@@ -109,6 +112,16 @@ class MongoStore:
     async def ping(self) -> None:
         """Return if the server answers."""
         await self._guarded(self._open_link.session.client.admin.command("ping"))
+
+    async def time_us(self) -> int:
+        """Return what the server's clock shows; its milliseconds are rounded down."""
+        return await self._guarded(self._read_clock(self._open_link.session))
+
+    async def _read_clock(self, session: Session) -> int:
+        sent_at = self._server.monotonic()
+        shown_us = await session.time_us()
+        self._server.read(shown_us, sent_at)
+        return shown_us
 
     async def facts(self) -> ServerFacts:
         """Observe the server's version and configuration."""

@@ -27,6 +27,8 @@ class Fragment:
         ttl_s: Seconds that objects of the class live from their creation; None: for ever.
         joint: Whether the class has further fragments. Then records read from it tell of the writes
             that concern several of them (`Record.mark`, `Record.joint`).
+        anchor_system: Name of the system whose clock births go by: the one that decides whether an
+            object exists; empty: `system`.
     """
 
     system: str
@@ -37,6 +39,7 @@ class Fragment:
     schema_version: int = 1
     ttl_s: float | None = None
     joint: bool = False
+    anchor_system: str = ""
 
 
 @immutable

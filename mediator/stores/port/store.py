@@ -88,6 +88,9 @@ class Store(Protocol):
     async def ping(self) -> None:
         """Return if the server answers."""
 
+    async def time_us(self) -> int:
+        """Return what the clock shows that versions are taken from, in microseconds; not later."""
+
     async def facts(self) -> ServerFacts:
         """Observe the server's version and configuration."""
 

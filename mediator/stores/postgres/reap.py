@@ -38,7 +38,7 @@ async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int
     Args:
         connection: A connection.
         namespace: The schema of ours.
-        now_s: Seconds since the epoch.
+        now_s: Seconds since the epoch, by the server's clock.
         limit: Rows removed at most.
     """
     before = datetime.fromtimestamp(now_s - REMEMBER_S, UTC)

@@ -8,7 +8,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mediator.clock import Clock, SystemClock
 from mediator.operations.operators import Operator
 from mediator.query.filters import Filter, Path
 from mediator.query.model import Computation, OrderBy
@@ -52,6 +51,8 @@ __all__ = ["PostgresStore"]
 
 T = TypeVar("T")
 
+_TIME: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
 _DDL_S: Final = 300.0
 """Longest time for changing tables, in seconds: an index on data that is there takes its time."""
 
@@ -59,9 +60,8 @@ _DDL_S: Final = 300.0
 class PostgresStore:
     """One PostgreSQL server as a store; also `Ordered`, `Queryable`, `Aggregating`, `Reapable`."""
 
-    def __init__(self, config: SystemConfig, clock: Clock | None = None) -> None:
+    def __init__(self, config: SystemConfig) -> None:
         self.config = config
-        self._clock = clock or SystemClock()
         self._plans = Plans(config.namespace)
         self._pool = Pool(self._connect, config.pool_size)
         self._copies = Copies(self._plans, self._pool)
@@ -90,6 +90,11 @@ class PostgresStore:
     async def ping(self) -> None:
         """Return if the server answers."""
         await self._use(lambda c: c.fetch("SELECT 1"))
+
+    async def time_us(self) -> int:
+        """Return what the server's clock shows."""
+        [(shown,)] = await self._use(lambda c: c.fetch(_TIME))
+        return int(shown)
 
     async def facts(self) -> ServerFacts:
         """Observe the server's version and configuration."""
@@ -245,8 +250,8 @@ class PostgresStore:
 
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` rows past their retention; return how many were removed."""
-        now, namespace = self._clock.now(), self.config.namespace
-        return await self._use(lambda c: reap.reap(c, namespace, now, limit))
+        now_s, namespace = await self.time_us() / 1_000_000, self.config.namespace
+        return await self._use(lambda c: reap.reap(c, namespace, now_s, limit))
 
     def logs(self) -> Sequence[str]:
         """Name the logs; see `ChangeLog`."""

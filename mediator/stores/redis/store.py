@@ -87,6 +87,11 @@ class RedisStore:
         """Return if the server answers."""
         await self._line.ask([command("PING")])
 
+    async def time_us(self) -> int:
+        """Return what the server's clock shows."""
+        ((seconds, microseconds),) = await self._line.ask([command("TIME")])
+        return int(seconds) * 1_000_000 + int(microseconds)
+
     async def facts(self) -> ServerFacts:
         """Observe version, append-only file and replicas; CONFIG may be forbidden."""
         return facts_of(await self._settings())

@@ -70,6 +70,10 @@ class SickStore:
     async def ping(self) -> None:
         """It always answers."""
 
+    async def time_us(self) -> int:
+        """Return what the virtual servers' clock shows."""
+        return int(self._clock.now() * 1e6)
+
     async def facts(self) -> ServerFacts:
         """Say what it is; nothing survives its process."""
         return ServerFacts("sick", "1", None, len(self._replicas.servers))

@@ -1,0 +1,81 @@
+"""What a process knows of a server's clock: never more than that shows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.clock import DRIFT, ServerClock
+
+START_S = 1_800_000_000.0
+SECONDS = st.floats(0.0, 1_000.0)
+
+
+class Machine:
+    """A machine: its wall clock is `ahead_s` of the true time, its monotonic clock is fast."""
+
+    def __init__(self, ahead_s: float, drift: float = 0.0) -> None:
+        self.true_s = START_S
+        self._ahead_s = ahead_s
+        self._drift = drift
+
+    def now(self) -> float:
+        return self.true_s + self._ahead_s
+
+    def monotonic(self) -> float:
+        return (self.true_s - START_S) * (1 + self._drift)
+
+
+def reading(machine: Machine, server_ahead_s: float, there_s: float, back_s: float) -> ServerClock:
+    """Let a machine read a server's clock; the request takes a time, and so does the answer."""
+    clock, sent_at = ServerClock(machine), machine.monotonic()
+    machine.true_s += there_s
+    shown_us = int((machine.true_s + server_ahead_s) * 1e6)
+    machine.true_s += back_s
+    clock.read(shown_us, sent_at)
+    return clock
+
+
+@given(
+    ahead_s=st.floats(-1e6, 1e6),
+    server_ahead_s=st.floats(-1e6, 1e6),
+    there_s=SECONDS,
+    back_s=SECONDS,
+    passed_s=SECONDS,
+    drift=st.floats(-DRIFT / 2, DRIFT / 2),
+)
+def test_it_is_never_ahead_and_behind_only_by_the_answers_way(
+    ahead_s: float,
+    server_ahead_s: float,
+    there_s: float,
+    back_s: float,
+    passed_s: float,
+    drift: float,
+) -> None:
+    machine = Machine(ahead_s, drift)
+    clock = reading(machine, server_ahead_s, there_s, back_s)
+    machine.true_s += passed_s
+    shown_s = machine.true_s + server_ahead_s
+    assert shown_s - back_s - 2 * DRIFT * passed_s - 1e-3 <= clock.now() <= shown_s + 1e-3
+
+
+@given(difference_s=st.floats(-1e6, 1e6), there_s=SECONDS, back_s=SECONDS)
+def test_a_skew_is_not_made_of_the_time_that_the_reading_took(
+    difference_s: float, there_s: float, back_s: float
+) -> None:
+    skew_s = reading(Machine(0.0), difference_s, there_s, back_s).skew_s
+    assert skew_s is not None
+    assert abs(skew_s) <= abs(difference_s) + 1e-3
+    assert abs(skew_s - difference_s) <= there_s + back_s + 1e-3
+
+
+@pytest.mark.parametrize("ahead_s", [-30.0, 30.0])
+def test_a_skew_has_a_sign(ahead_s: float) -> None:
+    assert reading(Machine(0.0), ahead_s, 0.01, 0.01).skew_s == pytest.approx(ahead_s, abs=0.03)
+
+
+def test_before_the_first_reading_nothing_is_known() -> None:
+    clock = ServerClock(Machine(0.0))
+    assert clock.now() == float("-inf")
+    assert clock.skew_s is None
