@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -113,7 +114,7 @@ def _search(seed: int, count: int, rounds: int) -> _Costs:
     for number in range(rounds):
         effect = _move(draw)
         started = thread_time()
-        found = index.changed(effect)
+        found = index.changed([effect])
         seconds.append(thread_time() - started)
         if number < _CHECKED:
             _check(queries, effect, found)
@@ -213,7 +214,7 @@ def _move(draw: Random) -> Effect:
     return Effect(before, after, frozenset({"maker", "price"}))
 
 
-def _check(queries: Mapping[str, WatchedQuery], effect: Effect, found: set[str]) -> None:
+def _check(queries: Mapping[str, WatchedQuery], effect: Effect, found: AbstractSet[str]) -> None:
     images = [image for image in (effect.before, effect.after) if image is not None]
     for key, query in queries.items():
         filter_ = query.query.filter

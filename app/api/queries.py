@@ -24,6 +24,7 @@ from app.http.problems import INVALID, HttpError
 from mediator.access.model import Scope
 from mediator.errors import Invalid, NotFound, Place
 from mediator.materialise.freshness import STRONG
+from mediator.offload import offload
 from mediator.operations.model import Freshness, Get, Outcome
 from mediator.placement.routing import RoutingModel
 from mediator.query.aggregation import Row
@@ -43,6 +44,12 @@ __all__ = ["Queries"]
 
 _BY_ID: Final = frozenset({"ids", "fields"})
 _REMEMBERED: Final = 256
+
+LARGEST: Final = 2**17
+"""Bytes of a query in a body."""
+
+_SMALL: Final = 2**12
+"""Bytes of a query that is read in a millisecond or two."""
 _ONLY_IDS: Final = Selection((), (), 0)
 
 
@@ -64,38 +71,42 @@ class Queries:
         pairs = parse_pairs(call.request.query)
         spelled = next((value for name, value in pairs if name == "fields"), None)
         selection = _ONLY_IDS if spelled == "id" else call.resource.select(spelled)
-        read = self._read(call, pairs)
+        read = await self._read(call, pairs)
         asked = None
         if self._reads is not None and not read.explain:
             query = call.request.query
-            asked = await self._reads.ask_query(call.resource, query, selection, call.wish())
+            filter_, wish = read.query.filter, call.wish()
+            asked = await self._reads.ask_query(call.resource, query, filter_, selection, wish)
         return await self._answer(call, read, selection, asked)
 
     async def post(self, call: Call) -> Response:
         """Answer the query in the body."""
         parse_query(call.request.query, frozenset())
         call.media_type(JSON)
-        body = parse_json(await read_body(call.request, self._options.max_body_bytes))
+        raw = await read_body(call.request, min(self._options.max_body_bytes, LARGEST))
+        body = parse_json(raw)
         database = call.plane.model.databases[call.resource.database]
         most = self._options.page_limit
-        read = read_query(body, database.schema, call.resource.name, most=most)
+        schema, name = database.schema, call.resource.name
+        read = await offload(len(raw) > _SMALL, read_query, body, schema, name, most=most)
         selection = call.resource.whole
         if read.query.fields is not None:
             selection = replace(call.resource.whole, fields=read.query.fields)
         return await self._answer(call, read, selection, cacheable=False)
 
-    def _read(self, call: Call, pairs: Sequence[tuple[str, str]]) -> ReadQuery:
+    async def _read(self, call: Call, pairs: Sequence[tuple[str, str]]) -> ReadQuery:
         """Read a query; the same few are asked again and again, until the schema changes."""
         resource, model = call.resource, call.plane.model
         if self._known_by is not model or len(self._known) >= _REMEMBERED:
             self._known_by, self._known = model, {}
-        key = (resource.database, resource.name, *pairs)
-        read = self._known.get(key)
+        known, key = self._known, (resource.database, resource.name, *pairs)
+        read = known.get(key)
         if read is None:
             schema = model.databases[resource.database].schema
-            read = read_parameters(pairs, schema, resource.name, most=self._options.page_limit)
+            most, is_long = self._options.page_limit, len(call.request.query) > _SMALL
+            read = await offload(is_long, read_parameters, pairs, schema, resource.name, most=most)
             if read.after is None:
-                self._known[key] = read
+                known[key] = read
         return read
 
     async def _answer(

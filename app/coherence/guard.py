@@ -15,6 +15,7 @@ from mediator.clock import Clock
 from mediator.errors import Unavailable
 from mediator.guard import Effects
 from mediator.query.results.effects import Effect
+from mediator.query.results.work import Work
 from sketch.port import Begun, Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
@@ -192,9 +193,10 @@ class SketchGuard:
         Each look may find others; what an earlier one has found is stale as well.
         """
         changed: dict[str, None] = {}
-        alone = effects is not None and self._results.heeds(part, None)
+        alone, work = effects is not None and self._results.heeds(part, None), Work()
         for tried in range(_TRIES):
-            found = self._results.changed(part, partial(_effects_on, part, effects, alone=alone))
+            did = partial(_effects_on, part, effects, alone=alone)
+            found = self._results.changed(part, did, work)
             queries = tuple(found.numbers)
             changes = Changes(queries, found.mark, alone, insists=tried >= _PATIENCE)
             ended = await self._sketch.end(part, token, versions, changes)

@@ -12,6 +12,7 @@ from app.api.resources import ClassResource, Selection
 from app.coherence.grants import Grants
 from app.coherence.layouts import Layouts, schema_of
 from app.coherence.lingering import Lingering
+from app.coherence.uncovered import Uncovered
 from app.http.caching import NO_STORE, Promise
 from app.http.etags import format_tag
 from app.http.message import Headers
@@ -21,6 +22,7 @@ from mediator.clock import Clock
 from mediator.guard import guard_key
 from mediator.materialise.freshness import ANY, STRONG, Wish
 from mediator.operations.model import Outcome
+from mediator.query.filters import Filter
 from sketch.lifetimes import granted_us
 from sketch.port import Grant, Part, ServerSketch, SketchUnavailable
 from sketch.queries import LONGEST, key_of_query, spelled
@@ -97,6 +99,7 @@ class CachedReads:
         self._clock = clock
         self._fills: set[asyncio.Task[None]] = set()
         self._grants = Grants()
+        self._uncovered = Uncovered()
 
     async def ask(
         self,
@@ -175,13 +178,19 @@ class CachedReads:
         return Asked(part, keys, cache.visibility, grant, asked_s)
 
     async def ask_query(
-        self, resource: ClassResource, query: bytes, selection: Selection, wish: Wish
+        self,
+        resource: ClassResource,
+        query: bytes,
+        filter_: Filter | None,
+        selection: Selection,
+        wish: Wish,
     ) -> Asked | None:
         """Ask for a life of a query's answer, which registers it; None: it must not be kept.
 
         Args:
             resource: The class.
             query: The parameters as they are spelled in the address.
+            filter_: The filter that they come to.
             selection: What is shown of each object.
             wish: What is asked of the freshness.
         """
@@ -191,6 +200,9 @@ class CachedReads:
         if spelling.encode() != query or len(query) > LONGEST:
             return None
         key, schema = key_of_query(resource.name, spelling), schema_of(resource.route)
+        here, now_s = Part(resource.database, resource.name), self._clock.monotonic()
+        if not self._uncovered.admit(here, key, filter_, now_s, resource.schema.cache.max_ttl_s):
+            return None
 
         async def report(part: Part, ttl_s: float) -> Grant:
             await self._lingering.give_way_to_results(part)

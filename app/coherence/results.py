@@ -22,14 +22,15 @@ from mediator.query.parameters import read_parameters
 from mediator.query.reading import MOST_LIMIT
 from mediator.query.results.effects import Effect
 from mediator.query.results.index import QueryIndex, WatchedQuery
+from mediator.query.results.work import Work
 from mediator.schema.tree import ClassSchema
 from sketch.port import Part, Registered, ServerSketch
 from sketch.queries import query_of_key
 
 __all__ = ["Found", "RegisteredQueries", "ResultsChanged", "TellResults", "log_nothing"]
 
-_AT_ONCE: Final = 50
-"""Queries that are read without letting others have their turn."""
+_AT_ONCE: Final = 5
+"""Queries that are read before the event loop goes on with what else is due."""
 
 _GONE_SHARE: Final = 2
 _GONE: Final = 1_000
@@ -109,19 +110,25 @@ class RegisteredQueries:
         """Return how many queries of a class are known."""
         return len(self._of(part).index)
 
-    def changed(self, part: Part, effects: Callable[[], Sequence[Effect] | None]) -> Found:
+    def changed(
+        self,
+        part: Part,
+        effects: Callable[[], Sequence[Effect] | None],
+        work: Work | None = None,
+    ) -> Found:
         """Find the results that a write may have changed.
 
         Args:
             part: The class.
             effects: Returns what the write did to it, or None if that may be anything; only asked
                 if there are queries.
+            work: What may be spent on all looks that one write takes.
         """
         known = self._of(part)
         if not known.index.heeds(None):
             return Found({}, known.mark)
         did = effects()
-        names = known.index if did is None else _touched(known.index, did)
+        names = known.index if did is None else known.index.changed(did, work)
         return Found({name: known.numbers[name] for name in names}, known.mark)
 
     def forget(self, part: Part, found: Found) -> None:
@@ -189,10 +196,3 @@ class RegisteredQueries:
             _log.info("a query of %s is not understood: %s", "/".join(part), error)
             return None
         return WatchedQuery(read.query)
-
-
-def _touched(index: QueryIndex, effects: Sequence[Effect]) -> set[str]:
-    names: set[str] = set()
-    for effect in effects:
-        names |= index.changed(effect)
-    return names

@@ -12,6 +12,7 @@ __all__ = ["decode_segment", "decode_text", "parse_pairs", "parse_query", "whole
 
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _LONGEST_QUERY = 65_536
+_MOST_PARAMETERS = 300
 _LARGEST = 2**53
 _DIGITS = re.compile(r"[0-9]{1,16}", re.ASCII)
 
@@ -64,6 +65,8 @@ def parse_pairs(raw: bytes) -> list[tuple[str, str]]:
         return []
     if len(raw) > _LONGEST_QUERY:
         raise HttpError(INVALID, f"A query may have {_LONGEST_QUERY} bytes.")
+    if raw.count(b"&") >= _MOST_PARAMETERS:
+        raise HttpError(INVALID, f"A query may have {_MOST_PARAMETERS} parameters.")
     pairs = [pair.partition(b"=") for pair in raw.replace(b"+", b"%20").split(b"&") if pair]
     return [
         ((name := decode_text(raw_name, "query")), decode_text(value, name))

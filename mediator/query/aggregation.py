@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, Inexact
 from typing import Any, Final, TypeAlias
 
 from mediator.errors import Invalid, Place
-from mediator.query.evaluate import Lookup, compile_filter, kind_of
+from mediator.query.evaluate import Lookup, kind_of
 from mediator.query.filters import Path
 from mediator.query.model import Aggregate, Computation, Function
 from mediator.query.ordering import rank
@@ -22,7 +22,6 @@ __all__ = [
     "Row",
     "average",
     "checked",
-    "filtered",
     "lookup_of_row",
     "too_many_groups",
 ]
@@ -215,27 +214,18 @@ class Groups:
             _take(state, computation, lookup)
 
     def rows(self) -> list[Row]:
-        """Return the groups, in the order in which they appeared, the filter on them applied."""
+        """Return the groups, in the order in which they appeared."""
         names = list(self._aggregate.compute)
-        rows = (
+        return [
             Row(
                 group.values,
                 {n: s.result() for n, s in zip(names, group.states, strict=True)},
             )
             for group in self._groups.values()
-        )
-        return filtered(self._aggregate, rows)
+        ]
 
     def _new(self, values: tuple[Value | MissingType, ...]) -> _Group:
         return _Group(values, [_STATES[c.function]() for c in self._compute])
-
-
-def filtered(aggregate: Aggregate, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows that the filter on groups holds for."""
-    if aggregate.having is None:
-        return list(rows)
-    test = compile_filter(aggregate.having)
-    return [row for row in rows if test(lookup_of_row(aggregate, row))]
 
 
 def _take(state: Any, computation: Computation, lookup: Lookup) -> None:

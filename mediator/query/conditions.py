@@ -19,17 +19,33 @@ from mediator.query.filters import (
     Not,
     Or,
 )
-from mediator.query.patterns import tokens
+from mediator.query.patterns import Wildcard, tokens
 from mediator.query.targets import Scope, Target, only_member, target_at
 from mediator.schema.mistakes import Misfit, places_below
 from mediator.schema.reading import Node
 from mediator.schema.types import FieldType
 
-__all__ = ["MOST_NODES", "OPERATORS", "FilterReader"]
+__all__ = [
+    "MOST_CHARACTERS",
+    "MOST_NODES",
+    "MOST_VALUES",
+    "MOST_WILDCARDS",
+    "OPERATORS",
+    "FilterReader",
+]
 
-MOST_NODES: Final = 1_000
+MOST_NODES: Final = 250
 MOST_DEPTH: Final = 32
 MOST_VALUES: Final = 1_000
+"""Values of all `in` of a filter together."""
+
+MOST_CHARACTERS: Final = 1_000
+MOST_WILDCARDS: Final = 32
+"""What the patterns of `like`, and the parts that `contains` looks for, come to in one filter.
+
+Texts of any length are searched for them, by servers that cannot be interrupted meanwhile:
+PostgreSQL takes as many steps as the product of pattern and text in the worst case.
+"""
 
 _NOTHING: Final = And(())
 _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE, None})
@@ -40,7 +56,7 @@ class FilterReader:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._nodes = 0
+        self._nodes = self._values = self._characters = self._wildcards = 0
 
     def read(self, node: Node) -> Filter | None:
         """Read a filter; None if it is left out."""
@@ -71,7 +87,28 @@ class FilterReader:
         target = target_at(parts[0], self._scope) if parts else None
         if target is None:
             return _NOTHING
-        return _READERS[operator](target, *parts[1:])
+        condition = _READERS[operator](target, *parts[1:])
+        self._weigh(condition, parts[1])
+        return condition
+
+    def _weigh(self, condition: Filter, constant: Node) -> None:
+        """Count what takes time for each object; a mistake is noted where it is too much."""
+        match condition:
+            case In(_, values):
+                self._values += len(values)
+            case Like(_, pattern):
+                self._characters += len(pattern)
+                wildcards = sum(isinstance(t, Wildcard) for t in tokens(pattern))
+                self._wildcards += max(wildcards, 1)
+            case Contains(_, str() as part):
+                self._characters += len(part)
+        if self._values > MOST_VALUES:
+            constant.wrong(f"makes the filter have more than {MOST_VALUES} values of in")
+        if self._characters > MOST_CHARACTERS or self._wildcards > MOST_WILDCARDS:
+            constant.wrong(
+                f"makes the filter search for more than {MOST_CHARACTERS} characters or"
+                f" {MOST_WILDCARDS} wildcards"
+            )
 
 
 def _constant(node: Node, decode: Callable[[Any], Any], *, nullable: bool = False) -> Any:
@@ -116,6 +153,7 @@ def _like(target: Target, pattern: Node) -> Filter:
         tokens(pattern.value)
     except ValueError as error:
         pattern.wrong(str(error))
+        return _NOTHING
     return Like(target.path, pattern.value)
 
 

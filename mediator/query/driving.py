@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from mediator.operations.expiry import living
-from mediator.query.aggregation import Row, checked, filtered, too_many_groups
+from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
 from mediator.query.model import Position
 from mediator.query.planner import Plan
@@ -29,6 +29,9 @@ __all__ = ["Driver"]
 
 PAGE: Final = 1_001
 """Records asked for at once: the largest page of an answer, and the one that tells of more."""
+
+PAGE_VALUES: Final = 20_000
+"""Values asked for at once: of wide records fewer are, because a page is decoded in one go."""
 
 _T = TypeVar("_T")
 
@@ -54,7 +57,9 @@ class Driver:
         fields = None
         if plan.fields is not None:
             fields = tuple(name for name in plan.fields if name in plan.driver.fields)
-        limit = min(PAGE, plan.query.limit + 1) if plan.limited else PAGE
+        width = len(plan.driver.fields if fields is None else fields)
+        page = min(PAGE, PAGE_VALUES // max(width, 1))
+        limit = min(page, plan.query.limit + 1) if plan.limited else page
         order = plan.query.order if plan.ordered else ()
         find = Find(plan.driver, plan.pushdown.pushed, order, limit, after, None, fields)
         while True:
@@ -62,7 +67,7 @@ class Driver:
             yield self._living(found)
             if found.resume is None:
                 return
-            find = replace(find, limit=PAGE, after=None, resume=found.resume)
+            find = replace(find, limit=page, after=None, resume=found.resume)
 
     async def rows(self) -> list[Row]:
         """Compute the aggregate; raises `Invalid` if there are too many groups."""
@@ -83,7 +88,7 @@ class Driver:
         self._budget.spend(self._guarded.name, len(found))
         if len(found) > most:
             raise too_many_groups(most)
-        return filtered(aggregate, [checked(Row(group, computed)) for group, computed in found])
+        return [checked(Row(group, computed)) for group, computed in found]
 
     async def _find(self, find: Find) -> Found:
         store = self._guarded.store

@@ -27,7 +27,17 @@ from mediator.query.patterns import matcher
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
-__all__ = ["Lookup", "compile_filter", "holds", "kind_of", "lookup_of", "same_value", "value_at"]
+__all__ = [
+    "COMPARABLE",
+    "Lookup",
+    "compile_filter",
+    "holds",
+    "key_of",
+    "kind_of",
+    "lookup_of",
+    "same_value",
+    "value_at",
+]
 
 Lookup: TypeAlias = Callable[[Path], Value | MissingType]
 """Finds what an object has at a path."""
@@ -96,6 +106,12 @@ def same_value(one: Any, other: Any) -> bool:
     return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
 
 
+def key_of(value: Value) -> tuple[int, Any] | None:
+    """Return what is alike for equal values only; None if there is none: lists have no hash."""
+    kind = kind_of(value)
+    return (kind, value) if kind <= COMPARABLE else None
+
+
 def holds(filter_: Filter, lookup: Lookup) -> bool:
     """Whether a filter holds for an object."""
     return compile_filter(filter_)(lookup)
@@ -114,7 +130,7 @@ def compile_filter(filter_: Filter) -> Callable[[Lookup], bool]:
         case Exists(path):
             return lambda lookup: lookup(path) is not MISSING
         case Like(path, pattern):
-            return _on_strings(path, matcher(pattern))
+            return _like(path, pattern)
         case Contains(path, value):
             return lambda lookup: _contains(lookup(path), value)
         case In(path, values):
@@ -135,10 +151,11 @@ def _some(tests: Sequence[_Test]) -> _Test:
     return lambda lookup: any(test(lookup) for test in tests)
 
 
-def _on_strings(path: Path, test: Callable[[str], bool]) -> _Test:
+def _like(path: Path, pattern: str) -> _Test:
     def like(lookup: Lookup) -> bool:
         value = lookup(path)
-        return isinstance(value, str) and test(value)
+        # Filters are kept by the thousand, which compiled patterns must not be.
+        return isinstance(value, str) and matcher(pattern)(value)
 
     return like
 
@@ -150,13 +167,15 @@ def _contains(value: Any, part: Value) -> bool:
 
 
 def _among(path: Path, values: Sequence[Value]) -> _Test:
-    if all(isinstance(value, str) for value in values):
-        strings = frozenset(values)
-        return _on_strings(path, strings.__contains__)
+    keys = frozenset(key for value in values if (key := key_of(value)) is not None)
+    whole = [value for value in values if key_of(value) is None]
 
     def among(lookup: Lookup) -> bool:
         found = lookup(path)
-        return found is not MISSING and any(same_value(found, value) for value in values)
+        if isinstance(found, MissingType):
+            return False
+        key = key_of(found)
+        return key in keys if key is not None else any(same_value(found, v) for v in whole)
 
     return among
 

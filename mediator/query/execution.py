@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from mediator.operations.calls import StoreCalls
@@ -15,10 +16,11 @@ from mediator.placement.routing import ClassRoute
 from mediator.query.aggregation import Groups, Row, lookup_of_row
 from mediator.query.budget import Budget
 from mediator.query.driving import Driver
-from mediator.query.evaluate import Lookup, compile_filter, lookup_of
+from mediator.query.evaluate import Lookup, lookup_of
 from mediator.query.joins import Joiner
 from mediator.query.model import OrderBy, Position
 from mediator.query.ordering import Top, beyond, position_of, sort_key
+from mediator.query.pacing import Pace, Sieve
 from mediator.query.planner import Plan
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
@@ -107,6 +109,7 @@ class Execution:
         self._joiner = joiner
         self._look_again = look_again
         self._seen: set[str] = set()
+        self._late = Sieve(plan.late, budget) if plan.late is not None else None
         query = plan.query
         self._resource = Get(query.database, query.class_name, "", plan.fields)
 
@@ -152,9 +155,10 @@ class Execution:
         key = sort_key(query.order)
         follows = beyond(query.order, query.after) if query.after else None
         top = Top[Item](query.limit + 1)
-        early = self._joins_early()
+        early, pace = self._joins_early(), Pace(self._budget)
         async for page in self._objects(None):
             for item in await self._finished(page) if early else page:
+                await pace.keep()
                 lookup, id_ = item.lookup(), item.outcome.id
                 if follows is None or follows(lookup, id_):
                     top.add(key(lookup, id_), item)
@@ -174,10 +178,9 @@ class Execution:
             return items
         joined = await self._joiner.join(query, [item.outcome for item in items])
         items = [Item(i.outcome, others) for i, others in zip(items, joined, strict=True)]
-        if self._plan.late is None:
+        if self._late is None:
             return items
-        test = compile_filter(self._plan.late)
-        return [item for item in items if test(item.lookup())]
+        return await self._late.sift(items, Item.lookup)
 
     def _answer(self, items: Sequence[Item]) -> Answer:
         query = self._plan.query
@@ -191,17 +194,18 @@ class Execution:
     async def _objects(self, after: Position | None) -> AsyncIterator[list[Item]]:
         """Find objects page by page, put them together, and apply the filter on their fields."""
         plan = self._plan
-        test = compile_filter(plan.own) if plan.own is not None else None
+        own = plan.own
         # What one store found by all of the filter needs no second look.
         if plan.residual is None and len(plan.route.fragments) == 1:
-            test = None
+            own = None
+        sieve = Sieve(own, self._budget) if own is not None else None
         async for page in self._driver.pages(after):
             # What changes its place meanwhile may be found twice.
             records = [record for record in page if record.id not in self._seen]
             self._seen.update(record.id for record in records)
             outcomes = await self._complete(records)
             found = [Item(outcome) for outcome in outcomes if outcome is not None]
-            yield [item for item in found if test is None or test(item.lookup())]
+            yield found if sieve is None else await sieve.sift(found, Item.lookup)
 
     async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
         """Join what the driver found with the parts that others hold, in one round trip."""
@@ -226,21 +230,30 @@ class Execution:
         plan, query = self._plan, self._plan.query
         assert query.aggregate is not None
         rows = await self._driver.rows() if plan.aggregated else await self._grouped()
-        return Answer((), tuple(self._in_order(rows)[: query.limit]), None, plan, self._budget)
+        shown = await self._in_order(rows)
+        return Answer((), tuple(shown), None, plan, self._budget)
 
     async def _grouped(self) -> list[Row]:
         """Group the objects here."""
         assert self._plan.query.aggregate is not None
         groups = Groups(self._plan.query.aggregate, self._budget.limits.groups)
+        pace = Pace(self._budget)
         async for page in self._objects(None):
             for item in await self._finished(page):
+                await pace.keep()
                 groups.add(item.lookup())
         return groups.rows()
 
-    def _in_order(self, rows: Sequence[Row]) -> list[Row]:
-        query = self._plan.query
-        assert query.aggregate is not None
-        order = query.order + tuple(OrderBy(path) for path in query.aggregate.group)
-        key = sort_key(order)
-        aggregate = query.aggregate
-        return sorted(rows, key=lambda row: key(lookup_of_row(aggregate, row), ""))
+    async def _in_order(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the first of the groups that the filter on groups holds for."""
+        query, aggregate = self._plan.query, self._plan.query.aggregate
+        assert aggregate is not None
+        lookup = partial(lookup_of_row, aggregate)
+        if aggregate.having is not None:
+            rows = await Sieve(aggregate.having, self._budget).sift(rows, lookup)
+        key = sort_key(query.order + tuple(OrderBy(path) for path in aggregate.group))
+        top, pace = Top[Row](query.limit), Pace(self._budget)
+        for row in rows:
+            await pace.keep()
+            top.add(key(lookup(row), ""), row)
+        return top.items()

@@ -1,17 +1,22 @@
 r"""LIKE patterns: ``%`` for any characters, ``_`` for one, ``\`` before what is meant literally.
 
-Matching is by segments between the ``%``, each found as early as possible: no pattern, however
-hostile, takes more than the product of its length and the text's.
+RE2 matches them in time that is linear in the text, whatever the pattern, and other threads run
+meanwhile. A character is a code point; a full stop of RE2 is one, too, newlines included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+import re2
 
 __all__ = ["Token", "Wildcard", "matcher", "tokens"]
+
+_MEMORY: Final = 2**19
+"""Bytes that a compiled pattern may take, with what RE2 remembers of its states."""
 
 
 class Wildcard(Enum):
@@ -22,6 +27,8 @@ class Wildcard(Enum):
 
 
 Token: TypeAlias = str | Wildcard
+
+_EXPRESSIONS: Final = {Wildcard.ANY: ".*", Wildcard.ONE: "."}
 
 
 def tokens(pattern: str) -> tuple[Token, ...]:
@@ -52,58 +59,28 @@ def _add_literal(found: list[Token], character: str | None) -> None:
         found.append(character)
 
 
-_Segment: TypeAlias = str | tuple[str | None, ...]
-"""What stands between two ``%``: a text, or characters with None for any one among them."""
-
-
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a text matches a pattern entirely."""
-    segments = _segments(tokens(pattern))
-    if len(segments) == 1:
-        only = segments[0]
-        return lambda text: len(text) == len(only) and _stands(only, text, 0)
-    first, *middle, last = segments
+    """Return what tells whether a text matches a pattern entirely.
 
-    def matches(text: str) -> bool:
-        if len(text) < len(first) + len(last) or not _stands(first, text, 0):
-            return False
-        end = len(text) - len(last)
-        return _stands(last, text, end) and _follow(middle, text, len(first), end)
-
-    return matches
+    Raises:
+        ValueError: A backslash ends the pattern.
+    """
+    fullmatch = re2.compile(_expression(pattern), _options()).fullmatch
+    return lambda text: fullmatch(text.encode()) is not None
 
 
-def _segments(found: Sequence[Token]) -> list[_Segment]:
-    segments: list[list[str | None]] = [[]]
-    for token in found:
-        if token is Wildcard.ANY:
-            segments.append([])
-        elif token is Wildcard.ONE:
-            segments[-1].append(None)
-        else:
-            segments[-1] += token
-    return [tuple(s) if None in s else "".join(filter(None, s)) for s in segments]
+def _expression(pattern: str) -> bytes:
+    return "".join(
+        re2.escape(token) if isinstance(token, str) else _EXPRESSIONS[token]
+        for token in tokens(pattern)
+    ).encode()
 
 
-def _stands(segment: _Segment, text: str, at: int) -> bool:
-    if isinstance(segment, str):
-        return text.startswith(segment, at)
-    return all(c is None or c == text[at + i] for i, c in enumerate(segment))
-
-
-def _follow(segments: Sequence[_Segment], text: str, start: int, end: int) -> bool:
-    for segment in segments:
-        at = _find(segment, text, start, end)
-        if at is None:
-            return False
-        start = at + len(segment)
-    return start <= end
-
-
-def _find(segment: _Segment, text: str, start: int, end: int) -> int | None:
-    if isinstance(segment, str):
-        at = text.find(segment, start, end)
-        return at if at >= 0 else None
-    last = end - len(segment)
-    return next((at for at in range(start, last + 1) if _stands(segment, text, at)), None)
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.dot_nl = True
+    options.never_capture = True
+    options.log_errors = False
+    options.max_mem = _MEMORY
+    return options

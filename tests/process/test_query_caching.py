@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.coherence.uncovered import MOST_UNCOVERED
 from app.settings import CacheSettings
 from mediator.errors import Unavailable
 from mediator.stores.port import SystemConfig
@@ -99,6 +100,19 @@ async def test_what_else_is_not_kept(paper: Paper) -> None:
     assert (await kept(paper, "notes")).headers["cache-control"].startswith("private")
     by_ids = await paper.http.get("articles?ids=a,b")
     assert "portolan-expires" not in by_ids.headers
+
+
+async def test_of_queries_that_no_value_leads_to_a_few_are_kept(paper: Paper, word: str) -> None:
+    uncovered = [
+        await ask(paper, "notes", **{"text.like": f"%{word}{n}%"})
+        for n in range(MOST_UNCOVERED + 1)
+    ]
+    assert "portolan-expires" in uncovered[0].headers
+    assert "portolan-expires" not in uncovered[-1].headers
+    assert {answer.status_code for answer in uncovered} == {200}
+    await kept(paper, "notes", **{"text.like": f"%{word}0%"})
+    for n in range(MOST_UNCOVERED + 1):
+        await kept(paper, "notes", **{"text.like": f"{word}{n}%"})
 
 
 async def test_an_object_list_is_taken_back_by_what_it_shows(paper: Paper, word: str) -> None:

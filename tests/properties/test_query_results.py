@@ -150,7 +150,7 @@ def test_no_query_whose_result_changed_is_missed(
     effect = Effect(image(before, known[0]), image(after, known[1]), touched)
     if vague:
         effect = Effect(unknown("a"), unknown("a"), touched)
-    told = index.changed(effect)
+    told = index.changed([effect])
     for number, query in enumerate(queries):
         was = answer(query, others | ({} if before is None else {"a": before}))
         became = answer(query, others | ({} if after is None else {"a": after}))
@@ -204,27 +204,27 @@ def test_a_known_object_changes_only_what_it_enters_or_leaves() -> None:
     filters = [Compare(Comparison.EQ, ("x",), number) for number in range(10)]
     whole = frozenset(FIELDS)
     moved = Effect(Image("a", whole, {"x": 1}), Image("a", whole, {"x": 2}), frozenset("x"))
-    assert index_of(filters).changed(moved) == {"1", "2"}
+    assert index_of(filters).changed([moved]) == {"1", "2"}
     beside = Effect(Image("a", whole, {"x": 1}), Image("a", whole, {"x": 1}), frozenset("y"))
-    assert index_of(filters).changed(beside) == set()
-    assert index_of(filters, None).changed(beside) == {"1"}
-    assert index_of(filters).changed(Effect(None, Image("a", whole, {"x": 3}))) == {"3"}
+    assert index_of(filters).changed([beside]) == set()
+    assert index_of(filters, None).changed([beside]) == {"1"}
+    assert index_of(filters).changed([Effect(None, Image("a", whole, {"x": 3}))]) == {"3"}
 
 
 def test_what_is_not_known_counts_as_possible() -> None:
     filters = [Compare(Comparison.EQ, ("x",), number) for number in range(3)]
     blind = Effect(unknown("a"), Image("a", frozenset("x"), {"x": 1}), frozenset("x"))
-    assert index_of(filters).changed(blind) == {"0", "1", "2"}
+    assert index_of(filters).changed([blind]) == {"0", "1", "2"}
     conjunction = And((Compare(Comparison.EQ, ("x",), 1), Compare(Comparison.EQ, ("y",), 1)))
     half = Image("a", frozenset("x"), {"x": 2})
-    assert index_of([conjunction]).changed(Effect(half, half, frozenset("y"))) == set()
+    assert index_of([conjunction]).changed([Effect(half, half, frozenset("y"))]) == set()
 
 
 def test_a_query_that_is_not_understood_is_changed_by_every_write() -> None:
     index = QueryIndex()
     index.put("new", None)
     image_ = Image("a", frozenset(FIELDS), {})
-    assert index.changed(Effect(image_, image_, frozenset("x"))) == {"new"}
+    assert index.changed([Effect(image_, image_, frozenset("x"))]) == {"new"}
     index.discard("new")
     assert len(index) == 0
     assert not index.heeds(None)
@@ -252,4 +252,4 @@ def test_a_query_that_was_forgotten_is_not_found(
     assert set(index) == {str(number) for number in left}
     effect = Effect(None, Image("a", frozenset(FIELDS), values))
     held = {str(n) for n in left if holds(filters[n], lookup_of("a", values))}
-    assert index.changed(effect) == held
+    assert index.changed([effect]) == held

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from mediator.query.evaluate import COMPARABLE, kind_of
+from mediator.query.evaluate import key_of, kind_of
 from mediator.query.filters import (
     And,
     Between,
@@ -25,7 +25,7 @@ from mediator.query.filters import (
 )
 from mediator.query.patterns import tokens
 
-__all__ = ["Demand", "Element", "Equal", "Prefix", "Range", "cover_of", "key_of"]
+__all__ = ["Demand", "Element", "Equal", "Prefix", "Range", "cover_of"]
 
 Key: TypeAlias = tuple[int, Hashable]
 """Alike for values that are equal: numbers of all types are, but true is not 1."""
@@ -69,12 +69,6 @@ Demand: TypeAlias = Equal | Element | Prefix | Range
 
 _COSTS = {Equal: 0, Element: 1, Prefix: 2, Range: 3}
 """How many objects meet a demand, by experience: fewer is less."""
-
-
-def key_of(value: Any) -> Key | None:
-    """Return the key of a value; None if there is none: lists and maps have no hash."""
-    kind = kind_of(value)
-    return (kind, value) if kind <= COMPARABLE else None
 
 
 def cover_of(filter_: Filter | None) -> tuple[Demand, ...] | None:

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from mediator.query.conjuncts import paths_of
-from mediator.query.evaluate import COMPARABLE, kind_of
-from mediator.query.filters import Path
+from mediator.query.evaluate import COMPARABLE, key_of, kind_of
+from mediator.query.filters import ID, Path
 from mediator.query.model import Query
 from mediator.query.results.cover import (
     Demand,
@@ -20,11 +20,11 @@ from mediator.query.results.cover import (
     Prefix,
     Range,
     cover_of,
-    key_of,
 )
 from mediator.query.results.effects import Effect, Image
 from mediator.query.results.intervals import Intervals
 from mediator.query.results.possibility import NO, Judge, Truth, judge_of
+from mediator.query.results.work import Cost, Work, cost_of
 from mediator.schema.tree import MISSING
 
 __all__ = ["QueryIndex", "WatchedQuery"]
@@ -40,6 +40,14 @@ class WatchedQuery:
     def judge(self) -> Judge:
         """Tells whether an object is found, wherever in the order."""
         return judge_of(self.query.filter)
+
+    @cached_property
+    def _cost(self) -> Cost:
+        return cost_of(self.query.filter)
+
+    def work(self, effect: Effect) -> int:
+        """Return what it costs to judge a write by this query, in the units of `Work`."""
+        return self._cost.of(effect.before) + self._cost.of(effect.after)
 
     @cached_property
     def visible(self) -> AbstractSet[str] | None:
@@ -73,10 +81,29 @@ class WatchedQuery:
             return True
         if touched is not None and self.deciding.isdisjoint(touched):
             return False  # it is found as before
-        after = NO if effect.after is None else self.judge(effect.after)
+        if self._looks_alike(effect.before, effect.after):
+            after = before
+        else:
+            after = NO if effect.after is None else self.judge(effect.after)
         if shown:
             return after is not NO
         return before is not after or before is Truth.PERHAPS
+
+    def _looks_alike(self, before: Image | None, after: Image | None) -> bool:
+        """Whether nothing that decides has changed, so that one look is enough."""
+        if before is None or after is None or before.present is not after.present:
+            return False
+        names = self.deciding - {ID[0]}
+        return all(
+            name in before.known
+            and name in after.known
+            and _alike(before.values.get(name), after.values.get(name))
+            for name in names
+        )
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return one is other or ((key := key_of(one)) is not None and key == key_of(other))
 
 
 def _meet(touched: AbstractSet[str], fields: AbstractSet[str] | None) -> bool:
@@ -144,14 +171,39 @@ class QueryIndex:
             return len(self) > 0
         return self._counts[None] > 0 or any(self._counts[name] > 0 for name in touched)
 
-    def changed(self, effect: Effect) -> set[str]:
-        """Return the names of the queries whose results a write may have changed."""
-        if not self.heeds(effect.touched):
-            return set()
-        found = {*self._loose, *self._met(effect.before), *self._met(effect.after)}
-        queries = self._queries
-        judged = {name for name in found if name in queries and queries[name].changes(effect)}
-        return judged | self._strange
+    def changed(self, effects: Iterable[Effect], work: Work | None = None) -> AbstractSet[str]:
+        """Return the names of the queries whose results a write may have changed.
+
+        Args:
+            effects: What it did, object by object.
+            work: What may be spent on judging it; None: `MOST_WORK`. Beyond that it may have
+                changed the results of all queries.
+        """
+        work, found = work or Work(), set[str]()
+        for effect in effects:
+            if self.heeds(effect.touched) and not self._judge(effect, found, work):
+                return self._queries.keys() | self._strange
+        return found
+
+    def _judge(self, effect: Effect, found: set[str], work: Work) -> bool:
+        """Add the queries whose results an effect may have changed; False if that is too much."""
+        found |= self._strange
+        seen: set[str] = set()
+        for name in self._candidates(effect):
+            query = self._queries.get(name)
+            if query is None or name in seen or name in found:
+                continue
+            if not work.spend(query.work(effect)):
+                return False
+            seen.add(name)
+            if query.changes(effect):
+                found.add(name)
+        return True
+
+    def _candidates(self, effect: Effect) -> Iterator[str]:
+        yield from self._loose
+        yield from self._met(effect.before)
+        yield from self._met(effect.after)
 
     def _met(self, image: Image | None) -> Iterator[str]:
         """Find the queries one of whose demands an object meets, or may meet."""

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import asyncpg
 
+from mediator.offload import offload
 from mediator.query.filters import Filter, Path
 from mediator.query.model import Computation, Position
 from mediator.schema.tree import MissingType
@@ -40,6 +41,9 @@ from mediator.stores.postgres.sessions import connect_to_search
 
 __all__ = ["Searcher"]
 
+_SMALL: Final = 8
+"""Constants of a filter up to which its statement is put together in a millisecond or two."""
+
 _GRACE_S: Final = 2.0
 """Longer than its time a statement cannot last; a server that is silent then is not well."""
 
@@ -64,7 +68,8 @@ class Searcher:
         asked = self._question(find.fragment, find.filter)
         start: Position | None = find.after if find.resume is None else find.resume
         search = self._search(find, asked, start)
-        statement = self._plans.search(search)
+        is_long = len(asked.constants) > _SMALL
+        statement = await offload(is_long, self._plans.search, search)
         given = named(asked.constants) | values_named(start, search) | {"limit": find.limit + 1}
         rows = await self._rows(statement.text, statement.arguments(given), find.deadline_s)
         records = self._plans.records(find.fragment)
@@ -85,7 +90,8 @@ class Searcher:
         """Return groups with what was computed; see `Aggregating`."""
         question_ = self._question(fragment, filter_)
         asked = grouping(fragment, question_.shape, group, compute)
-        statement = self._plans.aggregate(asked)
+        is_long = len(question_.constants) > _SMALL
+        statement = await offload(is_long, self._plans.aggregate, asked)
         given = named(question_.constants) | {"limit": limit}
         rows = await self._rows(statement.text, statement.arguments(given), deadline_s)
         records, names = self._plans.records(fragment), tuple(compute)

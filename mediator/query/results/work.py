@@ -1,0 +1,85 @@
+"""What judging a write by a query costs, counted before it is done.
+
+The unit is about a microsecond. What is counted here is never measured: a write finds the same
+results whatever else the machine does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from mediator.query.filters import And, Contains, Filter, In, Like, Not, Or, Path
+from mediator.query.patterns import Wildcard, tokens
+from mediator.query.results.effects import Image
+
+__all__ = ["MOST_WORK", "Cost", "Work", "cost_of"]
+
+MOST_WORK: Final = 10_000
+"""Units that judging one write may cost."""
+
+_PATTERN: Final = 50
+"""A pattern whose compiled form is no longer kept is compiled first."""
+
+_STEP: Final = 5
+"""What searching takes: a pattern, for 1,000 characters and each of its wildcards; a list, for each
+element."""
+
+
+class Work:
+    """What may be spent on judging one write."""
+
+    def __init__(self, most: int = MOST_WORK) -> None:
+        self._left = most
+
+    def spend(self, units: int) -> bool:
+        """Take units; False if there are no longer as many."""
+        self._left -= units
+        return self._left >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What it costs to evaluate a filter.
+
+    Attributes:
+        fixed: Units for any object.
+        searched: Paths whose values are searched, with the units for 1,000 characters.
+    """
+
+    fixed: int
+    searched: tuple[tuple[Path, int], ...]
+
+    def of(self, image: Image | None) -> int:
+        """Return the units for one object."""
+        if image is None:
+            return 0
+        return self.fixed + sum(_length(image, path) * per // 1_000 for path, per in self.searched)
+
+
+def _length(image: Image, path: Path) -> int:
+    value = image.lookup(path) if image.knows(path) else None
+    if isinstance(value, list):
+        return 1_000 * len(value)
+    return len(value) if isinstance(value, str) else 0
+
+
+def cost_of(filter_: Filter | None) -> Cost:
+    """Return what it costs to evaluate a filter."""
+    match filter_:
+        case None:
+            return Cost(1, ())
+        case And(parts) | Or(parts):
+            costs = [cost_of(part) for part in parts]
+            searched = tuple(each for cost in costs for each in cost.searched)
+            return Cost(1 + sum(cost.fixed for cost in costs), searched)
+        case Not(part):
+            return cost_of(part)
+        case Like(path, pattern):
+            wildcards = sum(isinstance(token, Wildcard) for token in tokens(pattern))
+            return Cost(_PATTERN, ((path, _STEP * (1 + wildcards)),))
+        case Contains(path):
+            return Cost(1, ((path, _STEP),))
+        case In(_, values):
+            return Cost(1 + len(values) // 100, ())
+    return Cost(1, ())

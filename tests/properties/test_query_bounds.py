@@ -1,0 +1,199 @@
+"""What a query, and judging a write by queries, may cost; counted, never timed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from typing import Any
+
+import pytest
+
+from mediator.errors import Invalid, TooCostly
+from mediator.query.budget import Budget, Limits
+from mediator.query.conditions import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
+from mediator.query.evaluate import Lookup, holds, lookup_of, same_value
+from mediator.query.filters import Compare, Comparison, Contains, Filter, In, Like, Not
+from mediator.query.model import Query
+from mediator.query.pacing import LONG, Sieve
+from mediator.query.patterns import matcher
+from mediator.query.reading import read_query
+from mediator.query.results.effects import Effect, Image
+from mediator.query.results.index import QueryIndex, WatchedQuery
+from mediator.query.results.possibility import Truth
+from mediator.query.results.work import MOST_WORK, Work
+from mediator.schema.parse import parse_schema
+
+FIELDS = {
+    "name": {"type": "string"},
+    "year": {"type": "integer"},
+    "tags": {"type": "set", "items": "string"},
+}
+SCHEMA = parse_schema("society", {"classes": {"people": {"fields": FIELDS}}})
+
+
+def like(pattern: str) -> dict[str, Any]:
+    return {"like": ["name", pattern]}
+
+
+@pytest.mark.parametrize(
+    ("many", "few"),
+    [
+        ([like("a_" * (MOST_WILDCARDS + 1))], [like("a_" * MOST_WILDCARDS)]),
+        ([like("a")] * (MOST_WILDCARDS + 1), [like("a")] * MOST_WILDCARDS),
+        ([like("a" * (MOST_CHARACTERS + 1))], [like("a" * MOST_CHARACTERS)]),
+        ([{"contains": ["name", "a" * 501]}] * 2, [{"contains": ["name", "a" * 500]}] * 2),
+        (
+            [{"in": ["year", list(range(501))]}] * 2,
+            [{"in": ["year", list(range(MOST_VALUES // 2))]}] * 2,
+        ),
+        ([{"eq": ["year", 1]}] * MOST_NODES, [{"eq": ["year", 1]}] * (MOST_NODES - 1)),
+    ],
+)
+def test_what_a_filter_searches_for_is_bounded(many: list[Any], few: list[Any]) -> None:
+    with pytest.raises(Invalid) as refused:
+        read_query({"filter": {"or": many}}, SCHEMA, "people")
+    assert refused.value.places[0].pointer.startswith("/filter/or/")
+    assert read_query({"filter": {"or": few}}, SCHEMA, "people").query.filter is not None
+
+
+def test_hostile_patterns_mean_what_they_say() -> None:
+    text = "a" * 100_000
+    assert not matcher("%a" * 15 + "_b")(text)
+    assert not matcher("%a" + "_" * 30 + "b%")(text)
+    assert matcher("%" + "a" * 900 + "_%")(text)
+
+
+@pytest.mark.parametrize("value", [1, True, 1.0, "1", None, [1], {"k": 1}, 0.5, [True]])
+def test_an_in_finds_what_each_of_its_values_is_the_same_as(value: Any) -> None:
+    values = (1, "x", None, [1.0], {"k": True})
+    expected = any(same_value(value, one) for one in values)
+    assert holds(In(("x",), values), lookup_of("id", {"x": value})) is expected
+    assert not holds(In(("y",), values), lookup_of("id", {"x": value}))
+
+
+class Ticking:
+    """A clock on which every look takes a millisecond."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def now(self) -> float:
+        return 0.0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return self.looks / 1_000
+
+
+def _named(name: str) -> Lookup:
+    return lookup_of("id", {"name": name})
+
+
+async def _ticks_during(filter_: Filter, names: list[str]) -> tuple[int, list[str]]:
+    """Sift objects; return how often the event loop went round meanwhile, and what was found."""
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(tick())
+    found = await Sieve(filter_, Budget(Limits(), Ticking())).sift(names, _named)
+    other.cancel()
+    return ticks, found
+
+
+async def test_the_event_loop_goes_on_while_objects_are_looked_at() -> None:
+    names = ["ab", "b"] * 500
+    ticks, found = await _ticks_during(Like(("name",), "a%"), names)
+    assert found == ["ab"] * 500
+    # Each object takes two looks at the clock, a slice takes two.
+    assert ticks >= len(names) / 2
+
+
+async def test_a_long_text_is_searched_in_a_thread() -> None:
+    here, threads = threading.get_ident(), []
+
+    def lookup(name: str) -> Lookup:
+        def at(_: tuple[str, ...]) -> str:
+            threads.append(threading.get_ident())
+            return name
+
+        return at
+
+    for filter_ in (Like(("name",), "%b"), Not(Contains(("name",), "c"))):
+        sieve = Sieve(filter_, Budget(Limits(), Ticking()))
+        for name, elsewhere in (("ab", False), ("a" * LONG + "b", True)):
+            assert await sieve.sift([name], lookup) == [name]
+            assert (threads[-1] != here) is elsewhere
+
+
+async def test_the_time_of_a_query_is_asked_for_at_each_object() -> None:
+    clock = Ticking()
+    budget = Budget(Limits(seconds=0.1), clock)
+    with pytest.raises(TooCostly):
+        await Sieve(Like(("name",), "a%"), budget).sift(["ab"] * 1_000, _named)
+    assert clock.looks < 150
+
+
+ALL = frozenset({"name", "year"})
+
+
+def _image(name: str, year: int = 1) -> Image:
+    return Image("a", ALL, {"name": name, "year": year})
+
+
+def _index(filters: list[Filter]) -> QueryIndex:
+    index = QueryIndex()
+    for number, filter_ in enumerate(filters):
+        index.put(str(number), WatchedQuery(Query("d", "c", filter=filter_)))
+    return index
+
+
+def test_beyond_the_work_that_a_write_is_worth_all_results_are_changed() -> None:
+    uncovered: list[Filter] = [Like(("name",), f"%x{n}_{n}%") for n in range(90)]
+    index = _index(uncovered)
+    short, long_ = (Effect(_image(text), _image(text + "y")) for text in ("a", "a" * 100_000))
+    assert index.changed([short]) == set()
+    assert index.changed([long_]) == {str(n) for n in range(90)}
+    assert index.changed([short], Work(0)) == {str(n) for n in range(90)}
+
+
+def test_the_work_of_a_write_counts_all_of_its_objects() -> None:
+    index = _index([Compare(Comparison.EQ, ("year",), 2)])
+    effect = Effect(_image("a", 2), _image("a", 3))
+    assert index.changed([effect] * (MOST_WORK // 4)) == {"0"}
+    nothing = Effect(_image("a", 2), _image("a", 2), frozenset({"name"}))
+    quiet = _index([Not(Compare(Comparison.EQ, ("year",), 2))])
+    assert quiet.changed([nothing] * 10) == set()
+    assert quiet.changed([nothing] * MOST_WORK) == {"0"}
+
+
+def test_an_object_whose_deciding_values_stay_is_judged_once() -> None:
+    judged: list[Image] = []
+    query = WatchedQuery(Query("d", "c", filter=Like(("name",), "%x%")))
+
+    def judge(image: Image) -> Truth:
+        judged.append(image)
+        return Truth.NO
+
+    query.__dict__["judge"] = judge
+    assert not query.changes(Effect(_image("a", 1), _image("a", 2)))
+    assert len(judged) == 1
+    assert not query.changes(Effect(_image("a"), _image("b")))
+    assert len(judged) == 3
+    partly = Image("a", frozenset({"year"}), {"year": 1})
+    assert not query.changes(Effect(partly, partly))
+    assert len(judged) == 5
+
+
+def test_patterns_agree_with_regular_expressions_on_any_character() -> None:
+    texts = ["", "\0", "a\nb", "\u2028", "\U0010ffff", "é", "e\u0301", "\x85", "\ud7ff\ue000"]
+    for pattern in ("_", "__", "%", "a_b", "%\n%", "\0", "é", "%\u0301", "_%_"):
+        expression = pattern.replace("%", ".*").replace("_", ".")
+        for text in texts:
+            expected = re.fullmatch(expression, text, re.DOTALL) is not None
+            assert matcher(pattern)(text) is expected, (pattern, text)
