@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import orjson
@@ -13,7 +14,7 @@ __all__ = ["MetricsExchange", "NoExchange", "RedisExchange"]
 
 KEY = "portolan:metrics"
 STALE_S = 60.0
-"""A replica that has told nothing for so long is taken to be gone."""
+"""A replica that has told nothing new for so long is taken to be gone."""
 
 
 class MetricsExchange(Protocol):
@@ -23,7 +24,7 @@ class MetricsExchange(Protocol):
         """Tell what this replica measured; failing to is no error."""
 
     async def others(self, replica: str) -> list[dict[str, Any]]:
-        """Return what the other replicas told lately."""
+        """Return what the others told lately, with `age_s`: for how long it is known here."""
 
     async def close(self) -> None:
         """Release every connection."""
@@ -53,20 +54,27 @@ class RedisExchange:
 
     def __init__(self, url: str, key: str = KEY) -> None:
         self._key = key
+        self._told = 0
+        self._first_seen: dict[str, tuple[Any, float]] = {}
         self._redis = Redis.from_url(
             url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
         )
 
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
         """Tell what this replica measured."""
-        told = orjson.dumps({"at": time.time(), "snapshot": snapshot})
+        self._told += 1
+        told = orjson.dumps({"number": self._told, "snapshot": snapshot})
         try:
             await self._redis.hset(self._key, replica, told)
         except (RedisError, OSError):
             return
 
     async def others(self, replica: str) -> list[dict[str, Any]]:
-        """Return what the other replicas told lately, and forget those that are gone."""
+        """Return what the other replicas told lately, and forget those that are gone.
+
+        What each told last is numbered; `age_s` is for how many seconds the number has not changed,
+        by the clock of this replica alone.
+        """
         try:
             told = await self._redis.hgetall(self._key)
             return await self._lively({str(k): orjson.loads(v) for k, v in told.items()}, replica)
@@ -78,9 +86,18 @@ class RedisExchange:
         await self._redis.aclose()
 
     async def _lively(self, told: dict[str, Any], replica: str) -> list[dict[str, Any]]:
-        now = time.time()
-        gone = [name for name, entry in told.items() if now - entry["at"] > STALE_S]
+        ages = self._ages({name: entry["number"] for name, entry in told.items()})
+        gone = [name for name, age_s in ages.items() if age_s > STALE_S]
         if gone:
             await self._redis.hdel(self._key, *gone)
-        kept = set(told) - set(gone) - {replica}
-        return [told[name]["snapshot"] for name in sorted(kept)]
+        kept = sorted(set(told) - set(gone) - {replica})
+        return [{**told[name]["snapshot"], "age_s": ages[name]} for name in kept]
+
+    def _ages(self, numbers: Mapping[str, int]) -> dict[str, float]:
+        """Tell for how long each number is known here; replicas that are gone are forgotten."""
+        now, before = time.monotonic(), self._first_seen
+        self._first_seen = {
+            name: before[name] if before.get(name, (None,))[0] == number else (number, now)
+            for name, number in numbers.items()
+        }
+        return {name: now - seen for name, (_, seen) in self._first_seen.items()}

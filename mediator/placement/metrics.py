@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from functools import cached_property
+from hashlib import blake2b
+from math import log, sqrt
 from typing import Any, ClassVar, Final
 
 from mediator.clock import Clock
 from mediator.observation import CircuitChanged, Observation, StoreCallFinished
 from mediator.placement.histogram import BUCKETS, percentile, pooled
-from mediator.placement.series import Lane, Series
+from mediator.placement.series import (
+    AVAILABILITY_HALF_LIFE_S,
+    CAPACITY_HALF_LIFE_S,
+    LATENCY_HALF_LIFE_S,
+    Lane,
+    Series,
+    faded,
+)
 from mediator.schema.annotations import Metric
 
 __all__ = ["HISTORY_CALLS", "History", "MetricsBook"]
@@ -23,7 +32,11 @@ MOST_WAITING: Final = 128
 """Store calls that wait to be taken up, at most."""
 
 HISTORY_CALLS: Final = 200
-"""History weighs like this many calls: its share is 200 / (200 + calls seen)."""
+"""In the availability, history weighs like this many calls, against those that have not faded."""
+
+WINDOW_S: Final = LATENCY_HALF_LIFE_S / log(2)
+"""What the seconds of an average over endless traffic weigh together. Seconds that are missing from
+it count with the historic latency: so a burst hardly shows, and silence leads back to history."""
 
 _KINDS: Mapping[str, tuple[Metric, Metric, Metric]] = {
     "read": (Metric.READ_LATENCY, Metric.READ_THROUGHPUT, Metric.READ_AVAILABILITY),
@@ -37,6 +50,12 @@ class History:
 
     metrics: Mapping[Metric, float] = field(default_factory=dict)
     p99: Mapping[Metric, float] = field(default_factory=dict)
+
+    @cached_property
+    def name(self) -> str:
+        """Name it by its figures, the same on all replicas."""
+        figures = sorted(self.metrics.items()), sorted(self.p99.items())
+        return blake2b(repr(figures).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +98,7 @@ class MetricsBook:
         self._series: dict[tuple[str, str, str, str], tuple[Series, Lane]] = {}
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._history: dict[str, History] = {}
-        self._peers: tuple[Mapping[str, Any], ...] = ()
+        self._peers: tuple[tuple[float, Mapping[str, Any]], ...] = ()
         # Taking up many calls at once costs a fraction: the code and its data are warm then.
         self._waiting: list[tuple[float, StoreCallFinished]] = []
 
@@ -96,8 +115,19 @@ class MetricsBook:
     __call__ = observe
 
     def remember(self, system: str, history: History) -> None:
-        """Set what was known of a system before live traffic, from its calibration for one."""
+        """Set what was known of a system before live traffic, from its calibration for one.
+
+        A new calibration begins anew: what was seen before it, here or elsewhere, counts no more.
+        """
+        if self._history.get(system) == history:
+            return
+        was_open = {key for key, lane in self._lanes.items() if key[0] == system and lane.open}
+        self.forget(system)
         self._history[system] = history
+        now = self._monotonic()
+        for key in was_open:
+            self._lanes[key] = Lane(now)
+            self._lanes[key].open = True
 
     def forget(self, system: str) -> None:
         """Drop everything about a system."""
@@ -123,12 +153,11 @@ class MetricsBook:
         p99: dict[Metric, float | None] = {}
         for operation, (latency, throughput, availability) in _KINDS.items():
             rows = self._rows("series", system=system, operation=operation)
-            seen = _Latencies.of(rows)
-            last = percentile(seen.histogram, 0.99)
-            mean = seen.mean if seen.calls else None
-            metrics[latency] = _blend(history.metrics.get(latency), mean, seen.calls)
-            p99[latency] = _blend(history.p99.get(latency), last, seen.calls)
             lanes = self._rows("lanes", system=system, operation=operation)
+            mean, covered = _latency(lanes)
+            last = percentile(pooled(_dense(row["histogram"]) for row in rows), 0.99)
+            metrics[latency] = _blend(history.metrics.get(latency), mean, covered)
+            p99[latency] = _blend(history.p99.get(latency), last, covered)
             metrics[throughput] = _capacity(history.metrics.get(throughput), lanes)
             metrics[availability] = _availability(history.metrics.get(availability), lanes)
         return {**_known(metrics), **(declared or {})}, _known(p99)
@@ -154,9 +183,13 @@ class MetricsBook:
         return {"series": list(self._own_series()), "lanes": list(self._own_lanes())}
 
     def merge(self, snapshots: Iterable[Mapping[str, Any]]) -> None:
-        """Take the newest snapshots of all other replicas in place of earlier ones."""
-        self._peers = tuple(snapshots)
+        """Take the newest snapshots of all other replicas in place of earlier ones.
+
+        A snapshot may say for how many seconds it has been known here, as `age_s`: it fades from
+        then on by the clock of this replica, and times of two machines are never compared.
+        """
         now = self._monotonic()
+        self._peers = tuple((now - each.get("age_s", 0.0), each) for each in snapshots)
         # What all replicas sustain together, none of them sees alone.
         for (system, operation), rate in self.offered().items():
             self._lanes.setdefault((system, operation), Lane(now)).raise_peak(rate)
@@ -167,7 +200,7 @@ class MetricsBook:
             key = (call.system, call.database, call.class_name, call.operation)
             series, lane = self._series.get(key) or self._opened(key, now)
             ok = call.outcome == "ok"
-            lane.add(now, call.count, ok)
+            lane.add(now, call.count, call.seconds, ok)
             if ok:  # a call that failed tells nothing of how fast the store serves
                 series.add(now, call.seconds)
 
@@ -186,8 +219,21 @@ class MetricsBook:
 
     def _rows(self, part: str, **where: str) -> list[Mapping[str, Any]]:
         own = self._own_series() if part == "series" else self._own_lanes()
-        rows = [*own, *(row for peer in self._peers for row in peer[part])]
+        rows = [*own, *self._rows_of_peers(part)]
         return [row for row in rows if all(row[name] == value for name, value in where.items())]
+
+    def _rows_of_peers(self, part: str) -> Iterator[Mapping[str, Any]]:
+        now = self._monotonic()
+        for heard, snapshot in self._peers:
+            for row in snapshot[part]:
+                # Another calibration than ours: one of us is about to learn of the newer one.
+                if row["calibration"] == self._calibration(row["system"]):
+                    yield _aged(row, int(now - heard)) if part == "lanes" else row
+
+    def _calibration(self, system: str) -> str:
+        """Name the calibration that live figures of a system came after."""
+        history = self._history.get(system)
+        return "" if history is None else history.name
 
     def _own_series(self) -> Iterator[dict[str, Any]]:
         self._take_up()
@@ -199,6 +245,7 @@ class MetricsBook:
                 "database": database,
                 "class": class_name,
                 "operation": operation,
+                "calibration": self._calibration(system),
                 "calls": series.calls,
                 "weight": series.weight,
                 "mean": series.mean,
@@ -211,10 +258,13 @@ class MetricsBook:
         now = self._monotonic()
         for (system, operation), lane in self._lanes.items():
             lane.roll(now)
+            seen, mean = lane.latency
             yield {
                 "system": system,
                 "operation": operation,
-                "calls": lane.calls,
+                "calibration": self._calibration(system),
+                "seen": seen,
+                "mean": mean,
                 "ok": lane.ok,
                 "all": lane.all,
                 "rate": lane.rate,
@@ -233,11 +283,32 @@ def _known(values: Mapping[Metric, float | None]) -> dict[Metric, float]:
     return {metric: value for metric, value in values.items() if value is not None}
 
 
-def _blend(historic: float | None, current: float | None, calls: int) -> float | None:
+def _aged(lane: Mapping[str, Any], seconds: int) -> Mapping[str, Any]:
+    """Return what another replica told of a system, as it counts some seconds later."""
+    answered = faded(seconds, AVAILABILITY_HALF_LIFE_S)
+    return {
+        **lane,
+        "seen": lane["seen"] * faded(seconds, LATENCY_HALF_LIFE_S),
+        "ok": lane["ok"] * answered,
+        "all": lane["all"] * answered,
+        "peak": lane["peak"] * faded(seconds, CAPACITY_HALF_LIFE_S),
+    }
+
+
+def _latency(lanes: Sequence[Mapping[str, Any]]) -> tuple[float | None, float]:
+    """Return the mean latency, and what share of the window was seen; replicas see the same one."""
+    seen = sum(row["seen"] for row in lanes)
+    if not seen:
+        return None, 0.0
+    mean = sum(row["seen"] * row["mean"] for row in lanes) / seen
+    return mean, min(1.0, max(row["seen"] for row in lanes) / WINDOW_S)
+
+
+def _blend(historic: float | None, current: float | None, share: float) -> float | None:
+    """Mix a current value, which has this share, with the historic one."""
     if historic is None or current is None:
         return historic if current is None else current
-    share = HISTORY_CALLS / (HISTORY_CALLS + calls)
-    return share * historic + (1 - share) * current
+    return (1 - share) * historic + share * current
 
 
 def _capacity(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> float | None:
@@ -248,7 +319,7 @@ def _capacity(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> flo
 def _availability(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> float | None:
     tried = sum(row["all"] for row in lanes)
     current = sum(row["ok"] for row in lanes) / tried if tried else None
-    return _blend(historic, current, sum(row["calls"] for row in lanes))
+    return _blend(historic, current, tried / (HISTORY_CALLS + tried))
 
 
 def _statistic(key: tuple[str, ...], seen: _Latencies) -> dict[str, Any]:

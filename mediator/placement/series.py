@@ -15,13 +15,20 @@ __all__ = [
     "CAPACITY_HALF_LIFE_S",
     "LATENCY_HALF_LIFE_S",
     "PERCENTILE_WINDOW_S",
+    "SHOWN_HALF_LIFE_S",
     "SUSTAINED_S",
     "Lane",
     "Series",
+    "faded",
 ]
 
-LATENCY_HALF_LIFE_S: Final = 60.0
-"""A latency counts half after this time, in the moving average and its deviation."""
+SHOWN_HALF_LIFE_S: Final = 60.0
+"""A call counts half after this time, in the mean and deviation of a class that operators see."""
+
+LATENCY_HALF_LIFE_S: Final = 300.0
+"""A second counts half after this time, in the latency that is scored.
+
+Placement is decided for long, so a burst must not decide it: ten seconds are 2 % of the average."""
 
 AVAILABILITY_HALF_LIFE_S: Final = 300.0
 """A call counts half after this time, in the availability."""
@@ -39,7 +46,7 @@ SUSTAINED_S: Final = 10
 _FAINT = 1e-6
 
 
-def _faded(seconds: int, half_life_s: float, weight: float = 1.0) -> float:
+def faded(seconds: int, half_life_s: float, weight: float = 1.0) -> float:
     """Return the factor that a weight fades by in some seconds."""
     if weight <= _FAINT:
         return 1.0
@@ -76,7 +83,7 @@ class Series:
         """Fade by the whole seconds that have passed; open a new window when it is time."""
         passed = max(0, int(now) - self.second)
         self.second += passed
-        fade = _faded(passed, LATENCY_HALF_LIFE_S, self.weight)
+        fade = faded(passed, SHOWN_HALF_LIFE_S, self.weight)
         self.weight *= fade
         self.m2 *= fade
         if self.second >= self.window_end:
@@ -92,49 +99,85 @@ class Series:
 
 
 class Lane:
-    """Operations and successes of one system, reads or writes."""
+    """Operations, latency and successes of one system, reads or writes.
 
-    __slots__ = ("all", "calls", "count", "fresh", "ok", "open", "peak", "ring", "second")
+    A second counts once in the latency, however many calls it had: what counts is for how long a
+    system was seen to be slow. `seen` is the weight of the seconds with calls, `mean` their mean.
+    """
+
+    __slots__ = (
+        "all",
+        "busy",
+        "count",
+        "fresh",
+        "mean",
+        "ok",
+        "open",
+        "peak",
+        "ring",
+        "second",
+        "seen",
+        "served",
+    )
 
     def __init__(self, now: float) -> None:
         self.second = int(now)
-        self.calls = 0
         self.ok = 0.0
         self.all = 0.0
         self.fresh = 0
         self.count = 0
+        self.served = 0
+        self.busy = 0.0
+        self.seen = 0.0
+        self.mean = 0.0
         self.ring = [0] * SUSTAINED_S
         self.peak = 0.0
         self.open = False
 
-    def add(self, now: float, count: int, ok: bool) -> None:
-        """Take up one call of `count` operations."""
+    def add(self, now: float, count: int, seconds: float, ok: bool) -> None:
+        """Take up one call of `count` operations, which took `seconds`."""
         if now >= self.second + 1:
             self.roll(now)
         self.fresh += 1
-        if ok:
+        if ok:  # a call that failed tells nothing of how fast the store serves
             self.count += count
+            self.served += 1
+            self.busy += seconds
         else:
             self.ok -= 1.0
 
     def roll(self, now: float) -> None:
         """Fade by the whole seconds that have passed, and note what rate was sustained."""
-        self.calls += self.fresh
         self.all += self.fresh
         self.ok += self.fresh  # those that failed were taken off at once
         self.fresh = 0
         passed = max(0, int(now) - self.second)
+        if passed:
+            self._end_second(passed)
         for _ in range(min(passed, SUSTAINED_S)):
             self.ring = [*self.ring[1:], self.count]
             self.count = 0
             self.raise_peak(self.rate)
         self.second += passed
-        self.peak *= _faded(passed, CAPACITY_HALF_LIFE_S)
-        fade = _faded(passed, AVAILABILITY_HALF_LIFE_S, self.all)
+        self.peak *= faded(passed, CAPACITY_HALF_LIFE_S)
+        fade = faded(passed, AVAILABILITY_HALF_LIFE_S, self.all)
         self.ok *= fade
         # While the breaker is open no call is made; then calls count as failing at the rate at
         # which the old ones fade, or the availability would stay what it was before.
         self.all *= 1.0 if self.open else fade
+
+    def _end_second(self, passed: int) -> None:
+        self.seen, self.mean = self.latency
+        self.served, self.busy = 0, 0.0
+        self.seen *= faded(passed, LATENCY_HALF_LIFE_S, self.seen)
+
+    @property
+    def latency(self) -> tuple[float, float]:
+        """Weight and mean of the seconds with calls, the present one included."""
+        if not self.served:
+            return self.seen, self.mean
+        weight = self.seen + 1.0
+        return weight, self.mean + (self.busy / self.served - self.mean) / weight
 
     def raise_peak(self, rate: float) -> None:
         """Note a rate that was sustained."""

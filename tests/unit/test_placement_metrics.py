@@ -19,6 +19,7 @@ from mediator.placement.series import (
     AVAILABILITY_HALF_LIFE_S,
     CAPACITY_HALF_LIFE_S,
     LATENCY_HALF_LIFE_S,
+    SHOWN_HALF_LIFE_S,
 )
 from mediator.schema.annotations import Metric
 
@@ -104,7 +105,7 @@ def test_the_deviation_fades_with_the_calls_it_came_from() -> None:
     traffic = Traffic()
     traffic.call(0.010)
     traffic.call(0.030)
-    traffic.clock.time += LATENCY_HALF_LIFE_S
+    traffic.clock.time += SHOWN_HALF_LIFE_S
     (row,) = traffic.book.statistics()
     assert row["deviation_s"] == pytest.approx(0.010)
 
@@ -171,19 +172,102 @@ def test_availability_falls_while_the_breaker_is_open_and_recovers_after() -> No
     assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.75)
 
 
-def test_history_gives_way_to_what_is_seen() -> None:
+QUICK = History({Metric.WRITE_LATENCY: 0.00025}, {Metric.WRITE_LATENCY: 0.001})
+
+
+def calibrated(history: History = QUICK) -> Traffic:
     traffic = Traffic()
-    traffic.book.remember(
-        "redis", History({Metric.WRITE_LATENCY: 0.010}, {Metric.WRITE_LATENCY: 0.030})
-    )
-    assert traffic.metric(Metric.WRITE_LATENCY) == 0.010
-    assert traffic.book.candidate_metrics("redis")[1] == {Metric.WRITE_LATENCY: 0.030}
-    for _ in range(200):
+    traffic.book.remember("redis", history)
+    return traffic
+
+
+def burst(traffic: Traffic, *, calls: int = 3000, seconds: int = 3, took: float = 0.0053) -> None:
+    """Make many slow calls within a few seconds."""
+    for _ in range(seconds):
+        for _ in range(calls // seconds):
+            traffic.call(took)
+        traffic.clock.time += 1
+
+
+def latencies(traffic: Traffic) -> tuple[float, float]:
+    metrics, p99 = traffic.book.candidate_metrics("redis")
+    return metrics[Metric.WRITE_LATENCY], p99[Metric.WRITE_LATENCY]
+
+
+def test_history_gives_way_to_traffic_that_lasts() -> None:
+    traffic = calibrated(History({Metric.WRITE_LATENCY: 0.010}, {Metric.WRITE_LATENCY: 0.030}))
+    assert latencies(traffic) == (0.010, 0.030)
+    for _ in range(int(LATENCY_HALF_LIFE_S)):
         traffic.call(0.002)
-    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.006)
-    for _ in range(20_000):
+        traffic.clock.time += 1
+    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.006, rel=0.01)
+    for _ in range(3000):
         traffic.call(0.002)
-    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.002, rel=0.05)
+        traffic.clock.time += 1
+    assert list(latencies(traffic)) == pytest.approx([0.002, 0.002], rel=0.06)
+
+
+def test_a_burst_hardly_shows_and_fades() -> None:
+    traffic = calibrated()
+    burst(traffic)
+    mean, p99 = latencies(traffic)
+    assert 0.00025 < mean < 0.0003
+    assert 0.001 < p99 < 0.0011
+    traffic.clock.time += 10 * LATENCY_HALF_LIFE_S
+    assert list(latencies(traffic)) == pytest.approx([0.00025, 0.001], rel=1e-3)
+
+
+def test_a_burst_among_calm_traffic_counts_by_its_seconds_not_by_its_calls() -> None:
+    traffic = calibrated()
+    for _ in range(600):
+        traffic.call(0.00025)
+        traffic.clock.time += 1
+    burst(traffic)
+    assert latencies(traffic)[0] < 0.0003
+
+
+def test_a_new_calibration_begins_anew_and_the_same_one_does_not() -> None:
+    traffic = calibrated()
+    burst(traffic, seconds=300)
+    slow = latencies(traffic)
+    traffic.book.remember("redis", History(dict(QUICK.metrics), dict(QUICK.p99)))
+    assert latencies(traffic) == slow
+    traffic.book.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
+    assert traffic.book.candidate_metrics("redis") == ({Metric.WRITE_LATENCY: 0.0002}, {})
+
+
+def test_a_new_calibration_forgets_no_outage() -> None:
+    traffic = calibrated()
+    for _ in range(100):
+        traffic.call()
+    traffic.book.observe(CircuitChanged("redis", open=True, reason="timeouts"))
+    traffic.book.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
+    traffic.call(1.0, outcome="timeout")
+    traffic.call()
+    traffic.clock.time += AVAILABILITY_HALF_LIFE_S
+    assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.25)
+
+
+def test_figures_of_other_replicas_fade_by_the_clock_of_this_one() -> None:
+    one, two = calibrated(), calibrated()
+    two.clock.time += 1e6
+    burst(two, seconds=600)
+    told = json.loads(json.dumps(two.book.snapshot()))
+    one.book.merge([{**told, "age_s": 0.0}])
+    assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(two.metric(Metric.WRITE_LATENCY))
+    one.clock.time += 10 * LATENCY_HALF_LIFE_S
+    assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.00025, rel=0.02)
+    one.book.merge([{**told, "age_s": 10 * LATENCY_HALF_LIFE_S}])
+    assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.00025, rel=0.02)
+
+
+def test_what_others_saw_before_a_new_calibration_counts_no_more() -> None:
+    one, two = calibrated(), calibrated()
+    burst(two, seconds=600)
+    one.book.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
+    one.book.merge([two.book.snapshot()])
+    assert one.metric(Metric.WRITE_LATENCY) == 0.0002
+    assert one.metric(Metric.WRITE_THROUGHPUT) is None
 
 
 def test_what_the_operator_declares_replaces_what_was_measured() -> None:
@@ -225,9 +309,8 @@ def test_replicas_share_what_they_have_seen_through_snapshots() -> None:
         "mean_s": pytest.approx(whole["mean_s"]),
         "deviation_s": pytest.approx(whole["deviation_s"]),
     }
-    assert one.book.candidate_metrics("redis")[0] == pytest.approx(
-        both.book.candidate_metrics("redis")[0]
-    )
+    assert one.metric(Metric.WRITE_AVAILABILITY) == 1.0
+    assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.021)  # each has seen one second
 
 
 def test_replicas_sustain_together_what_none_of_them_sees_alone() -> None:

@@ -1,0 +1,43 @@
+"""The exchange of metrics over a real Redis: what is new, how old it is, and who is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from mediator.coordination import metrics_exchange
+from mediator.coordination.metrics_exchange import RedisExchange
+from mediator.stores.port import SystemConfig
+from tests.process.service import unique
+
+
+class HandClock:
+    """Stands for the module `time`: no clock but this one may be looked at."""
+
+    def __init__(self) -> None:
+        self.at = 5.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+async def test_ages_are_told_by_one_clock_and_a_silent_replica_is_dropped(
+    redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = HandClock()
+    monkeypatch.setattr(metrics_exchange, "time", clock)
+    key = unique("metrics")
+    own, other = RedisExchange(redis_config.url, key), RedisExchange(redis_config.url, key)
+    try:
+        await own.publish("own", {"lanes": [1]})
+        await other.publish("other", {"lanes": [2]})
+        assert await own.others("own") == [{"lanes": [2], "age_s": 0.0}]
+        clock.at += 40
+        assert await own.others("own") == [{"lanes": [2], "age_s": 40.0}]
+        await other.publish("other", {"lanes": [2]})
+        assert await own.others("own") == [{"lanes": [2], "age_s": 0.0}]
+        clock.at += 61
+        assert await own.others("own") == []
+        assert await other.others("other") == []
+    finally:
+        await own.close()
+        await other.close()
