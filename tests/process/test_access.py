@@ -309,7 +309,8 @@ async def test_readiness_tells_nobody_of_classes_and_of_what_systems_said(
     assert running.database not in ready.text
     told = ready.json()
     assert told["catalogue"] == {"ok": True}
-    assert list(told["systems"].values()) == [{"ok": True}] * 2
+    assert told["systems"]
+    assert all(system == {"ok": True} for system in told["systems"].values())
 
 
 @pytest.mark.parametrize("bound", ["MOST_KEYS_OF_TENANT", "MOST_KEYS"])
