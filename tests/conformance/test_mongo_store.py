@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import unquote_plus, urlsplit
 
 import pytest
 from hypothesis import given, settings
@@ -411,10 +412,10 @@ async def test_only_indexed_fields_are_ordered(store: MongoStore, fragment: Frag
 
 
 class Cable:
-    """A TCP connection to the server that can be cut, and held."""
+    """A connection to the server, over TCP, that can be cut, and held."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
+    def __init__(self, server: str) -> None:
+        self._target = server
         self._writers: list[asyncio.StreamWriter] = []
         self.flows = asyncio.Event()
         self.flows.set()
@@ -425,9 +426,16 @@ class Cable:
         return port
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection(*self._target)
+        there_reader, there_writer = await self._reach()
         self._writers += [writer, there_writer]
         await asyncio.gather(self._pump(reader, there_writer), self._pump(there_reader, writer))
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        path = unquote_plus(self._target)
+        if path.startswith("/"):
+            return await asyncio.open_unix_connection(path)
+        host, _, port = self._target.rpartition(":")
+        return await asyncio.open_connection(host, int(port))
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -449,8 +457,7 @@ class Cable:
 
 @asynccontextmanager
 async def wired(config: SystemConfig, deadline_s: float) -> AsyncIterator[tuple[MongoStore, Cable]]:
-    host, _, port = config.url.removeprefix("mongodb://").partition("/")[0].rpartition(":")
-    cable = Cable(host, int(port))
+    cable = Cable(urlsplit(config.url).netloc)
     url = f"mongodb://127.0.0.1:{await cable.start()}/?directConnection=true"
     try:
         async with opened(replace(config, url=url, deadline_s=deadline_s)) as store:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TypeAlias
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 from mediator.stores.port import SystemConfig
 
@@ -114,6 +114,9 @@ def _connecting(config: SystemConfig) -> _Connect:
     parts = urlsplit(config.url)
     if parts.scheme == "unix":
         return lambda: asyncio.open_unix_connection(parts.path)
+    path = unquote_plus(parts.netloc)
+    if path.startswith("/"):
+        return lambda: asyncio.open_unix_connection(path)
     directory = parse_qs(parts.query).get("host", [""])[0]
     if directory.startswith("/"):
         return lambda: asyncio.open_unix_connection(f"{directory}/.s.PGSQL.{parts.port or 5432}")

@@ -6,11 +6,13 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import pytest
 import redis
 
 from mediator.stores.embedded.account import unprivileged_account
+from mediator.stores.embedded.address import socket_path
 from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.jars import fetch_jars
 from mediator.stores.embedded.java_mongo import EmbeddedJavaMongo
@@ -40,10 +43,13 @@ from mediator.stores.embedded.waiting import wait_for
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 WITHIN_S = 60
+STRANGER = 65_533
+"""The id of a user who has nothing to do with us."""
 
 SERVICE = """
 import signal, sys
 from pathlib import Path
+from mediator.stores.embedded.address import socket_path
 from mediator.stores.embedded.fleet import EmbeddedFleet
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -189,19 +195,108 @@ def test_a_server_with_other_settings_is_replaced(kind: Kind, data_dir: Path) ->
             assert get(other.start()) == "kept"
 
 
-@pytest.mark.parametrize("kind", ["redis", "postgresql"])
-def test_a_long_path_means_a_protected_loopback_port(kind: Kind, data_dir: Path) -> None:
-    directory = data_dir / ("long" * 30) / kind
-    with SERVERS[kind](directory, "full") as server:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_path_means_a_socket_elsewhere(
+    kind: Kind, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data_dir / "tmp").mkdir(mode=0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(data_dir / "tmp"))
+    with SERVERS[kind](data_dir / ("long" * 30) / kind, "full") as server:
         endpoint = server.start()
-        assert "127.0.0.1" in endpoint.url
         put(endpoint, "kept")
         os.kill(living_pid(server), signal.SIGKILL)
         again = server.start()
         assert (again.url, get(again)) == (endpoint.url, "kept")
-        password = (server.directory / "password").read_text()
-        with pytest.raises((redis.AuthenticationError, asyncpg.InvalidPasswordError)):
-            put(Endpoint(kind, again.url.replace(password, "wrong"), "", "", 0), "intruder")
+        (sockets,) = (data_dir / "tmp").iterdir()
+        assert sockets.name in again.url
+        assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
+
+
+def test_a_socket_directory_that_another_user_made_is_not_used(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a directory of another user")
+    (data_dir / "tmp").mkdir(mode=0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(data_dir / "tmp"))
+    server = EmbeddedRedis(data_dir / ("long" * 30) / "redis")
+    made = socket_path(server.directory, server.socket_name).parent
+    made.mkdir()
+    os.chown(made, STRANGER, STRANGER)
+    with pytest.raises(EmbeddedStartError, match="not a directory of this user"):
+        server.start()
+
+
+@contextmanager
+def another_user() -> Iterator[None]:
+    """Be somebody else on this machine, with no rights of root."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    group, groups = os.getegid(), os.getgroups()
+    os.setgroups([])
+    os.setegid(STRANGER)
+    os.seteuid(STRANGER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
+
+
+def reached(address: str | tuple[str, int]) -> bool:
+    with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as client:
+        try:
+            client.connect(address)
+        except OSError:
+            return False
+    return True
+
+
+def opened(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except OSError:
+        return False
+    return True
+
+
+def listening_at(directory: Path) -> set[str | tuple[str, int]]:
+    """Where the servers of a directory listen."""
+    return {
+        at.laddr if isinstance(at.laddr, str) else tuple(at.laddr)
+        for process in processes_in(directory)
+        for at in process.net_connections("all")
+        if at.status == psutil.CONN_LISTEN or (at.family == socket.AF_UNIX and at.laddr)
+    }
+
+
+def test_another_user_of_the_machine_reaches_and_reads_nothing(data_dir: Path) -> None:
+    data_dir.chmod(0o755)
+    with EmbeddedFleet(data_dir) as fleet:
+        for endpoint in fleet.endpoints.values():
+            put(endpoint, "secret")
+        addresses, files = listening_at(data_dir), [*data_dir.rglob("*")]
+        assert len(addresses) >= len(KINDS)
+        assert all(reached(address) for address in addresses)
+        with another_user():
+            assert [address for address in addresses if reached(address)] == []
+            assert [path for path in files if opened(path)] == []
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000])
+def test_files_are_for_their_owner_alone(umask: int, data_dir: Path) -> None:
+    before = os.umask(umask)
+    try:
+        with EmbeddedFleet(data_dir / "data") as fleet:
+            for endpoint in fleet.endpoints.values():
+                put(endpoint, "secret")
+            for kind in KINDS:
+                assert stat.S_IMODE((data_dir / "data" / kind).stat().st_mode) == 0o700
+            assert stat.S_IMODE((data_dir / "data").stat().st_mode) in {0o700, 0o701}
+            assert stat.S_IMODE((data_dir / "data" / "service.lock").stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
 
 
 def test_a_stale_postmaster_pid_of_a_stranger_does_no_harm(data_dir: Path) -> None:
@@ -370,7 +465,7 @@ def test_an_old_java_is_refused(data_dir: Path, monkeypatch: pytest.MonkeyPatch)
     java.write_text("""#!/bin/sh\necho 'openjdk version "1.8.0_392"' >&2\n""")
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("JAVA_HOME", str(data_dir))
-    with pytest.raises(ServerUnavailable, match="11 or newer"):
+    with pytest.raises(ServerUnavailable, match="17 or newer"):
         EmbeddedJavaMongo(data_dir / "mongodb").start()
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mediator.stores.embedded.account import Account
-from mediator.stores.embedded.address import kept_secret
 from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
 from mediator.stores.embedded.wheels import programs_in_wheel
 
@@ -84,7 +83,7 @@ def _major_version(postgres: Path, account: Account | None) -> int:
 
 
 def initialise(cluster: Path, programs: Programs, account: Account | None) -> None:
-    """Make an empty cluster: UTF-8, byte order, passwords on TCP.
+    """Make an empty cluster: UTF-8, byte order, let in by its socket alone.
 
     It is made aside and then renamed, so that a kill half-way leaves no half cluster.
 
@@ -98,21 +97,12 @@ def initialise(cluster: Path, programs: Programs, account: Account | None) -> No
     """
     draft = cluster.with_name(cluster.name + ".new")
     shutil.rmtree(draft, ignore_errors=True)
-    password = _password_file(cluster.parent, account)
-    arguments = ["--pgdata", str(draft), "--username", SUPERUSER, "--pwfile", str(password)]
-    options = ["--encoding=UTF8", "--locale=C", "--auth-local=trust", "--auth-host=scram-sha-256"]
+    arguments = ["--pgdata", str(draft), "--username", SUPERUSER]
+    options = ["--encoding=UTF8", "--locale=C", "--auth-local=trust", "--auth-host=reject"]
     done = _run([programs.path("initdb"), *arguments, *options], account, _INITDB_WITHIN_S)
     if done.returncode != 0:
         raise EmbeddedStartError("postgresql", "initdb failed", done.stderr.strip())
     draft.rename(cluster)
-
-
-def _password_file(directory: Path, account: Account | None) -> Path:
-    kept_secret(directory)
-    file = directory / "password"
-    if account:
-        shutil.chown(file, account.uid, account.gid)
-    return file
 
 
 def _run(

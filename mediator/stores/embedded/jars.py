@@ -24,7 +24,7 @@ _SOURCES = Path(__file__).parent / "java"
 _FETCH_WITHIN_S = 300
 _COMPILE_WITHIN_S = 120
 REMEDY = (
-    "Install a JDK (11 or newer) and Maven and run"
+    "Install a JDK (17 or newer) and Maven and run"
     " `python -m mediator.stores.embedded.jars`, or put `mongod` on PATH."
     " Until then the service runs without MongoDB."
 )
@@ -100,7 +100,7 @@ def _compile_into(place: Path) -> None:
     javac = _program("javac", "there is no Java compiler: a JDK is needed, a JRE is not enough")
     with _draft(place) as draft:
         source = str(_SOURCES / f"{LAUNCHER}.java")
-        options = ["--release", "11", "-cp", str(place / "*"), "-d", f"{draft}/classes"]
+        options = ["--release", "17", "-cp", str(place / "*"), "-d", f"{draft}/classes"]
         _run([javac, *options, source], _COMPILE_WITHIN_S, "the launcher did not compile")
         try:
             Path(draft, "classes").rename(_classes(place))

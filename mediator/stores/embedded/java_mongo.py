@@ -5,34 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from mediator.stores.embedded.address import LOOPBACK
 from mediator.stores.embedded.jars import LAUNCHER, REMEDY, VERSION, class_path, fetch_jars
 from mediator.stores.embedded.java import NoJava, find_java
 from mediator.stores.embedded.lifecycle import OwnedServer
-from mediator.stores.embedded.mongo_facts import ask_mongo
+from mediator.stores.embedded.mongo_facts import ask_mongo, mongo_url
 from mediator.stores.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
 from mediator.stores.embedded.process import Command
 
 __all__ = ["EmbeddedJavaMongo"]
 
-_OLDEST_JAVA = 11
+_OLDEST_JAVA = 17  # as for Spark; sockets need 16
 # Longer intervals save little: a commit writes what changed, and nothing when nothing did.
 _COMMIT_MS = {"second": 250, "full": 0}
 # Commits follow each other at that distance; what is left of the second is for slow disks.
 _DURABILITY_S = {"second": 1.0, "full": 0.0}
 _FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
 _QUIET = "-Dslf4j.internal.verbosity=ERROR"
-_NOTES = (
-    "a stand-in for MongoDB: no transactions, no text search, no secondary indexes",
-    "there is no authentication: every program of this machine can connect",
-)
+_NOTES = ("a stand-in for MongoDB: no transactions, no text search, no secondary indexes",)
 
 
 class EmbeddedJavaMongo(OwnedServer):
-    """mongo-java-server on the loopback interface, behind a launcher of ours.
+    """mongo-java-server on a Unix domain socket, behind a launcher of ours.
 
-    The launcher adds what the library lacks: answers that later updates cannot change, commits
-    that never cut a command in two, and, with `full`, commits before answers.
+    The launcher adds what the library lacks: the socket, answers that later updates cannot change,
+    commits that never cut a command in two, and, with `full`, commits before answers.
 
     Args:
         directory: Where its file and log are.
@@ -40,6 +36,7 @@ class EmbeddedJavaMongo(OwnedServer):
     """
 
     kind: ClassVar[Kind] = "mongodb"
+    socket_name: ClassVar[str] = "mongodb.sock"
 
     def __init__(self, directory: Path, durability: Durability = "second") -> None:
         super().__init__(directory)
@@ -50,24 +47,17 @@ class EmbeddedJavaMongo(OwnedServer):
         java = _java()
         jars = fetch_jars()
         options = (*_FLAGS, _QUIET, "-cp", class_path(jars), LAUNCHER)
-        files = (str(self.directory / "store.mv"), str(self.directory / "port"))
+        files = (str(self.directory / "store.mv"), str(self._socket))
         return Command((java, *options, *files, str(self._commit_ms)))
 
-    def _ask(self, command: Command) -> Endpoint | None:
-        *_, port_file, _ = command.arguments
-        port = _written_port(Path(port_file))
-        facts = ask_mongo(port) if port else None
+    def _ask(self, _: Command) -> Endpoint | None:
+        facts = ask_mongo(self._socket)
         if facts is None or facts.directory != self.directory:
             return None
-        url = f"mongodb://{LOOPBACK}:{port}/"
+        url = mongo_url(self._socket)
         version = f"{VERSION} (MongoDB {facts.version} protocol)"
         server = "mongo-java-server (H2)"
         return Endpoint(self.kind, url, server, version, self._durability_s, _NOTES)
-
-
-def _written_port(file: Path) -> int:
-    """The port that the launcher announced, or last time's; 0 before the first start."""
-    return int(file.read_text()) if file.exists() else 0
 
 
 def _java() -> str:

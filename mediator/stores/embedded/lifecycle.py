@@ -8,12 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+from mediator.stores.embedded.address import socket_path
 from mediator.stores.embedded.port import (
     EmbeddedStartError,
     Endpoint,
     Kind,
     ServerUnavailable,
 )
+from mediator.stores.embedded.private import ForeignDirectory, private_directory
 from mediator.stores.embedded.process import Command, ServerProcess
 from mediator.stores.embedded.waiting import wait_for
 
@@ -28,6 +30,7 @@ class OwnedServer(ABC):
     """
 
     kind: ClassVar[Kind]
+    socket_name: ClassVar[str]
     start_within_s: ClassVar[float] = 60.0
     stop_within_s: ClassVar[float] = 30.0
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
@@ -39,6 +42,11 @@ class OwnedServer(ABC):
     def directory(self) -> Path:
         """Where the server keeps its data, its log and its socket."""
         return self._process.directory
+
+    @property
+    def _socket(self) -> Path:
+        """Where the server listens, and nowhere else: whoever cannot enter there is kept out."""
+        return socket_path(self.directory, self.socket_name)
 
     @property
     def is_running(self) -> bool:
@@ -55,7 +63,16 @@ class OwnedServer(ABC):
 
     def _prepare(self) -> None:
         """Make the directory ready for a start; no server is running in it."""
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._close_directories()
+        self._socket.unlink(missing_ok=True)
+
+    def _close_directories(self, *owners: int) -> None:
+        """Close the server's directory, and that of its socket, to other users."""
+        try:
+            for directory in {self.directory, self._socket.parent}:
+                private_directory(directory, *owners)
+        except ForeignDirectory as error:
+            raise EmbeddedStartError(self.kind, str(error)) from None
 
     @abstractmethod
     def _ask(self, command: Command) -> Endpoint | None:

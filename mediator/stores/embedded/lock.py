@@ -6,6 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from mediator.stores.embedded.private import private_directory
+
 __all__ = ["DataDirectoryBusy", "DataDirectoryLock"]
 
 
@@ -48,9 +50,10 @@ class DataDirectoryLock:
         """
         if self._descriptor is not None:
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
+        if not self._directory.exists():
+            private_directory(self._directory)
         # The descriptor is not inheritable, so the servers that we start do not keep the lock.
-        descriptor = os.open(self._directory / "service.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(self._directory / "service.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

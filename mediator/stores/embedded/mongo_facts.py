@@ -6,13 +6,12 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import pymongo
 from pymongo.errors import PyMongoError
 
-from mediator.stores.embedded.address import LOOPBACK
-
-__all__ = ["MongoFacts", "ask_mongo"]
+__all__ = ["MongoFacts", "ask_mongo", "mongo_url"]
 
 _WITHIN_MS = 5000
 
@@ -25,19 +24,24 @@ class MongoFacts:
     version: str
 
 
-def ask_mongo(port: int) -> MongoFacts | None:
-    """Ping a server on the loopback interface.
+def mongo_url(at: Path, options: str = "") -> str:
+    """Return the URL of a server on a Unix domain socket; its name has to end with `.sock`."""
+    return f"mongodb://{quote_plus(str(at))}/{options}"
+
+
+def ask_mongo(at: Path) -> MongoFacts | None:
+    """Ping a server on a Unix domain socket.
 
     Args:
-        port: Its port.
+        at: The socket.
 
     Returns:
         What it says, or None if nothing there speaks the protocol.
     """
-    if not _somebody_listens(port):
+    if not _somebody_listens(at):
         return None
     try:
-        with _client(port) as client:
+        with _client(at) as client:
             options = client.admin.command("getCmdLineOpts")
             build = client.admin.command("buildInfo")
         return MongoFacts(Path(options["parsed"]["storage"]["dbPath"]), str(build["version"]))
@@ -45,16 +49,18 @@ def ask_mongo(port: int) -> MongoFacts | None:
         return None
 
 
-def _somebody_listens(port: int) -> bool:
+def _somebody_listens(at: Path) -> bool:
     """Cheaper than a driver that starts threads only to be refused."""
     try:
-        socket.create_connection((LOOPBACK, port), timeout=1).close()
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1)
+            probe.connect(str(at))
     except OSError:
         return False
     return True
 
 
-def _client(port: int) -> pymongo.MongoClient[dict[str, Any]]:
+def _client(at: Path) -> pymongo.MongoClient[dict[str, Any]]:
     return pymongo.MongoClient(
-        LOOPBACK, port, directConnection=True, serverSelectionTimeoutMS=_WITHIN_MS
+        mongo_url(at), directConnection=True, serverSelectionTimeoutMS=_WITHIN_MS
     )

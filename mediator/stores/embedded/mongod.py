@@ -8,9 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import ClassVar
 
-from mediator.stores.embedded.address import LOOPBACK, kept_port
 from mediator.stores.embedded.lifecycle import OwnedServer
-from mediator.stores.embedded.mongo_facts import ask_mongo
+from mediator.stores.embedded.mongo_facts import ask_mongo, mongo_url
 from mediator.stores.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
 from mediator.stores.embedded.process import Command
 
@@ -19,11 +18,10 @@ __all__ = ["EmbeddedMongod", "mongod_program"]
 _OLDEST_MAJOR = 5
 _JOURNAL_COMMIT_MS = 100
 _DURABILITY_S = {"second": _JOURNAL_COMMIT_MS / 1000, "full": 0.0}
-_NOTE = "there is no authentication: every program of this machine can connect"
 
 
 class EmbeddedMongod(OwnedServer):
-    """A standalone `mongod` on the loopback interface.
+    """A standalone `mongod` on a Unix domain socket.
 
     Args:
         directory: Where its data and log are.
@@ -31,6 +29,7 @@ class EmbeddedMongod(OwnedServer):
     """
 
     kind: ClassVar[Kind] = "mongodb"
+    socket_name: ClassVar[str] = "mongodb.sock"
 
     def __init__(self, directory: Path, durability: Durability = "second") -> None:
         super().__init__(directory)
@@ -41,21 +40,18 @@ class EmbeddedMongod(OwnedServer):
         if program is None:
             reason = f"there is no mongod {_OLDEST_MAJOR} or newer on PATH"
             raise ServerUnavailable(self.kind, reason, "Install MongoDB.")
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        port = kept_port(self.directory, in_use=self._process.living() is not None)
-        listening = ("--bind_ip", LOOPBACK, "--port", str(port), "--nounixsocket")
+        # The socket is one of the addresses; the option turns off another one, in /tmp.
+        listening = ("--bind_ip", str(self._socket), "--nounixsocket")
         journal = ("--journalCommitInterval", str(_JOURNAL_COMMIT_MS))
         return Command((str(program), "--dbpath", str(self.directory), *listening, *journal))
 
-    def _ask(self, command: Command) -> Endpoint | None:
-        port = int(command.arguments[command.arguments.index("--port") + 1])
-        facts = ask_mongo(port)
+    def _ask(self, _: Command) -> Endpoint | None:
+        facts = ask_mongo(self._socket)
         if facts is None or facts.directory != self.directory:
             return None
-        journal = "/?journal=true" if self._durability == "full" else "/"
-        url = f"mongodb://{LOOPBACK}:{port}{journal}"
+        url = mongo_url(self._socket, "?journal=true" if self._durability == "full" else "")
         durability_s = _DURABILITY_S[self._durability]
-        return Endpoint(self.kind, url, "mongod", facts.version, durability_s, (_NOTE,))
+        return Endpoint(self.kind, url, "mongod", facts.version, durability_s)
 
 
 def mongod_program() -> Path | None:

@@ -11,8 +11,7 @@ from urllib.parse import quote
 
 import psutil
 
-from mediator.stores.embedded.account import Account, unprivileged_account
-from mediator.stores.embedded.address import LOOPBACK, fits_unix_socket, kept_port, kept_secret
+from mediator.stores.embedded.account import Account, chown_tree, unprivileged_account
 from mediator.stores.embedded.cluster import SUPERUSER, initialise, programs_for
 from mediator.stores.embedded.lifecycle import OwnedServer
 from mediator.stores.embedded.placing import placed
@@ -42,6 +41,7 @@ class EmbeddedPostgres(OwnedServer):
     """
 
     kind: ClassVar[Kind] = "postgresql"
+    socket_name: ClassVar[str] = f".s.PGSQL.{_SOCKET_PORT}"
     # SIGINT is the fast shutdown; SIGTERM would wait for every client to leave.
     stop_signal: ClassVar[signal.Signals] = signal.SIGINT
 
@@ -53,10 +53,6 @@ class EmbeddedPostgres(OwnedServer):
     @property
     def _cluster(self) -> Path:
         return self.directory / "cluster"
-
-    @property
-    def _socket(self) -> Path:
-        return self.directory / f".s.PGSQL.{_SOCKET_PORT}"
 
     def _command(self) -> Command:
         account = unprivileged_account(self.directory)
@@ -72,13 +68,11 @@ class EmbeddedPostgres(OwnedServer):
             self._process = ServerProcess(directory)
 
     def _listening(self) -> dict[str, str]:
-        if self._uses_socket():
-            return {"listen_addresses": "", "unix_socket_directories": str(self.directory)}
-        port = kept_port(self.directory, in_use=self._process.living() is not None)
-        return {"listen_addresses": LOOPBACK, "unix_socket_directories": "", "port": str(port)}
-
-    def _uses_socket(self) -> bool:
-        return fits_unix_socket(self._socket)
+        return {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self._socket.parent),
+            "unix_socket_permissions": "0700",
+        }
 
     def _settings(self) -> dict[str, str]:
         return {
@@ -92,10 +86,13 @@ class EmbeddedPostgres(OwnedServer):
         }
 
     def _prepare(self) -> None:
+        account = unprivileged_account(self.directory)
+        self._close_directories(*([account.uid] if account else []))
+        if account and self._socket.parent != self.directory:
+            chown_tree(self._socket.parent, account)
         # A killed postmaster's children leave by themselves, and block a new one until then.
         alone = wait_for(lambda: not self._server_processes(), _CHILDREN_WITHIN_S)
         if not self._cluster.exists():
-            account = unprivileged_account(self.directory)
             initialise(self._cluster, programs_for(self._cluster, account), account)
         elif alone:
             self._forget_dead_server()
@@ -131,13 +128,7 @@ class EmbeddedPostgres(OwnedServer):
     def _connection(self) -> Mapping[str, str]:
         """The environment variables that libpq reads."""
         common = {"PGUSER": SUPERUSER, "PGDATABASE": "postgres", "PGCONNECT_TIMEOUT": "5"}
-        if self._uses_socket():
-            return {**common, "PGHOST": str(self.directory), "PGPORT": str(_SOCKET_PORT)}
-        password = kept_secret(self.directory)
-        return {**common, "PGHOST": LOOPBACK, "PGPORT": self._port(), "PGPASSWORD": password}
-
-    def _port(self) -> str:
-        return (self.directory / "port").read_text()
+        return {**common, "PGHOST": str(self._socket.parent), "PGPORT": str(_SOCKET_PORT)}
 
     def _endpoint(self, command: Command, version: str) -> Endpoint:
         notes = tuple(self._notes(command.account))
@@ -145,10 +136,7 @@ class EmbeddedPostgres(OwnedServer):
         return Endpoint(self.kind, self._url(), "postgres", version, durability_s, notes)
 
     def _url(self) -> str:
-        if self._uses_socket():
-            return f"postgresql://{SUPERUSER}@/postgres?host={quote(str(self.directory))}"
-        password = kept_secret(self.directory)
-        return f"postgresql://{SUPERUSER}:{password}@{LOOPBACK}:{self._port()}/postgres"
+        return f"postgresql://{SUPERUSER}@/postgres?host={quote(str(self._socket.parent))}"
 
     def _notes(self, account: Account | None) -> list[str]:
         notes = [f"synchronous_commit is {_SYNCHRONOUS_COMMIT[self._durability]}"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from mediator.stores.embedded.account import Account
+from mediator.stores.embedded.private import PRIVATE_UMASK
 
 __all__ = ["Command", "ServerProcess"]
 
@@ -95,6 +96,7 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                umask=PRIVATE_UMASK,
                 user=account.uid if account else None,
                 group=account.gid if account else None,
                 extra_groups=[] if account else None,

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import redis
 
-from mediator.stores.embedded.address import LOOPBACK, fits_unix_socket, kept_port, kept_secret
 from mediator.stores.embedded.lifecycle import OwnedServer
 from mediator.stores.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
 from mediator.stores.embedded.process import Command
@@ -41,32 +40,16 @@ class EmbeddedRedis(OwnedServer):
     """
 
     kind: ClassVar[Kind] = "redis"
+    socket_name: ClassVar[str] = "redis.sock"
 
     def __init__(self, directory: Path, durability: Durability = "second") -> None:
         super().__init__(directory)
         self._durability = durability
 
-    @property
-    def _socket(self) -> Path:
-        return self.directory / "redis.sock"
-
     def _command(self) -> Command:
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         program = _program(self._last_version())
-        return Command((str(program), *self._listening(), *self._persistence()))
-
-    def _listening(self) -> tuple[str, ...]:
-        if fits_unix_socket(self._socket):
-            return ("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "600")
-        # The password is in a file, because everybody can read a process's arguments.
-        port = kept_port(self.directory, in_use=self._process.living() is not None)
-        return (str(self._secrets()), "--bind", LOOPBACK, "--port", str(port))
-
-    def _secrets(self) -> Path:
-        file = self.directory / "redis.conf"
-        file.touch(mode=0o600)
-        file.write_text(f"requirepass {kept_secret(self.directory)}\n")
-        return file
+        listening = ("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "600")
+        return Command((str(program), *listening, *self._persistence()))
 
     def _persistence(self) -> tuple[str, ...]:
         settings = {
@@ -82,9 +65,6 @@ class EmbeddedRedis(OwnedServer):
         }
         return tuple(word for name, value in settings.items() for word in (f"--{name}", value))
 
-    def _prepare(self) -> None:
-        self._socket.unlink(missing_ok=True)
-
     def _last_version(self) -> tuple[int, ...]:
         """The version that wrote the data; an older one may not find or read it."""
         file = self.directory / "version"
@@ -92,7 +72,7 @@ class EmbeddedRedis(OwnedServer):
 
     def _ask(self, command: Command) -> Endpoint | None:
         try:
-            with redis.Redis.from_url(self._url(command), socket_timeout=5) as client:
+            with redis.Redis.from_url(self._url, socket_timeout=5) as client:
                 client.ping()  # refused while it still loads its data, which INFO is not
                 facts: dict[str, Any] = client.info("server")
                 served: dict[str, str] = client.config_get("dir")
@@ -107,18 +87,16 @@ class EmbeddedRedis(OwnedServer):
     def _endpoint(self, command: Command, version: str) -> Endpoint:
         return Endpoint(
             self.kind,
-            self._url(command),
+            self._url,
             Path(command.arguments[0]).name,
             version,
             _DURABILITY_S[self._durability],
             (_NOTES[self._durability],),
         )
 
-    def _url(self, command: Command) -> str:
-        if "--unixsocket" in command.arguments:
-            return f"unix://{quote(str(self._socket))}?db=0"
-        port = command.arguments[command.arguments.index("--port") + 1]
-        return f"redis://:{kept_secret(self.directory)}@{LOOPBACK}:{port}/0"
+    @property
+    def _url(self) -> str:
+        return f"unix://{quote(str(self._socket))}?db=0"
 
 
 def _program(at_least: tuple[int, ...]) -> Path:

@@ -1,6 +1,5 @@
 import de.bwaldvogel.mongo.MongoCollection;
 import de.bwaldvogel.mongo.MongoDatabase;
-import de.bwaldvogel.mongo.MongoServer;
 import de.bwaldvogel.mongo.MongoVersion;
 import de.bwaldvogel.mongo.backend.AbstractUniqueIndex;
 import de.bwaldvogel.mongo.backend.CollectionOptions;
@@ -14,14 +13,26 @@ import de.bwaldvogel.mongo.backend.h2.H2Collection;
 import de.bwaldvogel.mongo.backend.h2.H2Database;
 import de.bwaldvogel.mongo.bson.Document;
 import de.bwaldvogel.mongo.exception.KeyConstraintError;
+import de.bwaldvogel.mongo.wire.MongoDatabaseHandler;
+import de.bwaldvogel.mongo.wire.MongoExceptionHandler;
+import de.bwaldvogel.mongo.wire.MongoWireMessageEncoder;
+import de.bwaldvogel.mongo.wire.MongoWireProtocolHandler;
+import de.bwaldvogel.mongo.wire.MongoWireReplyEncoder;
 import de.bwaldvogel.mongo.wire.message.MongoMessage;
+import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
-import java.io.IOException;
-import java.net.InetSocketAddress;
+import io.netty.channel.ChannelInitializer;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.group.ChannelGroup;
+import io.netty.channel.group.DefaultChannelGroup;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.nio.NioServerDomainSocketChannel;
+import io.netty.util.concurrent.GlobalEventExecutor;
+import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -41,54 +52,71 @@ import org.h2.mvstore.type.ObjectDataType;
 /**
  * Runs mongo-java-server on a file, with the isolation and durability that the library leaves out.
  *
- * <p>Arguments: DATA_FILE PORT_FILE COMMIT_MS. The port is written to PORT_FILE once the server
- * listens; the port found there is taken again if it is free. COMMIT_MS of 0 makes every command
- * durable before it is answered.
+ * <p>Arguments: DATA_FILE SOCKET COMMIT_MS. The library knows no passwords, so the server listens on
+ * a Unix domain socket alone: who may open it is for its directory to say. COMMIT_MS of 0 makes every
+ * command durable before it is answered.
  */
 public final class MongoServerLauncher {
 
-  private static final String HOST = "127.0.0.1";
-
   private MongoServerLauncher() {}
 
-  public static void main(String[] args) throws IOException {
-    Path portFile = Path.of(args[1]);
+  public static void main(String[] args) {
     long commitMillis = Long.parseLong(args[2]);
     Store store = new Store(Path.of(args[0]), commitMillis);
-    MongoServer server = listening(new Backend(store, List.of(args)), lastPort(portFile));
+    Server server = new Server(new Backend(store, List.of(args)), Path.of(args[1]));
     Runtime.getRuntime().addShutdownHook(new Thread(() -> shutDown(server, store), "shutdown"));
     store.startCommitting();
-    announce(portFile, server.getLocalAddress().getPort());
   }
 
-  private static int lastPort(Path portFile) throws IOException {
-    return Files.exists(portFile) ? Integer.parseInt(Files.readString(portFile).trim()) : 0;
-  }
-
-  private static MongoServer listening(Backend backend, int lastPort) {
-    try {
-      return listeningOn(backend, lastPort);
-    } catch (RuntimeException taken) {
-      return listeningOn(backend, 0);
-    }
-  }
-
-  private static MongoServer listeningOn(Backend backend, int port) {
-    MongoServer server = new MongoServer(backend);
-    server.bind(new InetSocketAddress(HOST, port), 1, backend.store.waitingThreads());
-    return server;
-  }
-
-  private static void shutDown(MongoServer server, Store store) {
+  private static void shutDown(Server server, Store store) {
     server.stopListening();
     store.close();
-    server.shutdownNow();
+    server.close();
   }
 
-  private static void announce(Path portFile, int port) throws IOException {
-    Path draft = portFile.resolveSibling(portFile.getFileName() + ".new");
-    Files.writeString(draft, Integer.toString(port));
-    Files.move(draft, portFile, StandardCopyOption.ATOMIC_MOVE);
+  /** The library's protocol on a Unix domain socket; the library itself listens on TCP only. */
+  private static final class Server {
+    private static final int BACKLOG = 100;
+
+    private final ChannelGroup clients = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
+    private final Channel listening;
+
+    Server(Backend backend, Path socket) {
+      EventLoopGroup accepting = threads(1);
+      EventLoopGroup serving = threads(backend.store.waitingThreads());
+      ServerBootstrap bootstrap =
+          new ServerBootstrap()
+              .group(accepting, serving)
+              .channel(NioServerDomainSocketChannel.class)
+              .option(ChannelOption.SO_BACKLOG, BACKLOG)
+              .childHandler(protocol(backend));
+      listening = bootstrap.bind(UnixDomainSocketAddress.of(socket)).syncUninterruptibly().channel();
+    }
+
+    private static EventLoopGroup threads(int number) {
+      return new MultiThreadIoEventLoopGroup(number, NioIoHandler.newFactory());
+    }
+
+    private ChannelInitializer<Channel> protocol(Backend backend) {
+      return new ChannelInitializer<>() {
+        @Override
+        protected void initChannel(Channel client) {
+          client
+              .pipeline()
+              .addLast(new MongoWireReplyEncoder(), new MongoWireMessageEncoder())
+              .addLast(new MongoWireProtocolHandler())
+              .addLast(new MongoDatabaseHandler(backend, clients), new MongoExceptionHandler());
+        }
+      };
+    }
+
+    void stopListening() {
+      listening.close().syncUninterruptibly();
+    }
+
+    void close() {
+      clients.close().syncUninterruptibly();
+    }
   }
 
   /** The file, and the one gate through which commands and commits pass. */
