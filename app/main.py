@@ -13,7 +13,7 @@ from app.api.gate import Gate
 from app.api.openapi import data_components, data_paths
 from app.http.browser import send_problem
 from app.http.framework import answer_problems
-from app.http.message import Receive, Request, Scope, Send
+from app.http.message import Receive, Request, Scope, Send, request_id
 from app.http.problems import HttpError
 from mediator.access.decision import Decision
 from mediator.access.model import Scope as Permission
@@ -82,7 +82,7 @@ class DataApp:
             if access.principal is None:
                 raise refusal(Decision.UNAUTHENTICATED, Permission.READ)
         except (MediatorError, HttpError) as error:
-            await send_problem(error, scope["path"], send)
+            await send_problem(error, request_id(scope), send)
             return False
         return True
 

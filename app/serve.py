@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -17,7 +18,8 @@ from app.access.settings import AccessSettings
 from app.collector import spare_the_collector
 from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
-from app.http.refusal import Protocol
+from app.http.connections import Connections, Limits
+from app.http.refusal import protocol_of
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from app.tls import Certificate, certificates
 from mediator.control.watch import Duty, Watch
@@ -98,7 +100,7 @@ async def serving(
             container = await build(http, ready, caching, trusted)
             spare_the_collector()
             try:
-                async with _answering(container, data, admin, tls, http.drain_s) as ended:
+                async with _answering(container, data, admin, tls, http) as ended:
                     yield Serving(
                         Addresses(
                             _address(data, tls.get("data")), _address(admin, tls.get("admin"))
@@ -152,7 +154,7 @@ async def _answering(
     data: socket.socket,
     admin: socket.socket,
     tls: Mapping[str, Certificate],
-    drain_s: float,
+    http: HttpSettings,
 ) -> AsyncIterator[asyncio.Event]:
     signals = Signals()
     signals.hear()
@@ -164,17 +166,19 @@ async def _answering(
 
     if container.systems_file is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reread)
-    serving_data = _server(container.data, tls.get("data"))
-    serving_admin = _server(container.admin, tls.get("admin"))
-    renewal = Watch([certificate.duty() for certificate in tls.values()])
-    renewal.start()
+    ports = [Connections(_limits(http)) for _ in range(2)]
+    serving_data = _server(container.data, ports[0], tls.get("data"))
+    serving_admin = _server(container.admin, ports[1], tls.get("admin"))
+    duties = [certificate.duty() for certificate in tls.values()]
+    upkeep = Watch([*duties, *(port.duty() for port in ports)])
+    upkeep.start()
     data_task = asyncio.create_task(serving_data.serve([data]))
     admin_task = asyncio.create_task(serving_admin.serve([admin]))
     try:
         yield signals.ended
     finally:
         if signals.drain:
-            await drain(serving_data, container.parts.lifecycle, drain_s, signals.hurried)
+            await drain(serving_data, container.parts.lifecycle, http.drain_s, signals.hurried)
             await stop_accepting(data)
         container.end_streams()
         serving_data.should_exit = True
@@ -182,7 +186,7 @@ async def _answering(
         # Probes are answered to the end: nobody must take this for a process that died.
         serving_admin.should_exit = True
         await admin_task
-        await renewal.stop()
+        await upkeep.stop()
 
 
 class _Server(uvicorn.Server):
@@ -194,7 +198,19 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: object, certificate: Certificate | None) -> _Server:
+def _limits(http: HttpSettings) -> Limits:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = http.max_connections if files == resource.RLIM_INFINITY else files // 2
+    return Limits(
+        http.head_timeout_s,
+        http.body_timeout_s,
+        http.response_timeout_s,
+        min(http.max_connections, spare),  # stores need files, too
+        http.max_connections_per_peer,
+    )
+
+
+def _server(app: object, port: Connections, certificate: Certificate | None = None) -> _Server:
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]  # uvicorn's own ASGI types are stricter than the protocol
         log_config=None,
@@ -203,7 +219,7 @@ def _server(app: object, certificate: Certificate | None) -> _Server:
         lifespan="off",
         server_header=False,
         proxy_headers=False,
-        http=Protocol,
+        http=protocol_of(port),
         ws="none",
         timeout_graceful_shutdown=FINISHED_WITHIN_S,
         timeout_keep_alive=KEPT_S,

@@ -71,6 +71,37 @@ class HttpSettings(BaseSettings):
         description="Seconds after SIGTERM in which new connections are still answered, so that"
         " load balancers notice.",
     )
+    head_timeout_s: int = Field(
+        20,
+        ge=1,
+        le=3600,
+        description="Seconds in which the head of a request has to come to its end; a connection"
+        " that has sent nothing is closed after as many.",
+    )
+    body_timeout_s: int = Field(
+        30,
+        ge=1,
+        le=3600,
+        description="Seconds in which 4,096 bytes of a request's body have to come, or its end.",
+    )
+    response_timeout_s: int = Field(
+        60,
+        ge=1,
+        le=3600,
+        description="Seconds after which a client that takes nothing of its response is given up.",
+    )
+    max_connections: int = Field(
+        4096,
+        ge=1,
+        description="Connections that a port has at the same time, and never more than half of the"
+        " files that the process may open.",
+    )
+    max_connections_per_peer: int | None = Field(
+        None,
+        ge=1,
+        description="Connections that a port has with one address at the same time; behind a proxy"
+        " all of them come from one.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much is logged."
     )

@@ -14,7 +14,7 @@ from app.api.access import refusal
 from app.http.authentication import Authenticator
 from app.http.browser import send_problem
 from app.http.limits import ANONYMOUS, UNKNOWN, TenantLimiter
-from app.http.message import Receive, Scope, Send
+from app.http.message import Receive, Scope, Send, request_id
 from app.http.problems import HttpError
 from mediator.access.book import AccessBook
 from mediator.access.decision import Decision, sees
@@ -76,9 +76,9 @@ class AdminGate:
             try:
                 principal = await self._admit(scope, need, named, held)
             except Unauthenticated as error:
-                await send_problem(error, scope["path"], _asking(scope, send))
+                await send_problem(error, request_id(scope), _asking(scope, send))
             except (MediatorError, HttpError) as error:
-                await send_problem(error, scope["path"], send)
+                await send_problem(error, request_id(scope), send)
             else:
                 scope[_SEES] = partial(self._sees, principal)
                 await self._app(scope, receive, send)

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from app.http.message import Headers, Receive, Scope, Send
+from app.http.message import Headers, Receive, Scope, Send, request_id
 from app.http.problems import CROSS_SITE, PROBLEM_JSON, HttpError, problem_of
 
 __all__ = [
@@ -70,11 +70,13 @@ class BrowserGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        id_ = request_id(scope)
         policy = _DOCS_POLICY if scope["path"] == _DOCS else CONTENT_POLICY
 
         async def guarded(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                _add(message, {**_ALWAYS, b"content-security-policy": policy})
+                told = {b"content-security-policy": policy, b"x-request-id": id_.encode()}
+                _add(message, {**_ALWAYS, **told})
             await send(message)
 
         headers = dict(scope["headers"])
@@ -85,7 +87,7 @@ class BrowserGuard:
         else:
             await self._app(scope, receive, guarded)
             return
-        await send_problem(HttpError(CROSS_SITE, detail), scope["path"], guarded)
+        await send_problem(HttpError(CROSS_SITE, detail), id_, guarded)
 
 
 def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
@@ -117,14 +119,21 @@ def is_loopback(host: str) -> bool:
         return host == _LOOPBACK_NAME
 
 
-async def send_problem(error: Exception, instance: str, send: Send) -> None:
-    """Answer with a problem, outside of any framework."""
+async def send_problem(error: Exception, id_: str, send: Send) -> None:
+    """Answer with a problem, outside of any framework.
+
+    Args:
+        error: What went wrong.
+        id_: The id of the request.
+        send: Sends the messages of the answer.
+    """
     problem = problem_of(error)
-    body = problem.body(instance)
+    body = problem.body(id_)
     headers: Headers = [
         (b"content-type", PROBLEM_JSON.encode()),
         (b"content-length", b"%d" % len(body)),
         (b"cache-control", b"no-store"),
+        (b"x-request-id", id_.encode()),
     ]
     headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers]
     start = {"type": "http.response.start", "status": problem.type.status, "headers": headers}

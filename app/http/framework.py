@@ -10,10 +10,12 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from app.http.jsonbody import parse_json
-from app.http.message import too_large
+from app.http.message import request_id, too_large
 from app.http.problems import (
+    INTERNAL,
     INVALID,
     METHOD_NOT_ALLOWED,
     PROBLEM_JSON,
@@ -82,13 +84,12 @@ async def read_limited(request: Request, limit: int) -> bytes:
 
 def _handler(translate: Callable[[Exception], Exception]) -> Callable[..., Any]:
     async def answer(request: Request, error: Exception) -> Response:
+        id_ = request_id(request.scope)
         problem = problem_of(translate(error))
-        return Response(
-            problem.body(request.url.path),
-            problem.type.status,
-            dict(problem.headers),
-            PROBLEM_JSON,
-        )
+        if problem.type is INTERNAL:
+            _log.error("request %s failed", id_, exc_info=error)
+        headers = {**dict(problem.headers), "Cache-Control": "no-store", "X-Request-Id": id_}
+        return Response(problem.body(id_), problem.type.status, headers, PROBLEM_JSON)
 
     return answer
 
@@ -113,9 +114,8 @@ def _of_framework(error: Exception) -> Exception:
     return HttpError(INVALID, "The body cannot be read.", headers=headers)
 
 
-def _of_defect(error: Exception) -> Exception:
-    _log.error("a request failed", exc_info=error)
-    return error
+def _of_departure(_: Exception) -> Exception:
+    return HttpError(INVALID, "The body has no end.")
 
 
 def _pointer(location: tuple[str | int, ...]) -> str:
@@ -129,5 +129,6 @@ _TRANSLATIONS: Final[dict[type[Exception], Callable[[Exception], Exception]]] = 
     HttpError: _same,
     RequestValidationError: _of_validation,
     HTTPException: _of_framework,
-    Exception: _of_defect,
+    ClientDisconnect: _of_departure,
+    Exception: _same,
 }

@@ -25,7 +25,9 @@ __all__ = [
     "Scope",
     "Send",
     "forbid_body",
+    "new_request_id",
     "read_body",
+    "request_id",
     "stream_body",
     "too_large",
 ]
@@ -57,6 +59,7 @@ _READ: Final = frozenset(
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _PREFIX = os.urandom(6).hex()
 _NUMBERS = itertools.count(1)
+_KNOWN_ID: Final = "portolan.request_id"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -108,7 +111,22 @@ class Request:
         self.take: TakeWhole | None = past_messages.get("take")
         self.headers = _scan(scope["headers"])
         given = self.headers.get(b"x-request-id", "")
-        self.id = given if _REQUEST_ID.fullmatch(given) else f"{_PREFIX}-{next(_NUMBERS):x}"
+        self.id = given if _REQUEST_ID.fullmatch(given) else new_request_id()
+
+
+def new_request_id() -> str:
+    """Return an id that no other request has."""
+    return f"{_PREFIX}-{next(_NUMBERS):x}"
+
+
+def request_id(scope: Scope) -> str:
+    """Return the id of a request that is not read as a `Request`: its own, or always the same."""
+    known: str | None = scope.get(_KNOWN_ID)
+    if known is None:
+        given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        known = given if _REQUEST_ID.fullmatch(given) else new_request_id()
+        scope[_KNOWN_ID] = known
+    return known
 
 
 def _scan(fields: list[tuple[bytes, bytes]]) -> dict[bytes, str]:

@@ -24,7 +24,9 @@ __all__ = [
     "NOT_ACCEPTABLE",
     "PROBLEM_JSON",
     "PROBLEM_TYPES",
+    "REQUEST_TIMEOUT",
     "ROUTE_NOT_FOUND",
+    "TOO_MANY_CONNECTIONS",
     "TOO_MANY_REQUESTS",
     "UNSUPPORTED_MEDIA_TYPE",
     "HttpError",
@@ -59,6 +61,7 @@ NOT_ACCEPTABLE: Final = ProblemType("not-acceptable", 406, "No acceptable media 
 IDEMPOTENCY_KEY_IN_USE: Final = ProblemType(
     "idempotency-key-in-use", 409, "A request with this key is still running"
 )
+REQUEST_TIMEOUT: Final = ProblemType("request-timeout", 408, "Request Timeout")
 BODY_TOO_LARGE: Final = ProblemType("body-too-large", 413, "The body is too large")
 UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
     "unsupported-media-type", 415, "The media type is not supported"
@@ -66,6 +69,7 @@ UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
 TOO_MANY_REQUESTS: Final = ProblemType("too-many-requests", 429, "There are too many requests")
 HEAD_TOO_LARGE: Final = ProblemType("head-too-large", 431, "The header fields are too large")
 CROSS_SITE: Final = ProblemType("cross-site", 403, "Another site has sent the request")
+TOO_MANY_CONNECTIONS: Final = ProblemType("too-many-connections", 503, "Service Unavailable")
 INTERNAL: Final = ProblemType("internal", 500, "Something went wrong")
 
 _CHALLENGE: Final = 'Bearer realm="portolan"'
@@ -114,6 +118,8 @@ PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
             IDEMPOTENCY_KEY_IN_USE,
             BODY_TOO_LARGE,
             UNSUPPORTED_MEDIA_TYPE,
+            REQUEST_TIMEOUT,
+            TOO_MANY_CONNECTIONS,
             TOO_MANY_REQUESTS,
             HEAD_TOO_LARGE,
             CROSS_SITE,

@@ -1,61 +1,218 @@
-"""What is no HTTP at all, or never comes to its end, is refused in the words of everything else."""
+"""Connections that speak HTTP/1: what is malformed, endless or too much is refused with a problem.
+
+This module and `app.http.whole` are the only ones that know how uvicorn is made.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import sys
+from functools import partial
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.http.problems import HEAD_TOO_LARGE, INVALID, PROBLEM_JSON, Problem, ProblemType
+from app.http.browser import send_problem
+from app.http.connections import BODY_PROGRESS, Connections, Limits, Owed, Wait
+from app.http.heads import check_head
+from app.http.message import new_request_id
+from app.http.problems import (
+    HEAD_TOO_LARGE,
+    INVALID,
+    PROBLEM_JSON,
+    REQUEST_TIMEOUT,
+    TOO_MANY_CONNECTIONS,
+    HttpError,
+    problem_of,
+)
 from app.http.whole import Whole
 
-__all__ = ["HEAD_LIMIT", "Protocol"]
+__all__ = ["HEAD_LIMIT", "PIPELINED_LIMIT", "Protocol", "protocol_of"]
 
 HEAD_LIMIT: Final = 128 * 2**10
-"""Bytes that a head may go on for, after the piece of the connection in which it began."""
+"""Bytes that a head may go on for, after the piece of the connection in which it began. It bounds
+what is between the pieces of a body, too: sizes of chunks, their extensions, and trailers."""
+
+PIPELINED_LIMIT: Final = 100
+"""Requests that wait in a connection for the answer to the one before them."""
+
+_IDLE: Final = "idle"
+_HEAD: Final = "head"
+_BODY: Final = "body"
+
+_log = logging.getLogger("portolan.connections")
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, whose refusals are problems (RFC 9457), and whose heads have an end.
+    """uvicorn's protocol, with an end to everything, and problems (RFC 9457) as its refusals.
 
-    The parser keeps whatever comes of a head, so one without an end would take all memory.
+    Attributes:
+        port: The connections of the port, one of which this is.
     """
 
-    _in_head = False
-    _waited = 0
+    port = Connections(Limits())
+    _phase = _IDLE
+    _over = False
+    """Whether nothing more is read."""
+    _received = 0
+    _progress = 0
+    """What of `_received` had come at the last beginning of a head, or piece of a body."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take in a connection, unless there are too many."""
+        super().connection_made(transport)
+        if not self.port.admit(self, self.client[0] if self.client else ""):
+            headers = [("Retry-After", "1")]
+            detail = "There are too many connections: close some, or try again later."
+            self._refuse(HttpError(TOO_MANY_CONNECTIONS, detail, headers=headers))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a connection."""
+        self.port.leave(self)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, and see how much that was since the piece in which a head began."""
-        self._waited += len(data)
+        """Take what came; there is an end to what is no body."""
+        if self._over:
+            return
+        self._received += len(data)
         super().data_received(data)
-        if self._in_head and self._waited > HEAD_LIMIT:
-            self._refuse(HEAD_TOO_LARGE, f"The head goes on after {HEAD_LIMIT} bytes.")
+        if self._received - self._progress > HEAD_LIMIT and not self._over:
+            detail = f"There are more than {HEAD_LIMIT} bytes that are no body: send fewer fields."
+            self._refuse(HttpError(HEAD_TOO_LARGE, detail))
 
     def on_message_begin(self) -> None:
         """Begin a head."""
-        self._in_head, self._waited = True, 0
+        self._phase, self._progress = _HEAD, self._received
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """End a head: what follows is a body, which has a limit of its own."""
-        self._in_head = False
+        """End a head, which must be good: what follows is a body, which has a limit of its own."""
+        if len(self.pipeline) >= PIPELINED_LIMIT:
+            self._stop(HttpError(INVALID, "Too many requests wait in the connection."))
+        parser = self.parser
+        switches = parser.should_upgrade()
+        try:
+            check_head(parser.get_http_version(), self.url, self.headers, switches=switches)
+        except HttpError as error:
+            self._stop(error)
         super().on_headers_complete()
-        if self.cycle is not None and self.cycle.scope is self.scope:
-            self.scope["extensions"] = Whole(self.cycle).extension()
+        self._phase = _BODY
+        self.scope["extensions"] = Whole(self.cycle).extension()
+        # Trailers are fields that nobody has checked (RFC 9110, section 6.5.1).
+        self.headers = _NOWHERE
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self._progress = self._received
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._phase = _IDLE
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what could not be parsed, and close the connection."""
-        self._refuse(INVALID, msg)
+        if not self._over:
+            # The sentence of uvicorn says less than the error that is being handled.
+            detail = f"The request is no HTTP/1.1 (RFC 9112): {sys.exception() or msg}."
+            self._refuse(HttpError(INVALID, detail))
 
-    def _refuse(self, type_: ProblemType, detail: str) -> None:
-        body = Problem(type_, detail).body()
-        head = (
-            f"HTTP/1.1 {type_.status} {HTTPStatus(type_.status).phrase}\r\n"
-            f"content-type: {PROBLEM_JSON}\r\n"
-            f"content-length: {len(body)}\r\n"
-            "cache-control: no-store\r\n"
-            "connection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer a request that asks to switch protocols, and read nothing after it."""
+        self._over = True
+        self.cycle.keep_alive = False
+
+    def owed(self) -> Owed | None:
+        """Return what the client owes; see `app.http.connections`."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent:
+            return "response", unsent
+        if self.flow.read_paused or self._over:
+            return None
+        if self._phase == _BODY and not self.cycle.waiting_for_100_continue:
+            return "body", self._received // BODY_PROGRESS
+        if self._phase == _HEAD or not (self._answering() or self.timeout_keep_alive_task):
+            return "head", self._progress
+        return None
+
+    def give_up(self, wait: Wait) -> None:
+        """End, as what is waited for does not come."""
+        _log.info("a client was given up: its %s did not go on", wait)
+        if wait == "response":
+            self.transport.abort()
+        elif self._phase == _IDLE:
+            self.transport.close()  # it has not begun a request that could be answered
+        else:
+            detail = f"The {wait} of the request did not come in time: send it again, faster."
+            self._refuse(HttpError(REQUEST_TIMEOUT, detail))
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _stop(self, error: HttpError) -> None:
+        """Refuse a head, and have the parser read no further."""
+        self._refuse(error)
+        raise error
+
+    def _refuse(self, error: HttpError) -> None:
+        """Refuse the request that is being read when it is its turn; then close the connection."""
+        self._over = True
+        if self._phase == _BODY:
+            self._break_off(error)
+        elif self._answering():
+            self.cycle.keep_alive = False  # those before it are answered (RFC 9112, section 9.3.2)
+        else:
+            self._say(error)
+
+    def _break_off(self, error: HttpError) -> None:
+        """End a request whose body will not be complete."""
+        cycle = self.cycle
+        if self.pipeline:
+            cycle.keep_alive = False
+            self.pipeline[0] = cycle, partial(_answer, error)
+            return
+        cycle.disconnected = True
+        cycle.message_event.set()
+        if cycle.response_started:
+            self.transport.close()
+        else:
+            self._say(error)
+
+    def _say(self, error: HttpError) -> None:
+        problem, id_ = problem_of(error), new_request_id()
+        status, body = problem.type.status, problem.body(id_)
+        fields = {
+            **dict(problem.headers),
+            "Content-Type": PROBLEM_JSON,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Request-Id": id_,
+            "Connection": "close",
+        }
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+        lines += [f"{name.lower()}: {value}" for name, value in fields.items()]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         self.transport.close()
+
+
+def protocol_of(port: Connections) -> type[Protocol]:
+    """Return the protocol of a port's connections."""
+    return type("Protocol", (Protocol,), {"port": port})
+
+
+async def _answer(error: HttpError, _scope: Any, _receive: Any, send: Any) -> None:
+    await send_problem(error, new_request_id(), send)
+
+
+class _Nowhere(list[tuple[bytes, bytes]]):
+    """A list that stays empty."""
+
+    def append(self, _: tuple[bytes, bytes]) -> None:
+        """Append nothing."""
+
+
+_NOWHERE: Final = _Nowhere()
