@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from mediator.errors import NeedsScan, Place
 from mediator.operations.plan import reaching
 from mediator.placement.routing import ClassRoute
 from mediator.query.conjuncts import all_of, conjuncts, paths_of
 from mediator.query.evaluate import holds
 from mediator.query.filters import ID, Between, Compare, Comparison, Exists, Filter, In, Not, Path
 from mediator.query.model import Position, Query
+from mediator.query.scans import needs_scan
 from mediator.schema.tree import MISSING
 from mediator.stores.port import Access, Aggregating, Fragment, Pushdown, Queryable, Store
 
@@ -116,7 +116,7 @@ def _chosen(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan:
     if plan.pushdown.pushed is None and not plan.ordered and len(route.fragments) > 1:
         plan = _by_order(query, route, store_of) or plan
     if plan.access is Access.CLIENT_SCAN and not query.allow_scan:
-        raise _needs_scan(plan)
+        raise needs_scan(query, route, plan.own, plan.driver.system, ordered=plan.ordered)
     return plan
 
 
@@ -260,25 +260,3 @@ def _fields(
     names = {path[0] for path in paths if path != ID and path[0] not in aliases}
     known = names & route.schema.fields.keys()
     return reaching(route, tuple(sorted({*known, *(query.fields or ())})), driver)
-
-
-def _needs_scan(plan: Plan) -> NeedsScan:
-    """Say which fields would need an index, and what else helps."""
-    query = plan.query
-    names = {path[0] for path in paths_of(plan.own)} | {o.path[0] for o in query.order}
-    known = sorted(names & plan.route.schema.fields.keys())
-    asked = [member for member in ("filter", "order", "aggregate") if getattr(query, member)]
-    what = f"an index on {' or '.join(known)}" if known else "a filter on an indexed field"
-    ascending = [o.path for o in query.order[:1] if not o.descending]
-    if any(
-        path[0] in plan.route.fragment_of.keys() - plan.route.anchor.fields for path in ascending
-    ):
-        # Objects that have no part on the system of the order come first.
-        what += f' with {{"exists": "{".".join(ascending[0])}"}} in the filter'
-    others = ", ".join(f.system for f in plan.route.fragments)
-    return NeedsScan(
-        f"Every object of {query.class_name} would have to be sent by {others}. What helps:"
-        f' {what}, another placement, or "allow_scan": true.',
-        places=[Place(f"/{member}", "has no index to go by") for member in asked],
-        extra={"system": plan.driver.system},
-    )

@@ -205,6 +205,44 @@ def test_scans_are_refused_unless_allowed(
     assert plan(where, filter_, order=order).access is Access.CLIENT_SCAN
 
 
+def refusal(where: ClassRoute, filter_: Filter | None = None, **members: Any) -> NeedsScan:
+    with pytest.raises(NeedsScan) as refused:
+        plan(where, filter_, allow_scan=False, **members)
+    return refused.value
+
+
+def test_an_index_is_advised_only_where_there_is_none() -> None:
+    told = refusal(LISTED, eq("y"))
+    assert "y has no index" in told.detail
+    assert "What helps: an index on y, another placement" in told.detail
+    both = refusal(LISTED, Or((eq("y"), eq("x"))))
+    assert "an index on y, another" in both.detail
+    assert "no index serves what is asked of x" in both.detail
+    indexed = refusal(SPLIT, Or((eq("a"), eq("x"))))
+    assert "no index serves what is asked of a and x" in indexed.detail
+    assert "an index on" not in indexed.detail
+    assert [place.pointer for place in indexed.places] == ["/filter"]
+    elsewhere = refusal(SPLIT, order=by("x"))
+    assert 'What helps: {"exists": "x"} in the filter' in elsewhere.detail
+    assert "an index on" not in elsewhere.detail
+
+
+def test_an_order_by_what_is_computed_is_no_reason() -> None:
+    counted = Aggregate((("a",),), {"n": Computation(Function.COUNT)})
+    told = refusal(LISTED, eq("y"), aggregate=counted, order=by("n", down=True))
+    assert [place.pointer for place in told.places] == ["/filter"]
+    assert "an index on y, another" in told.detail
+    everything = refusal(LISTED, aggregate=counted, order=by("a"))
+    assert [place.pointer for place in everything.places] == ["/aggregate"]
+    assert "an index on" not in everything.detail
+
+
+def test_an_order_that_is_there_is_no_reason() -> None:
+    told = refusal(LISTED, LIKE, order=by("x"))
+    assert [place.pointer for place in told.places] == ["/filter"]
+    assert "by indexes: b has no index. What helps: an index on b, another" in told.detail
+
+
 def test_a_server_may_look_at_all_it_has() -> None:
     made = plan(WHOLE, eq("b"), allow_scan=False)
     assert (made.access, made.residual) == (Access.SERVER_SCAN, None)

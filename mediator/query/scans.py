@@ -1,0 +1,85 @@
+"""Refusing to send all objects over: what no index serves, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mediator.errors import NeedsScan, Place
+from mediator.placement.routing import ClassRoute
+from mediator.query.conjuncts import paths_of
+from mediator.query.filters import Filter, Path
+from mediator.query.model import OrderBy, Query
+from mediator.schema.tree import Field
+from mediator.schema.types import SCALARS
+
+__all__ = ["needs_scan"]
+
+
+def needs_scan(
+    query: Query, route: ClassRoute, own: Filter | None, system: str, *, ordered: bool
+) -> NeedsScan:
+    """Return the error that says why all objects would have to be sent, and what helps.
+
+    Args:
+        query: The query.
+        route: Where its class lives.
+        own: Its filter on the class's own fields.
+        system: The system that would have to find the objects.
+        ordered: Whether they come in the order asked for.
+    """
+    order = () if ordered else _order_of_objects(query)
+    lacking, unused = _unserved({*paths_of(own), *(level.path for level in order)}, route)
+    because = _because(lacking, unused)
+    helping = _advice(order, route, lacking)
+    others = ", ".join(fragment.system for fragment in route.fragments)
+    return NeedsScan(
+        f"Every object of {query.class_name} would have to be sent by {others}: {because}."
+        f' What helps: {helping}, another placement, or "allow_scan": true.',
+        places=[Place(f"/{member}", detail) for member, detail in _blamed(query, order)],
+        extra={"system": system},
+    )
+
+
+def _order_of_objects(query: Query) -> tuple[OrderBy, ...]:
+    """Return the order of the objects; groups are ordered by what is computed of them."""
+    return query.order if query.aggregate is None else ()
+
+
+def _unserved(paths: set[Path], route: ClassRoute) -> tuple[list[str], list[str]]:
+    """Name the fields that lack an index, and what cannot be looked up as it stands."""
+    fields = route.schema.fields
+    lacking = {p for p in paths if len(p) == 1 and _lacks_index(fields.get(p[0]))}
+    return sorted(p[0] for p in lacking), sorted(".".join(p) for p in paths - lacking)
+
+
+def _lacks_index(field: Field | None) -> bool:
+    return field is not None and field.type in SCALARS and not field.index
+
+
+def _because(lacking: Sequence[str], unused: Sequence[str]) -> str:
+    has = "has" if len(lacking) == 1 else "have"
+    reasons = [
+        f"{' and '.join(lacking)} {has} no index" if lacking else "",
+        f"as it stands, no index serves what is asked of {' and '.join(unused)}" if unused else "",
+    ]
+    return "; ".join(filter(None, reasons)) or "nothing is asked that an index could find"
+
+
+def _advice(order: Sequence[OrderBy], route: ClassRoute, lacking: Sequence[str]) -> str:
+    index = f"an index on {' or '.join(lacking)}" if lacking else ""
+    first = next((level.path for level in order[:1] if not level.descending), None)
+    if first and first[0] in route.fragment_of.keys() - route.anchor.fields:
+        # Objects that have no part on the system of the order come first.
+        exists = f'{{"exists": "{".".join(first)}"}} in the filter'
+        return f"{index} with {exists}" if index else exists
+    return index or "a filter that every object found must meet on an indexed field"
+
+
+def _blamed(query: Query, order: Sequence[OrderBy]) -> Iterator[tuple[str, str]]:
+    """Yield the members of the query that no index serves."""
+    if query.filter is not None:
+        yield "filter", "is served by no index"
+    if order:
+        yield "order", "is served by no index"
+    if query.aggregate is not None and query.filter is None:
+        yield "aggregate", "is over all objects"
