@@ -1,8 +1,9 @@
 """The eleven queries of the object mappers through the mediator, against each native driver.
 
 Published mappers answer such queries in about twice the time of the driver below them. What is
-compared is the mapping: the mediator is asked as a service in the same process asks it, and the
-time that HTTP adds is reported beside it. Both sides answer the same objects, or the run fails.
+compared is the mapping: the mediator is asked as a service in the same process asks it. PostgreSQL
+is asked over HTTP as well, against the fastest driver that there is, with statements of its own.
+Both sides answer the same objects, or the run fails.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Final
 
+import httpx
+import orjson
+
 from benchmarks.beside import Beside, beside
+from benchmarks.http1 import render
 from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.native import HARDER, LIMIT, NATIVE, Native
 from benchmarks.profiles import CLASSES, QUERIED, QUERIES, ProfileQuery, Profiles, generate, placed
 from benchmarks.rounds import interleaved
+from benchmarks.wire import Wire
 from mediator.query.execution import Answer
 from mediator.query.reading import read_query
 from mediator.stores.embedded.port import Kind
@@ -26,6 +32,7 @@ from mediator.stores.embedded.port import Kind
 __all__ = ["field_on", "run", "stated"]
 
 _BAR: Final = 2.0
+_BAR_OVER_HTTP: Final = 2.5
 _BEST: Final[Mapping[str, str]] = {
     "redis": "write_throughput",
     "postgresql": "read_latency",
@@ -68,6 +75,7 @@ async def _measure_store(
         if kind in HARDER:
             harder = await _opened(stack, HARDER[kind], running.servers[kind].url)
             results += await _measure_driver(options, running, kind, harder, None)
+            results += await _measure_http(options, running, kind, harder)
     return results
 
 
@@ -97,6 +105,50 @@ async def _measure_driver(
         Result(f"time of the median query, {name}", "ms", own * 1e3, bare * 1e3, None, True),
         Result(f"queries pushed whole, {kind}", "share", pushed),
     ]
+
+
+async def _measure_http(
+    options: Options, running: Beside, kind: Kind, native: Native
+) -> list[Result]:
+    """Compare requests over one connection, client included, with the driver's own statements."""
+    wire = Wire("127.0.0.1", running.service.port)
+    rounds, times = 5 if options.quick else 21, []
+    for query in QUERIES:
+        ask = _requesting(wire, f"profiles_{kind}", query)
+        found = [item["id"] for item in orjson.loads((await ask()).content)["items"]]
+        if found != [row["id"] for row in await native.ask(query.number)]:
+            raise Failed(f"query {query.number} over HTTP on {kind}: the answers differ")
+        sides = {"http": partial(_timed, ask), "bare": partial(_asked, native, query.number)}
+        measured = await interleaved(rounds, sides)
+        times.append((median(measured["http"]), median(measured["bare"])))
+        options.say(
+            f"  query {query.number} over HTTP: {times[-1][0] * 1e3:.2f} ms"
+            f" against {times[-1][1] * 1e3:.2f} ms"
+        )
+    await wire.aclose()
+    ratio = median(http / bare for http, bare in times)
+    own, bare = (median(pair[side] for pair in times) for side in (0, 1))
+    name = f"{kind} over HTTP against asyncpg"
+    return [
+        Result(f"ratio of times, median query, {name}", "times", ratio, None, _BAR_OVER_HTTP, True),
+        Result(f"time of the median query, {name}", "ms", own * 1e3, bare * 1e3, None, True),
+    ]
+
+
+def _requesting(
+    wire: Wire, database: str, query: ProfileQuery
+) -> Callable[[], Awaitable[httpx.Response]]:
+    body = orjson.dumps({**query.body, "limit": LIMIT, "allow_scan": True})
+    target = f"/v1/{database}/{query.class_name}/query"
+    request = render("POST", target, body, {"Content-Type": "application/json"})
+
+    async def ask() -> httpx.Response:
+        answer = await wire.send(request)
+        if not answer.is_success:
+            raise Failed(f"query {query.number} over HTTP: {answer.text}")
+        return answer
+
+    return ask
 
 
 async def _measure_split(options: Options, running: Beside, data: Profiles) -> list[Result]:
@@ -157,7 +209,7 @@ def _check(query: ProfileQuery, data: Profiles, answer: Answer) -> None:
         raise Failed(f"query {query.number}: the answer is wrong")
 
 
-async def _timed(ask: Callable[[], Awaitable[Answer]]) -> float:
+async def _timed(ask: Callable[[], Awaitable[object]]) -> float:
     started = perf_counter()
     await ask()
     return perf_counter() - started
