@@ -309,7 +309,7 @@ async def test_readiness_tells_nobody_of_classes_and_of_what_systems_said(
     assert running.database not in ready.text
     told = ready.json()
     assert told["catalogue"] == {"ok": True}
-    assert list(told["systems"].values()) == [{"ok": True}] * 2
+    assert {tuple(system) for system in told["systems"].values()} == {("ok",)}
 
 
 @pytest.mark.parametrize("bound", ["MOST_KEYS_OF_TENANT", "MOST_KEYS"])
