@@ -111,7 +111,7 @@ async def build(
     caches = _caches(settings, caching, telemetry)
     mediator = _mediator(settings, caches, observers)
     await _start(mediator, caching)
-    security = await _secure(mediator, access)
+    security = await _secure(mediator, access, broadcast(*observers))
     relays = _relays(settings, broadcast(*observers))
     _keep_coherent(caches, mediator, telemetry)
     desk = _desk(mediator, settings)
@@ -126,7 +126,7 @@ async def build(
         desk,
         gate,
     )
-    _watch(telemetry, mediator, data)
+    _watch(telemetry, mediator, data, security)
     refresh = telemetry.job_watch(mediator).refresh
     probes = _probes(mediator, caching)
     parts = _parts(mediator, caches, security, data, recent, probes, refresh)
@@ -209,19 +209,26 @@ def _probes(mediator: Mediator, caching: CacheSettings | None) -> StalenessProbe
     return StalenessProbes(mediator.data, SystemClock(), readers, leases=mediator.leases)
 
 
-def _watch(telemetry: Telemetry, mediator: Mediator, data: DataApi) -> None:
+def _watch(
+    telemetry: Telemetry, mediator: Mediator, data: DataApi, security: Security | None
+) -> None:
     """Let metrics ask for what nobody tells of."""
     instruments = telemetry.instruments
     subscriptions = mediator.changes.subscriptions
     instruments.requests.count_subscribers(lambda: subscriptions.count if subscriptions else 0)
     instruments.requests.count_active(lambda: data.active)
+    if security is not None:
+        instruments.tenants.count_objects(lambda: security.stored.known)
     instruments.primaries.measure_ages(mediator.primaries.ages)
 
 
-async def _secure(mediator: Mediator, access: AccessSettings | None) -> Security | None:
+async def _secure(
+    mediator: Mediator, access: AccessSettings | None, observe: Observer
+) -> Security | None:
     if access is None:
         return None
-    security = Security(access, mediator.tenancy.book, SystemClock())
+    count = mediator.count_objects
+    security = Security(access, mediator.tenancy.book, SystemClock(), count, observe)
     await security.start()
     return security
 

@@ -19,6 +19,8 @@ MediatorError
 ├── PreconditionFailed    a version differs from what the client expected
 ├── PreconditionRequired  the class asks for If-Match
 ├── IdempotencyReused     same key, other request
+├── TooManyRequests   a tenant asks for more than it may; try again later
+├── StorageFull       a tenant keeps as many objects as it may
 ├── Unplaceable       no system can serve a node of the schema (oracle R2)
 └── Unavailable       a system that is needed does not answer; try again later
     └── OutcomeUnknown    the deadline passed during a write
@@ -51,7 +53,9 @@ __all__ = [
     "PreconditionRequired",
     "ResultGone",
     "SchemaInvalid",
+    "StorageFull",
     "TooCostly",
+    "TooManyRequests",
     "TransactionAborted",
     "Unauthenticated",
     "Unavailable",
@@ -173,6 +177,20 @@ class Unavailable(MediatorError):
         super().__init__(detail, extra={"system": system})
         self.system = system
         self.retry_after_s = retry_after_s
+
+
+class TooManyRequests(MediatorError):
+    """A tenant asks for more than it may at a time; `extra["limit"]` names the limit."""
+
+    def __init__(
+        self, detail: str, *, retry_after_s: float, extra: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(detail, extra=extra)
+        self.retry_after_s = retry_after_s
+
+
+class StorageFull(MediatorError):
+    """A tenant keeps as many objects as it may; nothing was created."""
 
 
 class OutcomeUnknown(Unavailable):

@@ -25,6 +25,7 @@ __all__ = [
     "ProposalRecorded",
     "RedoRecovered",
     "RequestFinished",
+    "RequestRefused",
     "StoreCallFinished",
     "SystemRegistered",
     "ViolationDetected",
@@ -189,6 +190,14 @@ class RequestFinished:
     scheme: str = "http"
 
 
+@immutable
+class RequestRefused:
+    """A request went beyond a limit of its tenant; `limit` is its name in `TenantLimits`."""
+
+    tenant: str
+    limit: str
+
+
 Observation: TypeAlias = (
     StoreCallFinished
     | CircuitChanged
@@ -204,6 +213,7 @@ Observation: TypeAlias = (
     | FeedLagMeasured
     | PrimaryTried
     | RequestFinished
+    | RequestRefused
 )
 Observer: TypeAlias = Callable[[Observation], None]
 

@@ -10,6 +10,7 @@ from mediator.errors import MediatorError
 from mediator.materialise.freshness import ANY, Wish
 from mediator.operations.model import Get, Operation, Outcome, WriteOperation
 from mediator.placement.routing import ClassRoute, RoutingModel
+from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer
 from mediator.query.model import Query
 from mediator.stores.port import SystemConfig
@@ -44,8 +45,13 @@ class DataPlane(Protocol):
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return the answer remembered for an operation id; `IdempotencyReused` if it differs."""
 
-    async def query(self, query: Query, wish: Wish = ANY) -> Answer:
+    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
         """Answer a query; the same wherever the data lives.
+
+        Args:
+            query: The query.
+            wish: What is asked of its freshness.
+            ceiling: What it may cost, if that is less than others may.
 
         Raises:
             NeedsScan: A store could only send all of its records, and that is not allowed.

@@ -306,6 +306,10 @@ class Mediator:
         """Return a secret that all replicas share."""
         return await self._registrations.secret(name, proposal)
 
+    async def count_objects(self, database: str) -> int:
+        """Count the objects of a database; raises `Unavailable`."""
+        return await self._schemas.count(database)
+
     def _hear(self, told: Observation) -> None:
         self.changes.hear(told)
 

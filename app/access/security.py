@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Final
 
 from app.access.settings import AccessSettings
 from app.api.gate import Gate
 from app.http.authentication import Authenticator
 from app.http.jwks import KeySet
-from app.http.limits import Limits, TenantLimiter
+from app.http.limits import TenantLimiter
 from app.http.tokens import TokenRules, Tokens
-from mediator.access.book import AccessBook
+from mediator.access.book import AccessBook, AccessSnapshot
+from mediator.access.limits import TenantLimits
 from mediator.access.model import OPERATOR
+from mediator.access.stored import CountObjects, StoredObjects
 from mediator.clock import Clock
-from mediator.control.watch import Watch
+from mediator.control.watch import Duty, Watch
+from mediator.observation import Observer
 from mediator.placement.routing import RoutingModel
 
 __all__ = ["Security"]
 
-_NO_LIMITS = Limits()
+_NO_LIMITS: Final = TenantLimits()
+_KNOWN: Final = frozenset(field.name for field in fields(TenantLimits))
+_LOOK_S: Final = 5.0
+"""Seconds after which it is seen that objects are to be counted."""
 
 
 class Security:
@@ -28,16 +36,30 @@ class Security:
         settings: What is trusted.
         book: The keys and tenants that there are.
         clock: The time.
+        count: Counts the objects of a database.
+        observe: Told of what is refused.
     """
 
-    def __init__(self, settings: AccessSettings, book: AccessBook, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: AccessSettings,
+        book: AccessBook,
+        clock: Clock,
+        count: CountObjects,
+        observe: Observer,
+    ) -> None:
         self.book = book
+        self.stored = StoredObjects(count, clock)
+        self._observe = observe
+        self._limits_in: AccessSnapshot | None = None
+        self._limits_by_tenant: dict[str, TenantLimits] = {}
         self.metrics_open = settings.metrics_open
         self._limits = settings.limits
         self._clock = clock
         self._keys = KeySet(settings.jwt_keys, clock) if settings.jwt_keys else None
         self.authenticator = Authenticator(book, self._tokens(settings), clock)
         duties = [*book.duties(), *(self._keys.duties() if self._keys else ())]
+        duties.append(Duty("counting the objects of tenants", _LOOK_S, self._count_objects))
         self._watch = Watch(duties)
 
     def gate(self, model: Callable[[], RoutingModel]) -> Gate:
@@ -46,7 +68,7 @@ class Security:
 
     def limiter(self) -> TenantLimiter:
         """Return what bounds the requests to one port; each keeps an account of its own."""
-        return TenantLimiter(self._limits_of, self._clock)
+        return TenantLimiter(self._limits_of, self.stored, self._clock, self._observe)
 
     async def start(self) -> None:
         """Read what there is, and keep looking.
@@ -71,15 +93,31 @@ class Security:
         rules = TokenRules(settings.jwt_issuer, settings.jwt_audience, settings.jwt_leeway_s)
         return Tokens(self._keys, rules, self._clock)
 
-    def _limits_of(self, account: str) -> Limits:
+    def _limits_of(self, account: str) -> TenantLimits:
+        """Return the limits of an account; the same object until a tenant is changed."""
         if account == OPERATOR:
             return _NO_LIMITS
-        tenant = self.book.current.tenants.get(account)
-        if tenant is None or not tenant.limits:
-            return self._limits
-        own, general = tenant.limits, self._limits
-        return Limits(
-            own.get("rate", general.rate),
-            own.get("burst", general.burst),
-            own.get("in_flight", general.in_flight),
-        )
+        snapshot = self.book.current
+        if snapshot is not self._limits_in:
+            self._limits_in, self._limits_by_tenant = snapshot, self._merged(snapshot)
+        return self._limits_by_tenant.get(account, self._limits)
+
+    def _merged(self, snapshot: AccessSnapshot) -> dict[str, TenantLimits]:
+        limits = {}
+        for name, tenant in snapshot.tenants.items():
+            # A newer version may have written down limits that this one does not know.
+            own = {limit: value for limit, value in tenant.limits.items() if limit in _KNOWN}
+            limits[name] = replace(self._limits, **own)
+        return limits
+
+    async def _count_objects(self) -> None:
+        await self.stored.measure(self._bounded())
+
+    def _bounded(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the databases of tenants whose objects are bounded."""
+        tenants = self.book.current.tenants
+        return {
+            name: tenant.databases
+            for name, tenant in tenants.items()
+            if self._limits_of(name).objects is not None
+        }

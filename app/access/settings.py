@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -9,8 +10,8 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.http.browser import is_loopback
-from app.http.limits import Limits
 from app.settings import HttpSettings, MediatorSettings, MissingSetting
+from mediator.access.limits import TenantLimits
 
 __all__ = ["AccessSettings", "bearer"]
 
@@ -47,6 +48,30 @@ class AccessSettings(BaseSettings):
         None, ge=1, description="Requests of one tenant that are being answered at the same time."
     )
 
+    tenant_body_bytes: int | None = Field(
+        None, ge=1, description="Bytes of a request body of one tenant, or of a line of an import."
+    )
+    tenant_query_rows: int | None = Field(
+        None, ge=1, description="Records that stores may send for one query of one tenant."
+    )
+    tenant_query_seconds: float | None = Field(
+        None, gt=0, description="Time that one query of one tenant may take."
+    )
+    tenant_rows_rate: float | None = Field(
+        None,
+        gt=0,
+        description="Records in a second that stores send a replica for queries of one tenant.",
+    )
+    tenant_stream_seconds: float | None = Field(
+        None, gt=0, description="Time of one import, export, feed or download of one tenant."
+    )
+    tenant_runs: int | None = Field(
+        None, ge=1, description="Runs of one tenant's databases that have not ended."
+    )
+    tenant_objects: int | None = Field(
+        None, ge=0, description="Objects that the databases of one tenant hold together."
+    )
+
     @model_validator(mode="after")
     def _tokens_are_bound(self) -> AccessSettings:
         told = (self.jwt_keys, self.jwt_issuer, self.jwt_audience)
@@ -57,9 +82,10 @@ class AccessSettings(BaseSettings):
         return self
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> TenantLimits:
         """What a tenant may ask for that has no limits of its own."""
-        return Limits(self.tenant_rate, self.tenant_burst, self.tenant_in_flight)
+        names = [field.name for field in fields(TenantLimits)]
+        return TenantLimits(**{name: getattr(self, f"tenant_{name}") for name in names})
 
     def required(self, http: HttpSettings, settings: MediatorSettings) -> bool:
         """Whether requests need a key or a token.

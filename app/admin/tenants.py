@@ -38,6 +38,23 @@ class OwnLimits(BaseModel):
     rate: float | None = Field(None, gt=0, le=1e6, description="Requests in a second.")
     burst: int | None = Field(None, ge=1, le=1_000_000, description="Requests after a pause.")
     in_flight: int | None = Field(None, ge=1, le=1_000_000, description="Requests under way.")
+    body_bytes: int | None = Field(
+        None, ge=1, le=2**40, description="Bytes of a request body, or of a line of an import."
+    )
+    query_rows: int | None = Field(
+        None, ge=1, le=2**53, description="Records that stores may send for one query."
+    )
+    query_seconds: float | None = Field(None, gt=0, le=1e6, description="Time of one query.")
+    rows_rate: float | None = Field(
+        None, gt=0, le=1e12, description="Records in a second that stores send for its queries."
+    )
+    stream_seconds: float | None = Field(
+        None, gt=0, le=1e9, description="Time of one import, export, feed or download."
+    )
+    runs: int | None = Field(None, ge=1, le=1_000_000, description="Runs that have not ended.")
+    objects: int | None = Field(
+        None, ge=0, le=2**53, description="Objects that its databases hold together."
+    )
 
 
 class TenantDocument(BaseModel):

@@ -6,13 +6,17 @@ name a class ask in one place (`app.api.asgi`); those that name several ask for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from mediator.access.book import AccessBook
 from mediator.access.decision import Decision, Target, decide
+from mediator.access.metered import MeteredPlane, Transact, metered
+from mediator.access.metering import UNLIMITED, Meter
 from mediator.access.model import Principal, Scope
 from mediator.access.owned import OwnedPlane
+from mediator.catalogue.runs import RunBound
 from mediator.errors import Forbidden, MediatorError, NotFound, Unauthenticated
 from mediator.placement.routing import ClassRoute, RoutingModel
 from mediator.planes import DataPlane
@@ -24,7 +28,13 @@ __all__ = ["EVERYTHING", "Access", "Restricted", "refusal"]
 class Access:
     """May do everything."""
 
-    __slots__ = ()
+    __slots__ = ("meter",)
+
+    meter: Meter
+    """The account of whoever asks."""
+
+    def __init__(self, meter: Meter = UNLIMITED) -> None:
+        self.meter = meter
 
     def require(
         self,
@@ -101,6 +111,15 @@ class Access:
         """Return the data plane as the request may see it."""
         return plane
 
+    @contextmanager
+    def submitting(self) -> Iterator[RunBound | None]:
+        """Note that a run is being queued; yields how many there may be, None: any number."""
+        yield None
+
+    def transact(self, transact: Transact) -> Transact:
+        """Return what carries out transactions as the request may have them carried out."""
+        return transact
+
 
 EVERYTHING: Final = Access()
 
@@ -112,13 +131,19 @@ class Restricted(Access):
         principal: Who asks; None: nobody said.
         book: Tells who owns what.
         model: Returns the routing model in force.
+        meter: The account of the principal's tenant.
     """
 
     __slots__ = ("_book", "_model", "principal")
 
     def __init__(
-        self, principal: Principal | None, book: AccessBook, model: Callable[[], RoutingModel]
+        self,
+        principal: Principal | None,
+        book: AccessBook,
+        model: Callable[[], RoutingModel],
+        meter: Meter,
     ) -> None:
+        self.meter = meter
         self.principal = principal
         self._book = book
         self._model = model
@@ -183,7 +208,27 @@ class Restricted(Access):
 
     def narrow(self, plane: DataPlane) -> DataPlane:
         """Return the data plane as the principal may see it."""
+        if self.meter.bounds_operations:
+            plane = MeteredPlane(plane, self.meter)
         return OwnedPlane(plane, self.owner_of)
+
+    @contextmanager
+    def submitting(self) -> Iterator[RunBound | None]:
+        """Note that a run is being queued; see `Access.submitting`."""
+        most = self.meter.limits.runs
+        if most is None:
+            yield None
+            return
+        tenant = self._book.current.tenants.get(self.meter.tenant)
+        databases = tenant.databases if tenant else ()
+        with self.meter.submitting() as pending:
+            yield RunBound(databases, most, pending)
+
+    def transact(self, transact: Transact) -> Transact:
+        """Return what carries out transactions of the principal's tenant."""
+        if not self.meter.bounds_operations:
+            return transact
+        return metered(transact, self.meter, self._model())
 
     def _allowed(self, scope: Scope, database: str) -> list[str]:
         """Name the classes of a database in which the principal may do that."""

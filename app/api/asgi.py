@@ -20,7 +20,6 @@ from app.api.options import DataOptions
 from app.api.resources import Directory
 from app.api.routes import Route
 from app.api.table import make_table
-from app.api.transactions import Transact
 from app.coherence.caches import Caches
 from app.http.caching import confined
 from app.http.cors import CrossOrigin
@@ -43,9 +42,10 @@ from app.http.problems import (
     HttpError,
     problem_of,
 )
+from mediator.access.metered import Transact
 from mediator.changes.subscriptions import Subscriptions
 from mediator.errors import MediatorError
-from mediator.observation import Observer, RequestFinished
+from mediator.observation import Observer, RequestFinished, RequestRefused
 from mediator.planes import DataPlane
 
 __all__ = ["DataApi"]
@@ -119,6 +119,7 @@ class DataApi:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a problem
             response = _refuse(request, error)
+            self._note_limit(exchange, error)
         if self._cors.shares and exchange.database:
             self._share(exchange, response)
         _complete(request, response)
@@ -131,7 +132,7 @@ class DataApi:
         if self._gate is None or exchange.access is None:
             return None
         field = exchange.request.headers.get(b"authorization")
-        return partial(self._gate.holds, exchange.access, field)
+        return partial(self._gate.holds, exchange.access, field, exchange.request.phases.started)
 
     async def _answer(self, exchange: Exchange) -> Response:
         request = exchange.request
@@ -164,6 +165,7 @@ class DataApi:
         access = await gate.enter(request.headers.get(b"authorization"))
         call.access = exchange.access = access
         call.plane = access.narrow(call.plane)
+        request.most_bytes = access.meter.limits.body_bytes
         request.phases.end("auth")
         if route.scopes is not None:
             scope = route.scopes[request.method]
@@ -186,6 +188,12 @@ class DataApi:
     def _share(self, exchange: Exchange, response: Response) -> None:
         origin = exchange.request.headers.get(b"origin")
         response.headers += self._cors.headers(exchange.database, origin)
+
+    def _note_limit(self, exchange: Exchange, error: Exception) -> None:
+        """Tell of a request that went beyond a limit of its tenant."""
+        limit = None if exchange.access is None else exchange.access.meter.limit_of(error)
+        if exchange.access is not None and limit is not None:
+            self._observe(RequestRefused(exchange.access.meter.tenant, limit))
 
     def _tell(self, exchange: Exchange, status: int) -> None:
         seconds = perf_counter() - exchange.request.phases.started

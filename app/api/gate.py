@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 
 from app.api.access import Restricted
 from app.http.authentication import Authenticator
@@ -44,30 +45,32 @@ class Gate:
 
         Raises:
             Unauthenticated: Its credentials are no good.
-            HttpError: There are too many requests.
+            TooManyRequests: There are too many requests.
             Unavailable: It is not known any more which keys hold.
         """
         try:
             principal = await self._authenticator.principal(authorization)
         except Unauthenticated:
-            self._limiter.enter(UNKNOWN)
-            self._limiter.leave(UNKNOWN)
+            self._limiter.leave(self._limiter.enter(UNKNOWN))
             raise
-        access = Restricted(principal, self._book, self._model)
-        self._limiter.enter(_account(access))
-        return access
+        meter = self._limiter.enter(ANONYMOUS if principal is None else principal.tenant)
+        return Restricted(principal, self._book, self._model, meter)
 
     def leave(self, access: Restricted) -> None:
         """Note that the request was answered."""
-        self._limiter.leave(_account(access))
+        self._limiter.leave(access.meter)
 
-    async def holds(self, access: Restricted, authorization: str | None) -> bool:
-        """Whether the credentials of an answer that is still being sent are good yet."""
+    async def holds(self, access: Restricted, authorization: str | None, started_s: float) -> bool:
+        """Whether an answer that is still being sent may go on: by its credentials, and its time.
+
+        Args:
+            access: What the request may do.
+            authorization: Its Authorization field.
+            started_s: When it came, by `time.perf_counter`.
+        """
+        if access.meter.is_over(perf_counter() - started_s):
+            return False
         try:
             return await self._authenticator.principal(authorization) == access.principal
         except Unauthenticated:
             return False
-
-
-def _account(access: Restricted) -> str:
-    return ANONYMOUS if access.principal is None else access.principal.tenant

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Final
 
 import orjson
@@ -22,11 +23,12 @@ from app.api.submission import Item, submit_all
 from app.api.writes import Target, build_put
 from app.http.idempotency import Identity, OperationIds, fingerprint_of
 from app.http.jsonbody import parse_json, require_object
-from app.http.message import Response, stream_body, too_large
+from app.http.message import Response, bounded, stream_body, too_large
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query, whole_number
 from app.http.problems import HttpError, problem_of
-from mediator.errors import MediatorError, Unavailable
+from mediator.access.metering import refusal
+from mediator.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
 from mediator.operations.model import ANYTHING, Outcome
 
 __all__ = ["Imports"]
@@ -85,7 +87,7 @@ class Imports:
         """Gather lines, bounded by number and by size."""
         chunk: list[Line] = []
         size = 0
-        lines = split_lines(stream_body(call.request), self._options.max_line_bytes)
+        lines = split_lines(stream_body(call.request), self._line_limit(call))
         async for line in lines:
             if line.number <= skip:
                 continue
@@ -97,13 +99,16 @@ class Imports:
         if chunk:
             yield chunk
 
+    def _line_limit(self, call: Call) -> int:
+        return bounded(call.request, self._options.max_line_bytes)
+
     async def _put(
         self, call: Call, identity: Identity, chunk: list[Line], progress: _Progress
     ) -> None:
         items = [self._item(call, identity, line) for line in chunk]
         answers = await submit_all(call.plane, items)
         for line, answer in zip(chunk, answers, strict=True):
-            if isinstance(answer, Unavailable):
+            if isinstance(answer, Unavailable | StorageFull):
                 # What follows in the chunk may be done already; putting it again is harmless.
                 answer.extra |= progress.summary()
                 raise answer
@@ -112,6 +117,8 @@ class Imports:
             else:
                 progress.fail(line.number, answer)
             progress.done = line.number
+        if call.access.meter.is_over(perf_counter() - call.request.phases.started):
+            raise _too_long(progress)
 
     def _item(self, call: Call, identity: Identity, line: Line) -> Item:
         try:
@@ -121,8 +128,7 @@ class Imports:
 
     def _plan(self, call: Call, identity: Identity, line: Line) -> Item:
         if line.text is None:
-            limit = self._options.max_line_bytes
-            raise too_large(limit, "line")
+            raise too_large(self._line_limit(call), "line")
         resource = call.resource
         document = require_object(parse_json(line.text))
         id_ = given_id(document) or object_id(identity, resource.name, line.number)
@@ -131,3 +137,9 @@ class Imports:
         target = Target(resource, resource.whole, id_, operation, ANYTHING, print_)
         target.owner = call.owner
         return build_put(target, document)
+
+
+def _too_long(progress: _Progress) -> TooManyRequests:
+    error = refusal("stream_seconds", "the import has taken too long; go on with the line `next`.")
+    error.extra |= progress.summary()
+    return error

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import orjson
 
+from app.api.access import Access
 from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
 from app.api.cursors import Cursors
@@ -90,15 +91,17 @@ class Jobs:
         await _expect_worker(desk)
         identity = call.identity(self._ids, raw)
         call.request.phases.end("parse")
-        run, replayed = await desk.runs.submit(
-            uuid4().hex,
-            call.database,
-            document,
-            dry_run=dry_run,
-            # Whose key it is belongs to it: others may use the same characters for another job.
-            key=None if identity.key is None else identity.derive("job"),
-            fingerprint=identity.fingerprint,
-        )
+        with call.access.submitting() as bound:
+            run, replayed = await desk.runs.submit(
+                uuid4().hex,
+                call.database,
+                document,
+                dry_run=dry_run,
+                # Whose key it is belongs to it: others may use the same characters for another job.
+                key=None if identity.key is None else identity.derive("job"),
+                fingerprint=identity.fingerprint,
+                bound=bound,
+            )
         call.request.phases.end("store")
         headers = [(b"location", f"/v1/{call.database}/jobs/{run.id}".encode())]
         return _answer(202, run, [*headers, _REPLAYED] if replayed else headers)
@@ -150,8 +153,10 @@ class Jobs:
         parse_query(call.request.query, frozenset())
         run = await desk.runs.find(call.database, call.id)
         await self._rights.require_control(call.access, run)
+        _require_room(call.access, run.document)
         await _expect_worker(desk)
-        return _answer(202, await desk.runs.resume(call.database, call.id))
+        with call.access.submitting() as bound:
+            return _answer(202, await desk.runs.resume(call.database, call.id, bound))
 
     async def _check(self, call: Call, document: Any) -> None:
         """Refuse now what a worker would refuse later, and what the worker does not ask."""
@@ -159,6 +164,7 @@ class Jobs:
         await self._directory.database(database)
         job = _read(document, database)
         await self._rights.require_submission(call.access, job)
+        _require_room(call.access, document)
         for wanted in job.inputs:
             await self._check_input(wanted, document["spec"])
         if job.into is not None:
@@ -215,6 +221,12 @@ async def _expect_worker(desk: JobDesk) -> None:
         why = seen.trouble or "No worker has been seen for a minute."
         detail = f"Nobody carries out jobs: {why} Start `portolan worker`."
         raise Unavailable(detail, system="spark", retry_after_s=30)
+
+
+def _require_room(access: Access, document: Mapping[str, Any]) -> None:
+    """Return if a job creates nothing, or its tenant has room; raises `StorageFull` otherwise."""
+    if "into" in document and access.meter.room <= 0:
+        raise access.meter.full()
 
 
 def _dry_run(call: Call) -> bool:

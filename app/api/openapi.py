@@ -27,6 +27,7 @@ __all__ = ["data_components", "data_paths"]
 _TAG: Final = "data"
 _ALWAYS: Final = (400, 401, 403, 404, 406, 409, 429, 500, 503)
 _WITH_BODY: Final = (413, 415)
+_CREATING: Final = (*_WITH_BODY, 507)
 _CONDITIONAL: Final = (412, 428)
 _CLASS: Final = ("database", "class")
 _OBJECT: Final = ("database", "class", "id")
@@ -85,7 +86,8 @@ def _object() -> dict[str, Any]:
         {MERGE_PATCH: "Object", JSON_PATCH: "JsonPatch", UPDATE: "OperatorPatch"}
     )
     created = {**changed, 201: _created(*_WRITTEN)}
-    put = _operation("putObject", "Make an object what the body says", written, created, with_body)
+    summary = "Make an object what the body says"
+    put = _operation("putObject", summary, written, created, (*failing, *_CREATING))
     put["requestBody"] = _body({JSON: "Object"})
     shown = {200: _json("StoredObject", *_READ), 304: _empty(*_READ)}
     summary = "Read an object, or some of its fields"
@@ -102,7 +104,7 @@ def _collection() -> dict[str, Any]:
     read = ("fields", "ids", "filter", "order", "limit", "cursor", "allowScan", "explain", "prefer")
     shown = {200: _json("Listing", *_FOUND)}
     made = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}
-    failing = (*_ALWAYS, *_WITH_BODY, 422)
+    failing = (*_ALWAYS, *_CREATING, 422)
     wishes = ("idempotencyKey", "prefer")
     post = _operation("createObject", "Create one object, or many", wishes, made, failing)
     one_or_many = {
@@ -139,7 +141,7 @@ def _batch() -> dict[str, Any]:
 def _transaction() -> dict[str, Any]:
     done = {200: _json("TransactionResults", "Idempotency-Replayed")}
     wishes = ("idempotencyKey", "prefer")
-    failing = (*_ALWAYS, *_WITH_BODY, *_CONDITIONAL, 422)
+    failing = (*_ALWAYS, *_CREATING, *_CONDITIONAL, 422)
     summary = "Do all of some operations if what was read still stands, or nothing"
     post = _operation("transact", summary, wishes, done, failing)
     return post | {"requestBody": _body({JSON: "Transaction"})}
@@ -148,7 +150,7 @@ def _transaction() -> dict[str, Any]:
 def _import() -> dict[str, Any]:
     done = {200: _json("ImportSummary")}
     parameters = ("skip", "idempotencyKey")
-    post = _operation("importObjects", "Put every line", parameters, done, (*_ALWAYS, *_WITH_BODY))
+    post = _operation("importObjects", "Put every line", parameters, done, (*_ALWAYS, *_CREATING))
     text = {"schema": {"type": "string"}}
     return post | {"requestBody": {"required": True, "content": {NDJSON: text}}}
 
@@ -189,7 +191,7 @@ def _sketch() -> dict[str, Any]:
 
 def _jobs() -> dict[str, Any]:
     accepted = {**_json("Run", "Location", "Idempotency-Replayed"), "description": "Written down"}
-    failing = (*_ALWAYS, *_WITH_BODY, 422)
+    failing = (*_ALWAYS, *_CREATING, 422)
     submit = _operation(
         "submitJob",
         "Submit an analytic job",
@@ -221,7 +223,7 @@ def _run() -> dict[str, Any]:
 
 def _resume() -> dict[str, Any]:
     summary = "Go on with a run that failed or was cancelled"
-    return _operation("resumeRun", summary, (), {202: _json("Run")}, _ALWAYS)
+    return _operation("resumeRun", summary, (), {202: _json("Run")}, (*_ALWAYS, 507))
 
 
 def _results() -> dict[str, Any]:
@@ -293,7 +295,8 @@ def _empty(*headers: str) -> dict[str, Any]:
 
 
 def _problem(status: int) -> dict[str, Any]:
-    headers = {405: ("Allow",), 415: ("Accept-Patch",), 503: ("Retry-After",)}.get(status, ())
+    again = ("Retry-After",)
+    headers = {405: ("Allow",), 415: ("Accept-Patch",), 429: again, 503: again}.get(status, ())
     content = {PROBLEM_JSON: {"schema": ref("schemas", "Problem")}}
     return {**_answer(HTTPStatus(status).phrase, *headers), "content": content}
 

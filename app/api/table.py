@@ -17,10 +17,11 @@ from app.api.resources import Directory
 from app.api.routes import Route, Table
 from app.api.run_results import RunResults
 from app.api.sketch import Sketches
-from app.api.transactions import Transact, TransactionRoute
+from app.api.transactions import TransactionRoute
 from app.coherence.caches import Caches
 from app.http.idempotency import OperationIds
 from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH
+from mediator.access.metered import Transact
 from mediator.access.model import Scope
 from mediator.changes.subscriptions import Subscriptions
 

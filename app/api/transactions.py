@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import orjson
 
@@ -22,16 +22,14 @@ from app.http.message import Headers, Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
+from mediator.access.metered import Transact
 from mediator.access.model import Scope
 from mediator.errors import Invalid, MediatorError, Place
-from mediator.operations.model import Get, Outcome, WriteOperation
+from mediator.operations.model import Get, WriteOperation
 from mediator.schema.ids import check_id
 from mediator.transactions.model import MOST_READS, MOST_WRITES, Seen, Transaction
 
-__all__ = ["Transact", "TransactionRoute"]
-
-Transact: TypeAlias = Callable[[Transaction], Awaitable[list[Outcome]]]
-"""Carries out a transaction."""
+__all__ = ["TransactionRoute"]
 
 _MEMBERS: Final = frozenset({"reads", "operations"})
 _SEEN: Final = frozenset({"class", "id", "etag"})
@@ -72,7 +70,7 @@ class TransactionRoute:
             items = await self._items(call, identity, operations)
             transaction = _transaction(call.database, identity, reads, items, self._ids)
             call.request.phases.end("parse")
-            outcomes = await self._transact(transaction)
+            outcomes = await call.access.transact(self._transact)(transaction)
         call.request.phases.end("store")
         results = render_items(items, outcomes, minimal=call.preferences.minimal)
         headers: Headers = [JSON_TYPE, NO_STORE]

@@ -1,21 +1,22 @@
-"""How much one tenant may ask for: a token bucket for requests, and a bound on those under way.
+"""How much one tenant may ask for: the accounts of one port.
 
 Each replica keeps its own account of a tenant, so an installation of n replicas lets through n
-times as much. It protects the tenants from one another; it is no quota that is billed.
+times as many requests. It protects the tenants from one another; it is no quota that is billed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from math import ceil
 from typing import Final
 
-from app.http.problems import TOO_MANY_REQUESTS, HttpError
+from mediator.access.limits import TenantLimits
+from mediator.access.metering import Meter, Storage
 from mediator.clock import Clock
+from mediator.errors import TooManyRequests
+from mediator.observation import Observer, RequestRefused
 
-__all__ = ["ANONYMOUS", "UNKNOWN", "Limits", "TenantLimiter"]
+__all__ = ["ANONYMOUS", "UNKNOWN", "TenantLimiter"]
 
 ANONYMOUS: Final = "(anonymous)"
 """The account of requests that do not say who sends them; no tenant can have this name."""
@@ -24,84 +25,58 @@ UNKNOWN: Final = "(unknown)"
 """The account of requests whose credentials are no good."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a tenant may ask of one replica.
-
-    Attributes:
-        rate: Requests in a second; None: as many as there are.
-        burst: Requests at once, after a pause.
-        in_flight: Requests that are being answered; None: as many as there are.
-    """
-
-    rate: float | None = None
-    burst: int = 100
-    in_flight: int | None = None
-
-
-class _Account:
-    """What a tenant has used: tokens that are left, when that was so, and what is under way."""
-
-    __slots__ = ("at_s", "in_flight", "tokens")
-
-    def __init__(self, tokens: float, at_s: float) -> None:
-        self.tokens = tokens
-        self.at_s = at_s
-        self.in_flight = 0
-
-
 class TenantLimiter:
     """Lets requests in, or tells when to come again.
 
     Args:
         limits: Returns the limits of a tenant.
+        storage: Knows how many objects tenants keep.
         clock: The time.
+        observe: Told of what is refused.
     """
 
-    def __init__(self, limits: Callable[[str], Limits], clock: Clock) -> None:
+    def __init__(
+        self,
+        limits: Callable[[str], TenantLimits],
+        storage: Storage,
+        clock: Clock,
+        observe: Observer,
+    ) -> None:
         self._limits = limits
+        self._storage = storage
         self._clock = clock
-        self._accounts: dict[str, _Account] = {}
+        self._observe = observe
+        self._meters: dict[str, Meter] = {}
 
-    def enter(self, tenant: str) -> None:
-        """Let a request in; `leave` is to follow.
+    def enter(self, tenant: str) -> Meter:
+        """Let a request in; returns the tenant's account. `leave` is to follow.
 
         Raises:
-            HttpError: There are too many, with the seconds after which there is room again.
+            TooManyRequests: There are too many.
         """
-        limits, now_s = self._limits(tenant), self._clock.monotonic()
-        account = self._accounts.get(tenant)
-        if account is None:
-            account = self._accounts[tenant] = _Account(limits.burst, now_s)
-        if limits.in_flight is not None and account.in_flight >= limits.in_flight:
-            raise _refuse(f"{limits.in_flight} requests are being answered already.", 1)
-        if limits.rate is not None:
-            self._spend(account, limits.rate, limits.burst, now_s)
-        account.in_flight += 1
+        limits = self._limits(tenant)
+        meter = self._meters.get(tenant)
+        if meter is None:
+            meter = self._meters[tenant] = Meter(tenant, limits, self._clock, self._storage)
+        elif meter.limits is not limits:
+            meter.adopt(limits)
+        try:
+            meter.enter()
+        except TooManyRequests as error:
+            self._observe(RequestRefused(tenant, error.extra["limit"]))
+            raise
+        return meter
+
+    @staticmethod
+    def leave(meter: Meter) -> None:
+        """Note that a request was answered."""
+        meter.in_flight -= 1
 
     @contextmanager
     def held(self, tenant: str) -> Iterator[None]:
         """Let a request in while the block runs; raises what `enter` does."""
-        self.enter(tenant)
+        meter = self.enter(tenant)
         try:
             yield
         finally:
-            self.leave(tenant)
-
-    def leave(self, tenant: str) -> None:
-        """Note that a request was answered."""
-        self._accounts[tenant].in_flight -= 1
-
-    @staticmethod
-    def _spend(account: _Account, rate: float, burst: int, now_s: float) -> None:
-        tokens = min(burst, account.tokens + (now_s - account.at_s) * rate)
-        account.at_s = now_s
-        account.tokens = tokens
-        if tokens < 1:
-            raise _refuse(f"{rate:g} requests in a second are allowed.", ceil((1 - tokens) / rate))
-        account.tokens = tokens - 1
-
-
-def _refuse(why: str, after_s: int) -> HttpError:
-    headers = [("Retry-After", str(after_s))]
-    return HttpError(TOO_MANY_REQUESTS, f"The tenant's limit is reached: {why}", headers=headers)
+            self.leave(meter)

@@ -24,6 +24,7 @@ __all__ = [
     "Response",
     "Scope",
     "Send",
+    "bounded",
     "forbid_body",
     "new_request_id",
     "read_body",
@@ -97,10 +98,25 @@ class Request:
     Fields that come several times are joined by commas (RFC 9110, section 5.3).
     """
 
-    __slots__ = ("headers", "id", "method", "path", "phases", "query", "receive", "take", "whole")
+    __slots__ = (
+        "headers",
+        "id",
+        "method",
+        "most_bytes",
+        "path",
+        "phases",
+        "query",
+        "receive",
+        "take",
+        "whole",
+    )
+
+    most_bytes: int | None
+    """How many bytes the sender's body may have; None: as many as any."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.phases = Phases()
+        self.most_bytes = None
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
@@ -159,6 +175,11 @@ def too_large(limit: int, what: str = "body") -> HttpError:
     return HttpError(BODY_TOO_LARGE, detail, extra={"limit_bytes": limit})
 
 
+def bounded(request: Request, limit: int) -> int:
+    """Return how many bytes a sender may send where anybody may send `limit`."""
+    return limit if request.most_bytes is None else min(limit, request.most_bytes)
+
+
 def forbid_body(request: Request) -> None:
     """Refuse a body where it would have no meaning (RFC 9110, section 9.3.1)."""
     if b"transfer-encoding" in request.headers or _declared_length(request):
@@ -182,12 +203,13 @@ async def stream_body(request: Request) -> AsyncIterator[bytes]:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Read the whole body, never more than `limit` bytes of it.
+    """Read the whole body, never more than `limit` bytes of it, nor than the sender may send.
 
     Raises:
         HttpError: It is longer.
         ClientGone: The connection closed before the end.
     """
+    limit = bounded(request, limit)
     if _declared_length(request) > limit:
         raise too_large(limit)
     whole = request.take() if request.take else None

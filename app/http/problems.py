@@ -10,7 +10,14 @@ import orjson
 
 from mediator import errors
 from mediator.changes.feed import PositionGone
-from mediator.errors import Forbidden, MediatorError, Place, Unauthenticated, Unavailable
+from mediator.errors import (
+    Forbidden,
+    MediatorError,
+    Place,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+)
 
 __all__ = [
     "BODY_TOO_LARGE",
@@ -27,7 +34,6 @@ __all__ = [
     "REQUEST_TIMEOUT",
     "ROUTE_NOT_FOUND",
     "TOO_MANY_CONNECTIONS",
-    "TOO_MANY_REQUESTS",
     "UNSUPPORTED_MEDIA_TYPE",
     "HttpError",
     "Problem",
@@ -66,7 +72,6 @@ BODY_TOO_LARGE: Final = ProblemType("body-too-large", 413, "The body is too larg
 UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
     "unsupported-media-type", 415, "The media type is not supported"
 )
-TOO_MANY_REQUESTS: Final = ProblemType("too-many-requests", 429, "There are too many requests")
 HEAD_TOO_LARGE: Final = ProblemType("head-too-large", 431, "The header fields are too large")
 CROSS_SITE: Final = ProblemType("cross-site", 403, "Another site has sent the request")
 TOO_MANY_CONNECTIONS: Final = ProblemType("too-many-connections", 503, "Service Unavailable")
@@ -102,6 +107,8 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.Unplaceable: ProblemType("unplaceable", 422, "No system can serve it"),
     errors.NeedsScan: ProblemType("needs-scan", 422, "The query has no index to go by"),
     errors.TooCostly: ProblemType("too-costly", 422, "The query costs too much"),
+    errors.TooManyRequests: ProblemType("too-many-requests", 429, "There are too many requests"),
+    errors.StorageFull: ProblemType("insufficient-storage", 507, "Insufficient storage"),
     errors.Unavailable: ProblemType("unavailable", 503, "A system does not answer"),
     errors.OutcomeUnknown: ProblemType("outcome-unknown", 503, "The outcome is unknown"),
 }
@@ -120,7 +127,6 @@ PROBLEM_TYPES: Final[tuple[ProblemType, ...]] = tuple(
             UNSUPPORTED_MEDIA_TYPE,
             REQUEST_TIMEOUT,
             TOO_MANY_CONNECTIONS,
-            TOO_MANY_REQUESTS,
             HEAD_TOO_LARGE,
             CROSS_SITE,
             INTERNAL,
@@ -200,7 +206,7 @@ def problem_of(error: Exception) -> Problem:
     match error:
         case HttpError():
             return Problem(error.type, error.detail, error.places, error.extra, error.headers)
-        case Unavailable():
+        case Unavailable() | TooManyRequests():
             after = max(1, round(error.retry_after_s))
             return _of_mediator(error, (("Retry-After", str(after)),))
         case Unauthenticated():

@@ -17,6 +17,7 @@ from app.telemetry.placements import PlacementMetrics, PrimaryMetrics
 from app.telemetry.purging import PurgeMetrics, SketchMetrics
 from app.telemetry.requests import RequestMetrics
 from app.telemetry.stores import StoreMetrics
+from app.telemetry.tenants import TenantMetrics
 from mediator.observation import PrimaryTried, RequestFinished, StoreCallFinished
 from sketch.ttl.events import LifeGranted
 
@@ -41,6 +42,7 @@ class Instruments(Collector):
         sketch: Metrics of the sketch, likewise.
         primaries: Metrics of primaries, likewise.
         jobs: Metrics of jobs, likewise.
+        tenants: Metrics of tenants, likewise.
     """
 
     def __init__(self) -> None:
@@ -51,6 +53,7 @@ class Instruments(Collector):
         self.sketch = SketchMetrics(self.registry)
         self.primaries = PrimaryMetrics(self.registry)
         self.jobs = JobMetrics(self.registry)
+        self.tenants = TenantMetrics(self.registry)
         areas: tuple[Area, ...] = (
             self.requests,
             StoreMetrics(self.registry),
@@ -59,6 +62,7 @@ class Instruments(Collector):
             FeedMetrics(self.registry),
             PurgeMetrics(self.registry),
             self.caches,
+            self.tenants,
         )
         self._hears: dict[type[Any], Hear] = {
             kind: hear for area in areas for kind, hear in area.hears.items()
@@ -81,6 +85,7 @@ class Instruments(Collector):
         self.requests.look()
         self.caches.look()
         self.primaries.look()
+        self.tenants.look()
         return ()
 
     def _count_waiting(self) -> None:

@@ -55,6 +55,7 @@ from mediator.operations.model import (
 from mediator.operations.revise import ATTEMPTS, alternative
 from mediator.placement.routing import ClassRoute, RoutingModel
 from mediator.planes import DataPlane
+from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer
 from mediator.query.filters import And, Compare, Comparison
 from mediator.query.model import Query
@@ -126,7 +127,7 @@ class OwnedPlane:
         """Return a remembered answer: its operation's id names the subject, so it is its own."""
         return await self._plane.recall(operation)
 
-    async def query(self, query: Query, wish: Wish = ANY) -> Answer:
+    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
         """Answer a query of what is there.
 
         Raises:
@@ -142,7 +143,7 @@ class OwnedPlane:
             mine = Compare(Comparison.EQ, (owner.field,), owner.subject)
             filter_ = mine if query.filter is None else And((mine, query.filter))
             query = replace(query, filter=filter_)
-        return await self._plane.query(query, wish)
+        return await self._plane.query(query, wish, ceiling)
 
     async def _owner(self, database: str, class_name: str) -> tuple[ClassRoute, Owner | None]:
         route = await self._plane.route(database, class_name)

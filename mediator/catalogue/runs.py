@@ -36,16 +36,25 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mediator.access.metering import refusal
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import runs
-from mediator.errors import Conflict, IdempotencyReused, NotFound, Unavailable
+from mediator.errors import (
+    Conflict,
+    IdempotencyReused,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
 
 __all__ = [
     "ENDED",
     "MOST_QUEUED",
     "UNDER_WAY",
     "CatalogueRuns",
+    "RunBound",
     "RunState",
     "StoredRun",
     "change",
@@ -59,8 +68,29 @@ ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
 UNDER_WAY: Final = ("forecasting", "running")
 RESUMABLE: Final = frozenset({"failed", "cancelled"})
 
+_RUN_RETRY_S: Final = 10.0
+
 MOST_QUEUED: Final = 1_000
 """Runs of a database that may wait at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunBound:
+    """How many runs may be under way.
+
+    Attributes:
+        databases: Of which databases together.
+        most: How many of them may be there that have not ended.
+        pending: How many others are just being submitted, and count as if they were there.
+    """
+
+    databases: tuple[str, ...]
+    most: int
+    pending: int = 0
+
+    def refusal(self) -> TooManyRequests:
+        """Return the answer to one too many."""
+        return refusal("runs", f"{self.most} runs are under way already.", _RUN_RETRY_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +146,13 @@ class CatalogueRuns:
         dry_run: bool,
         key: str | None,
         fingerprint: str | None,
+        bound: RunBound | None = None,
     ) -> tuple[StoredRun, bool]:
         """Add a run to the queue; return it, and whether its key had come before.
 
         Raises:
             IdempotencyReused: The key was used for another job.
+            TooManyRequests: There would be more than `bound` allows.
             Unavailable: Too many wait.
         """
         row = insert(runs).values(
@@ -138,7 +170,8 @@ class CatalogueRuns:
             waiting = select(func.count()).where(
                 runs.c.database == database, runs.c.state == "queued"
             )
-            if (await connection.execute(waiting)).scalar_one() < MOST_QUEUED:
+            room = await _has_room(connection, bound)
+            if room and (await connection.execute(waiting)).scalar_one() < MOST_QUEUED:
                 added = await connection.execute(row.on_conflict_do_nothing().returning(*_STORED))
                 if found := added.first():
                     return _run(found), False
@@ -150,6 +183,8 @@ class CatalogueRuns:
                 )
             )
             same = earlier.mappings().first()
+        if same is None and bound is not None and not room:
+            raise bound.refusal()
         return _the_same(same, fingerprint), True
 
     async def find(self, database: str, run: str) -> StoredRun:
@@ -197,17 +232,20 @@ class CatalogueRuns:
             raise Conflict(f"The run is {stored.state}.", extra={"state": stored.state})
         return stored
 
-    async def resume(self, database: str, run: str) -> StoredRun:
+    async def resume(self, database: str, run: str, bound: RunBound | None = None) -> StoredRun:
         """Queue a run again that failed or was cancelled; what it finished is not done again.
 
         Raises:
             NotFound: There is none of this id.
+            TooManyRequests: There would be more than `bound` allows.
             Conflict: It is done, was stopped by its limits, or has not ended.
         """
         queued = change(
             state="queued", cancelling=False, deaths=0, ended=None, ending={}, leased_until=None
         )
         async with self._catalogue.begin() as connection:
+            if bound is not None and not await _has_room(connection, bound):
+                raise bound.refusal()
             again = queued.where(_is(database, run), runs.c.state.in_(RESUMABLE))
             row = (await connection.execute(again.returning(*_STORED))).first()
             if row is not None:
@@ -216,6 +254,14 @@ class CatalogueRuns:
             stored = _stored(found.first())
         detail = f"The run is {stored.state}: only what failed or was cancelled is resumed."
         raise Conflict(detail, extra={"state": stored.state})
+
+
+async def _has_room(connection: AsyncConnection, bound: RunBound | None) -> bool:
+    if bound is None:
+        return True
+    mine = runs.c.database.in_(bound.databases) & runs.c.ended.is_(None)
+    counted = await connection.execute(select(func.count()).select_from(runs).where(mine))
+    return int(counted.scalar_one()) + bound.pending < bound.most
 
 
 def _the_same(row: RowMapping | None, fingerprint: str | None) -> StoredRun:

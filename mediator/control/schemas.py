@@ -250,6 +250,16 @@ class Schemas:
             return set()
         return {c for c, route in present.classes.items() if await self._count(route)}
 
+    async def count(self, name: str) -> int:
+        """Count the objects of a database; one that is not there has none.
+
+        Raises:
+            Unavailable: A system does not answer, or not in time.
+        """
+        present = self._executor.model.databases.get(name)
+        routes = present.classes.values() if present else ()
+        return sum([await self._count(route) for route in routes])
+
     async def _count(self, route: ClassRoute) -> int:
         return await self._on(route.anchor, "read", lambda store: store.count(route.anchor))
 

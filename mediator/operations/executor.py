@@ -42,7 +42,7 @@ from mediator.operations.recall import recall
 from mediator.operations.revise import matches, revise
 from mediator.operations.split import SplitWriter
 from mediator.placement.routing import EMPTY, ClassRoute, RoutingModel
-from mediator.query.budget import Budget, Limits
+from mediator.query.budget import Budget, Ceiling, Limits
 from mediator.query.execution import Answer, Execution
 from mediator.query.joins import Joiner
 from mediator.query.model import Query
@@ -207,19 +207,20 @@ class Executor:
             await self.remove_copy(route, operation.id, died)
         return outcome
 
-    async def query(self, query: Query, wish: Wish = ANY) -> Answer:
+    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
         """Answer a query; see `DataPlane.query`."""
+        limits = self._limits if ceiling is None else self._limits.under(ceiling)
         route = await self.route(query.database, query.class_name)
         freshness = await self._fresh_copies(route, query, wish)
         if freshness is not None and route.primary is not None:
             with suppress(Unavailable):
-                answer = await self._execute(query, route.primary)
+                answer = await self._execute(query, route.primary, limits)
                 return replace(answer, freshness=freshness)
-        return await self._execute(query, route)
+        return await self._execute(query, route, limits)
 
-    async def _execute(self, query: Query, route: ClassRoute) -> Answer:
+    async def _execute(self, query: Query, route: ClassRoute, limits: Limits) -> Answer:
         plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store)
-        budget = Budget(self._limits, self._clock)
+        budget = Budget(limits, self._clock)
         beside = partial(self.route, query.database)
         look_again = self.look_again
         joiner = Joiner(self._calls, budget, beside, look_again)

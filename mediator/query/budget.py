@@ -8,7 +8,20 @@ from dataclasses import dataclass, field
 from mediator.clock import Clock
 from mediator.errors import TooCostly
 
-__all__ = ["Budget", "Limits"]
+__all__ = ["Budget", "Ceiling", "Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What a query may cost besides, for whoever asks; None: nothing is said of it.
+
+    Attributes:
+        rows: Records that stores may send for it.
+        seconds: Time it may take.
+    """
+
+    rows: int | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,12 @@ class Limits:
     rows: int = 100_000
     seconds: float = 10.0
     groups: int = 10_000
+
+    def under(self, ceiling: Ceiling) -> Limits:
+        """Return these limits, where they are not above a ceiling."""
+        rows = self.rows if ceiling.rows is None else min(self.rows, ceiling.rows)
+        seconds = self.seconds if ceiling.seconds is None else min(self.seconds, ceiling.seconds)
+        return Limits(rows, seconds, self.groups)
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ from mediator.operations.model import (
 )
 from mediator.operations.plan import resource_groups
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.query.budget import Budget, Limits
+from mediator.query.budget import Budget, Ceiling, Limits
 from mediator.query.evaluate import compile_filter, lookup_of
 from mediator.query.execution import Answer, Item
 from mediator.query.model import Query
@@ -124,7 +124,7 @@ class MemoryPlane:
             raise IdempotencyReused("The Idempotency-Key was used with another request before.")
         return replace(outcome, replayed=True)
 
-    async def query(self, query: Query, wish: Wish = ANY) -> Answer:
+    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
         self._fail()
         route = self.model.databases[query.database].classes[query.class_name]
         objects = self.objects.get((query.database, query.class_name), {})

@@ -21,8 +21,6 @@ from app.access.settings import AccessSettings
 from app.http.authentication import Authenticator
 from app.http.browser import BrowserGuard, from_same_site, is_loopback
 from app.http.jwks import FLOOR_S, KeySet
-from app.http.limits import Limits, TenantLimiter
-from app.http.problems import HttpError
 from app.http.tokens import LONGEST_TOKEN, TokenRules, Tokens
 from app.settings import HttpSettings, MediatorSettings, MissingSetting
 from mediator.access.book import BELIEVED_S, AccessBook, AccessSnapshot, Tenant
@@ -315,37 +313,6 @@ async def test_a_token_of_a_tenant_that_is_not_known_is_refused(issuer: Issuer) 
     operator = await house.who(f"Bearer {token(portolan_tenant='operator', scope='admin')}")
     assert operator is not None
     assert operator.operates
-
-
-def test_a_bucket_lets_its_burst_through_and_then_its_rate() -> None:
-    clock = SetClock()
-    limiter = TenantLimiter(lambda _: Limits(rate=0.5, burst=3), clock)
-    for _ in range(3):
-        limiter.enter("acme")
-    limiter.enter("globex")
-    with pytest.raises(HttpError) as refused:
-        limiter.enter("acme")
-    assert refused.value.type.status == 429
-    assert refused.value.headers == (("Retry-After", "2"),)
-    clock.since_s += 2
-    limiter.enter("acme")
-    with pytest.raises(HttpError):
-        limiter.enter("acme")
-    clock.since_s += 1e9
-    for _ in range(3):
-        limiter.enter("acme")
-    with pytest.raises(HttpError):
-        limiter.enter("acme")
-
-
-def test_requests_under_way_are_bounded_until_they_are_answered() -> None:
-    limiter = TenantLimiter(lambda _: Limits(in_flight=2), SetClock())
-    limiter.enter("acme")
-    limiter.enter("acme")
-    with pytest.raises(HttpError):
-        limiter.enter("acme")
-    limiter.leave("acme")
-    limiter.enter("acme")
 
 
 @pytest.mark.parametrize(

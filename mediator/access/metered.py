@@ -1,0 +1,187 @@
+"""A data plane on which a tenant does no more than it may: cost of queries, number of objects.
+
+What a tenant keeps is known without asking anybody (`mediator.access.stored`). Once there is no
+room, an object that is there is still replaced, changed and deleted: a put that says nothing of
+that is bound to an object that is there, and one that finds none is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from mediator.access.metering import Meter, refusal
+from mediator.errors import MediatorError, PreconditionFailed, TooCostly
+from mediator.materialise.freshness import ANY, Wish
+from mediator.operations.model import (
+    ANYTHING,
+    Condition,
+    Create,
+    Delete,
+    Get,
+    Operation,
+    Outcome,
+    Put,
+    WriteOperation,
+)
+from mediator.placement.routing import ClassRoute, RoutingModel
+from mediator.planes import DataPlane
+from mediator.query.budget import Ceiling
+from mediator.query.execution import Answer
+from mediator.query.model import Query
+from mediator.schema.tree import MAIN_GROUP
+from mediator.transactions.model import Transaction
+
+__all__ = ["MeteredPlane", "Transact", "metered"]
+
+Transact: TypeAlias = Callable[[Transaction], Awaitable[list[Outcome]]]
+"""Carries out a transaction."""
+
+_LONGEST_PAUSE_S: Final = 1.0
+"""A query whose tenant has spent a little more than it may waits; else it is refused."""
+
+_PRESENT: Final = Condition(present=True)
+_NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
+"""Holds for no object; whoever carries out the write still knows it again if it comes again."""
+
+
+class MeteredPlane:
+    """Implements `mediator.planes.DataPlane` for one tenant.
+
+    Args:
+        plane: Does the operations.
+        meter: The tenant's account.
+    """
+
+    def __init__(self, plane: DataPlane, meter: Meter) -> None:
+        self._plane = plane
+        self._meter = meter
+
+    @property
+    def model(self) -> RoutingModel:
+        """The routing model in force."""
+        return self._plane.model
+
+    async def route(self, database: str, class_name: str) -> ClassRoute:
+        """Find a class; see `DataPlane.route`."""
+        return await self._plane.route(database, class_name)
+
+    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
+        """Read one object; see `DataPlane.read`."""
+        return await self._plane.read(operation, wish)
+
+    async def recall(self, operation: WriteOperation) -> Outcome | None:
+        """Return a remembered answer; see `DataPlane.recall`."""
+        return await self._plane.recall(operation)
+
+    async def write(self, operation: WriteOperation) -> Outcome:
+        """Write one object; raises `StorageFull` if it would be one too many."""
+        [answer] = await self.batch([operation])
+        if isinstance(answer, MediatorError):
+            raise answer
+        return answer
+
+    async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
+        """Do many operations; those that would create one object too many are `StorageFull`."""
+        allowed = _within(self._meter.room, self.model, operations)
+        answers = await self._plane.batch(allowed)
+        for index, (operation, bound) in enumerate(zip(operations, allowed, strict=True)):
+            if bound is not operation and isinstance(answers[index], PreconditionFailed):
+                answers[index] = self._meter.full()
+        self._meter.grew(_growth(operations, answers))
+        return answers
+
+    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
+        """Answer a query; see `DataPlane.query`.
+
+        Raises:
+            TooManyRequests: The tenant's queries have examined too much lately.
+        """
+        limits = self._meter.limits
+        await self._pause()
+        try:
+            answer = await self._plane.query(query, wish, ceiling or limits.of_queries)
+        except TooCostly as error:
+            self._charge(error)
+            raise
+        self._meter.spend(answer.budget.rows)
+        return answer
+
+    async def _pause(self) -> None:
+        debt_s = self._meter.debt_s
+        if debt_s > _LONGEST_PAUSE_S:
+            rate = self._meter.limits.rows_rate
+            why = f"queries may examine {rate:g} records in a second."
+            raise refusal("rows_rate", why, debt_s)
+        if debt_s > 0:
+            await asyncio.sleep(debt_s)
+
+    def _charge(self, error: TooCostly) -> None:
+        """Charge for a query that was given up: all that it could have, by rows or by time."""
+        limits, extra = self._meter.limits, error.extra
+        for limit, name in (("query_rows", "rows"), ("query_seconds", "seconds")):
+            if name in extra and extra[name] == getattr(limits, limit):
+                extra["limit"] = limit
+        self._meter.spend(extra.get("rows") or (limits.rows_rate or 0) * extra.get("seconds", 0))
+
+
+def metered(transact: Transact, meter: Meter, model: RoutingModel) -> Transact:
+    """Return what carries out transactions of a tenant; see `MeteredPlane`."""
+
+    async def run(transaction: Transaction) -> list[Outcome]:
+        writes = transaction.writes
+        allowed = _within(meter.room, model, writes)
+        bound = tuple(write for write in allowed if not isinstance(write, Get))
+        try:
+            outcomes = await transact(replace(transaction, writes=bound))
+        except PreconditionFailed:
+            if any(one is not other for one, other in zip(writes, bound, strict=True)):
+                raise meter.full() from None
+            raise
+        meter.grew(_growth(writes, outcomes))
+        return outcomes
+
+    return run
+
+
+def _within(
+    room: float, model: RoutingModel, operations: Sequence[Operation]
+) -> Sequence[Operation]:
+    """Return operations, of which those beyond the room create nothing."""
+    if room >= len(operations):
+        return operations
+    allowed: list[Operation] = []
+    for operation in operations:
+        creates = _may_create(operation)
+        allowed.append(_bound(model, operation) if creates and room <= 0 else operation)
+        room -= creates
+    return allowed
+
+
+def _may_create(operation: Operation) -> bool:
+    if isinstance(operation, Put):
+        return not operation.condition.versions and operation.condition.present is not True
+    return isinstance(operation, Create)
+
+
+def _bound(model: RoutingModel, operation: Operation) -> Operation:
+    """Bind a write that may create to what is there, or, if it is to create, to what cannot be."""
+    if not isinstance(operation, Create | Put):
+        return operation
+    database = model.databases.get(operation.database)
+    route = None if database is None else database.classes.get(operation.class_name)
+    asks = route is not None and route.schema.require_if_match
+    replaces = isinstance(operation, Put) and operation.condition == ANYTHING and not asks
+    head = (*operation.head[:4], _PRESENT if replaces else _NEVER, operation.fingerprint)
+    return Put(*head, operation.values)
+
+
+def _growth(operations: Sequence[Operation], answers: Sequence[Outcome | MediatorError]) -> int:
+    """Return how many more objects there are after some operations."""
+    growth = 0
+    for operation, answer in zip(operations, answers, strict=True):
+        if isinstance(answer, Outcome) and not answer.replayed:
+            growth += answer.created - isinstance(operation, Delete)
+    return growth

@@ -1,0 +1,173 @@
+"""What one tenant asks for, held against what it may ask for: in memory, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil
+from typing import Final, Protocol
+
+from mediator.access.limits import TenantLimits
+from mediator.clock import Clock, SystemClock
+from mediator.errors import StorageFull, TooManyRequests
+
+__all__ = ["UNLIMITED", "Meter", "Storage", "refusal"]
+
+_SAVED_S: Final = 10.0
+"""For so many seconds records that were not asked for are saved up."""
+
+
+class Storage(Protocol):
+    """Knows how many objects tenants keep."""
+
+    def of(self, tenant: str) -> int:
+        """Return how many objects a tenant has."""
+
+    def grew(self, tenant: str, by: int) -> None:
+        """Note that objects were created, or (below 0) deleted."""
+
+
+class _NoStorage:
+    def of(self, tenant: str) -> int:  # noqa: ARG002 - see Storage
+        return 0
+
+    def grew(self, tenant: str, by: int) -> None:
+        """Note nothing."""
+
+
+class Meter:
+    """The account of one tenant.
+
+    Attributes:
+        tenant: Its name.
+        limits: What it may ask for.
+        bounds_operations: Whether operations on objects are bounded, and not only requests.
+        in_flight: Requests that are being answered.
+
+    Args:
+        tenant: Its name.
+        limits: What it may ask for.
+        clock: The time.
+        storage: Knows how many objects it keeps.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_paid_until_s",
+        "_storage",
+        "_submitting",
+        "_tokens",
+        "_tokens_at_s",
+        "bounds_operations",
+        "in_flight",
+        "limits",
+        "tenant",
+    )
+
+    def __init__(self, tenant: str, limits: TenantLimits, clock: Clock, storage: Storage) -> None:
+        self.tenant = tenant
+        self.in_flight = 0
+        self._clock = clock
+        self._storage = storage
+        self._submitting = 0
+        self._tokens = float(limits.burst)
+        self._tokens_at_s = self._paid_until_s = clock.monotonic()
+        self.adopt(limits)
+
+    def adopt(self, limits: TenantLimits) -> None:
+        """Go by other limits from now on."""
+        self.limits = limits
+        self.bounds_operations = limits.of_operations
+
+    def enter(self) -> None:
+        """Let a request in, which is to end with one less `in_flight`.
+
+        Raises:
+            TooManyRequests: There are too many.
+        """
+        limits = self.limits
+        if limits.in_flight is not None and self.in_flight >= limits.in_flight:
+            raise refusal("in_flight", f"{limits.in_flight} requests are being answered already.")
+        if limits.rate is not None:
+            self._take_token(limits.rate, limits.burst)
+        self.in_flight += 1
+
+    def _take_token(self, rate: float, burst: int) -> None:
+        now_s = self._clock.monotonic()
+        tokens = min(burst, self._tokens + (now_s - self._tokens_at_s) * rate)
+        self._tokens_at_s = now_s
+        self._tokens = tokens
+        if tokens < 1:
+            why = f"{rate:g} requests in a second are allowed."
+            raise refusal("rate", why, (1 - tokens) / rate)
+        self._tokens = tokens - 1
+
+    def spend(self, rows: float) -> None:
+        """Charge for records that stores have sent."""
+        rate = self.limits.rows_rate
+        if rate is not None:
+            saved_s = self._clock.monotonic() - _SAVED_S
+            self._paid_until_s = max(self._paid_until_s, saved_s) + rows / rate
+
+    @property
+    def debt_s(self) -> float:
+        """Seconds until what was spent is made good; 0 or less: it is."""
+        return self._paid_until_s - self._clock.monotonic()
+
+    @property
+    def room(self) -> float:
+        """How many objects may be created still."""
+        most = self.limits.objects
+        return float("inf") if most is None else most - self._storage.of(self.tenant)
+
+    def grew(self, by: int) -> None:
+        """Note that objects were created, or (below 0) deleted."""
+        if by and self.limits.objects is not None:
+            self._storage.grew(self.tenant, by)
+
+    def full(self) -> StorageFull:
+        """Return what a creation is answered for which there is no room."""
+        most = self.limits.objects
+        detail = (
+            f"The tenant may keep {most} objects, and does: delete some, or ask the operator for"
+            " more. Objects that are there can be changed."
+        )
+        return StorageFull(detail, extra={"limit": "objects", "objects": most})
+
+    def is_over(self, seconds: float) -> bool:
+        """Whether a stream has taken as long as one may."""
+        most = self.limits.stream_seconds
+        return most is not None and seconds >= most
+
+    def limit_of(self, error: Exception) -> str | None:
+        """Name the limit that an error says was reached; None: it is about something else."""
+        extra = getattr(error, "extra", None) or {}
+        if "limit_bytes" in extra and extra["limit_bytes"] == self.limits.body_bytes:
+            return "body_bytes"
+        limit: str | None = extra.get("limit")
+        return limit
+
+    @contextmanager
+    def submitting(self) -> Iterator[int]:
+        """Count a run that is about to be queued; yields how many others are, at the same time."""
+        self._submitting += 1
+        try:
+            yield self._submitting - 1
+        finally:
+            self._submitting -= 1
+
+
+def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
+    """Return the answer to what goes beyond a limit.
+
+    Args:
+        limit: Its name in `TenantLimits`.
+        why: What is allowed, as a sentence.
+        after_s: Seconds after which there may be room.
+    """
+    detail = f"The tenant's limit is reached: {why}"
+    return TooManyRequests(detail, retry_after_s=ceil(after_s), extra={"limit": limit})
+
+
+UNLIMITED: Final = Meter("", TenantLimits(), SystemClock(), _NoStorage())
+"""The account of whoever may ask for everything."""
