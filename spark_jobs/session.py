@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mediator.stores.embedded.java import NoJava, find_java
 from spark_jobs.gpu import ON_GPU, GpuUnavailable, GpuUse, is_here, look_for_gpu
+from spark_jobs.private_jvm import closed_settings, settings_file
 
 if TYPE_CHECKING:  # looking for Java needs no Spark
     from pyspark.sql import SparkSession
@@ -121,16 +122,25 @@ def open_session(options: SparkOptions) -> SparkSession:
         # Else Spark looks for an address and warns of it, and runs whatever `python3` is on PATH.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    connecting = builder.remote if options.remote else builder.master
-    builder = connecting(options.master)
-    own = {} if options.remote else _OWN_CONF
-    for name, value in {**_CONF, **own, ON_GPU: options.gpu, **options.conf}.items():
-        builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        if options.remote:
+            return _configured(builder.remote(options.master), _settings(options)).getOrCreate()
+        with settings_file(_settings(options)):
+            return builder.master(options.master).getOrCreate()
     except (PySparkException, PySparkRuntimeError, OSError) as error:
         remedy = "look at PORTOLAN_SPARK, and at the log of Spark"
         raise SparkUnavailable("it does not start, or does not answer", remedy) from error
+
+
+def _settings(options: SparkOptions) -> dict[str, str]:
+    own = {} if options.remote else {**_OWN_CONF, **closed_settings(options.master)}
+    return {**_CONF, **own, ON_GPU: options.gpu, **options.conf}
+
+
+def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder
 
 
 def _demand_gpu(options: SparkOptions) -> None:

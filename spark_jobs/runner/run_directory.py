@@ -36,6 +36,8 @@ from uuid import uuid4
 
 import orjson
 
+from mediator.stores.embedded.private import private_directory
+
 __all__ = ["KeptStage", "RunDirectory"]
 
 _MANIFEST: Final = "manifest-"
@@ -65,13 +67,17 @@ class RunDirectory:
     """One attempt on the directory of a run.
 
     Args:
-        path: The directory; made if it is not there.
+        path: The directory; made if it is not there, and closed to other users.
         attempt: The attempt's number; None: the one after the last.
+
+    Raises:
+        OSError: It cannot be made, or belongs to another user.
     """
 
     def __init__(self, path: Path, attempt: int | None = None) -> None:
         self.path = path.resolve()
-        (self.path / _STAGES).mkdir(parents=True, exist_ok=True)
+        private_directory(self.path)
+        private_directory(self.path / _STAGES)
         before = self._attempts()
         self._attempt = attempt or max(before, default=0) + 1
         # One's own manifest is there if a worker that died had this attempt: it goes on.

@@ -23,9 +23,11 @@ from tests.spark.office import Office
 
 # Processes of Spark inherit the environment of their first session: it names one catalogue, which
 # is made before and is used by all tests that read classes.
+ODD = "a=b: c\\d é # !\n\"e'"
 SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    "spark.portolan.odd": ODD,
     "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than a few hundred rows
 }
 

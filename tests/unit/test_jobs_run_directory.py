@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,16 @@ def keep(directory: RunDirectory, stage: str, text: str) -> None:
 
 def read(directory: RunDirectory, stage: str) -> str:
     return (directory.frame(stage) / "part-0").read_text()
+
+
+def test_it_is_closed_to_other_users(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        directory = RunDirectory(tmp_path / "jobs" / "run")
+    finally:
+        os.umask(before)
+    for path in (directory.path.parent, directory.path, directory.path / "stages"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
 def test_what_was_committed_is_there_for_the_next_attempt(tmp_path: Path) -> None:

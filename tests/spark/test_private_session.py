@@ -1,0 +1,60 @@
+"""What other users of a machine learn of a Spark session on it: nothing."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import struct
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.conftest import ODD
+from tests.spark.room import spark_processes
+
+RPC_REQUEST = 3
+BODY = b"somebody without the secret"
+
+
+@pytest.fixture(autouse=True)
+def count(spark: SparkSession) -> int:
+    """Have something shuffled, so that there are scratch files."""
+    return int(spark.range(10).repartition(2).count())
+
+
+def test_settings_stand_on_no_command_line(spark: SparkSession) -> None:
+    assert spark.sparkContext.getConf().get("spark.portolan.odd") == ODD
+    secret = spark.sparkContext.getConf().get("spark.authenticate.secret")
+    assert secret
+    for process in map(psutil.Process, spark_processes()):
+        arguments = " ".join(process.cmdline())
+        assert secret not in arguments
+        assert "spark.portolan.odd" not in arguments
+
+
+def test_scratch_files_are_in_a_directory_of_the_session(spark: SparkSession) -> None:
+    scratch = Path(spark.sparkContext.getConf().get("spark.local.dir") or "")
+    assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
+    assert [*scratch.glob("blockmgr-*/*/shuffle_*")]
+
+
+def test_ports_are_local_and_ask_for_the_secret(spark: SparkSession) -> None:
+    jvm = psutil.Process(spark_processes()[0])
+    listening = [c.laddr for c in jvm.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    assert {at.ip.removeprefix("::ffff:") for at in listening} == {"127.0.0.1"}
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None  # that of Py4J has a secret of its own
+    ports = {at.port for at in listening} - {gateway.gateway_parameters.port}
+    assert int(spark.sparkContext.getConf().get("spark.driver.port") or 0) in ports
+    for port in ports:
+        assert b"Expected SaslMessage" in answer_to_a_stranger(port)
+
+
+def answer_to_a_stranger(port: int) -> bytes:
+    """What a request without authentication is answered with, by Spark's transport protocol."""
+    header = struct.pack(">qbqi", 21 + len(BODY), RPC_REQUEST, 1, len(BODY))
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall(header + BODY)
+        return client.recv(4096)
