@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mediator.placement.ballot import Choice
 from mediator.placement.groups import Pins
+from mediator.placement.utility import INDEX_CAP, advantage
 from mediator.schema.tree import MAIN_GROUP, Schema
 
 __all__ = ["Move", "moves_between"]
@@ -24,6 +25,7 @@ class Move:
         required: Whether the schema rules the current placement out, not only its score.
         current_score: Score of the current system where the choice was made; None if it has none.
         proposed_score: Score of the proposed one; None where nothing votes.
+        why: Why it would be placed there.
     """
 
     node: str
@@ -33,22 +35,45 @@ class Move:
     required: bool
     current_score: float | None
     proposed_score: float | None
+    why: str = ""
+
+    @property
+    def lead(self) -> float:
+        """By what ratio the proposed system scores higher; where nothing votes none does."""
+        if self.required:
+            return INDEX_CAP
+        if self.proposed_score is None:
+            return 0.0
+        return advantage(self.proposed_score, self.current_score)
 
 
 def moves_between(
-    schema: Schema, free: Mapping[str, Choice], held: Mapping[str, str], pins: Pins
+    schema: Schema,
+    free: Mapping[str, Choice],
+    held: Mapping[str, str],
+    pins: Pins,
+    why: Callable[[Choice], str],
 ) -> tuple[Move, ...]:
-    """List the moves from what is held to a free decision, classes before their fields."""
+    """List the moves from what is held to a free decision, classes before their fields.
+
+    Args:
+        schema: The schema.
+        free: The choice for each node if nothing held data.
+        held: The system that each node is on.
+        pins: What holds data.
+        why: Puts a choice into words.
+    """
     scattered = _scattered(free, held)
     moves = []
     for node, declared in _pinned_nodes(schema, pins):
         choice, current = free[node], held[node]
         if declared is not None:
             reason = f"the schema puts it into cache group {declared}"
-            moves.append(_move(node, choice, current, reason, required=True))
+            moves.append(_move(node, choice, current, reason, why(choice), required=True))
         elif choice.system != current:
             ruled_out = current not in choice.eligible or choice.by in scattered
-            moves.append(_move(node, choice, current, _reason(choice, current), required=ruled_out))
+            reason = _reason(choice, current)
+            moves.append(_move(node, choice, current, reason, why(choice), required=ruled_out))
     return tuple(moves)
 
 
@@ -75,10 +100,14 @@ def _scattered(free: Mapping[str, Choice], held: Mapping[str, str]) -> set[str]:
 def _reason(choice: Choice, current: str) -> str:
     if current not in choice.eligible:
         return f"{current} does not meet the requirements of {choice.by}"
+    if choice.ballot is None:
+        return f"{choice.system} is the default system there, and {current} is not"
     return f"{choice.system} scores higher than {current} for {choice.by}"
 
 
-def _move(node: str, choice: Choice, current: str, reason: str, *, required: bool) -> Move:
+def _move(
+    node: str, choice: Choice, current: str, reason: str, why: str, *, required: bool
+) -> Move:
     scores = choice.ballot.scores if choice.ballot else {}
     now, then = scores.get(current), scores.get(choice.system)
-    return Move(node, current, choice.system, reason, required, now, then)
+    return Move(node, current, choice.system, reason, required, now, then, why)
