@@ -1,4 +1,4 @@
-"""The shop of a stranger, on real stores by their own figures: placed as a person would place it."""
+"""The shop of a stranger, on real stores by their own figures: placed as a person would do it."""
 
 from __future__ import annotations
 
