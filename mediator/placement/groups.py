@@ -76,10 +76,11 @@ def plan_groups(
     for name, fields in known.items():
         choices[name] = planner.choose_shared(name, fields)
         seen[name] = _seen(choices[name], fields)
+    taken = planner.taken
     for each in loose:
         choice = planner.choose_alone(each)
         alone = choice.system != main.system
-        name = _free_name(each.node, {*choices, *planner.taken}) if alone else MAIN_GROUP
+        name = _free_name(each.node, {*choices, *taken}) if alone else MAIN_GROUP
         choices.setdefault(name, choice)
         seen.setdefault(name, {})[each.node] = choice
     return tuple(GroupPlan(name, choice, seen[name]) for name, choice in choices.items())

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from mediator.placement.ballot import Choice
 from mediator.placement.groups import Pins
-from mediator.placement.utility import INDEX_CAP, advantage
 from mediator.schema.tree import MAIN_GROUP, Schema
 
 __all__ = ["Move", "moves_between"]
@@ -37,15 +36,6 @@ class Move:
     proposed_score: float | None
     why: str = ""
 
-    @property
-    def lead(self) -> float:
-        """By what ratio the proposed system scores higher; where nothing votes none does."""
-        if self.required:
-            return INDEX_CAP
-        if self.proposed_score is None:
-            return 0.0
-        return advantage(self.proposed_score, self.current_score)
-
 
 def moves_between(
     schema: Schema,
@@ -55,6 +45,8 @@ def moves_between(
     why: Callable[[Choice], str],
 ) -> tuple[Move, ...]:
     """List the moves from what is held to a free decision, classes before their fields.
+
+    Another default system moves nothing: what nothing is asked of may stay where it is.
 
     Args:
         schema: The schema.
@@ -72,6 +64,8 @@ def moves_between(
             moves.append(_move(node, choice, current, reason, why(choice), required=True))
         elif choice.system != current:
             ruled_out = current not in choice.eligible or choice.by in scattered
+            if choice.ballot is None and not ruled_out:
+                continue
             reason = _reason(choice, current)
             moves.append(_move(node, choice, current, reason, why(choice), required=ruled_out))
     return tuple(moves)
@@ -100,8 +94,6 @@ def _scattered(free: Mapping[str, Choice], held: Mapping[str, str]) -> set[str]:
 def _reason(choice: Choice, current: str) -> str:
     if current not in choice.eligible:
         return f"{current} does not meet the requirements of {choice.by}"
-    if choice.ballot is None:
-        return f"{choice.system} is the default system there, and {current} is not"
     return f"{choice.system} scores higher than {current} for {choice.by}"
 
 

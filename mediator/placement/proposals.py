@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mediator.placement.moves import Move
+from mediator.placement.utility import advantage
 
 __all__ = ["DWELL_S", "MARGIN", "NOTHING_PROPOSED", "Proposal", "Proposals", "propose"]
 
@@ -92,7 +93,8 @@ def propose(
 
 
 def _lead(move: Move, now: float) -> Proposal:
-    return Proposal(move.node, move.current, move.proposed, move.lead, now, why=move.why)
+    lead = advantage(move.proposed_score or 0.0, move.current_score)
+    return Proposal(move.node, move.current, move.proposed, lead, now, why=move.why)
 
 
 def _step(

@@ -356,12 +356,21 @@ def test_a_requirement_that_rules_the_present_system_out_is_a_required_move() ->
     assert "does not meet the requirements" in move.reason
 
 
-def test_what_nothing_is_asked_of_stays_where_it_is_and_leads_nobody() -> None:
+def test_a_field_without_goals_moves_nothing_that_is_there() -> None:
+    before, after = schema({"hits": HITS}), schema({"hits": HITS, "note": {}})
+    decision = decide(after, TWO, pinned(before, TWO))
+    assert not decision.moves
+    assert decision.groups["articles"] == {
+        "main": ("writer", ("hits",)),
+        "note": ("reader", ("note",)),
+    }
+
+
+def test_what_nothing_is_asked_of_stays_where_it_is() -> None:
     plan = schema({"title": {}})
     decision = decide(plan, (FAST, SAFE), pinned(plan, (FAST,)))
     assert where(decision) == {"articles.title": "fast"}
-    moves = [(move.node, move.proposed, move.required, move.lead) for move in decision.moves]
-    assert moves == [("articles", "safe", False, 0.0), ("articles.title", "safe", False, 0.0)]
+    assert not decision.moves
     assert decision.why("articles.title") == (
         "fast holds its data, which only a migration moves; by what is known today, of the systems"
         " that can do all that articles is asked, safe loses least in a crash (0 s; fast 1 s)."
