@@ -19,6 +19,7 @@ __all__ = ["run"]
 _DRAIN_S: Final = 2.0
 _DATABASE: Final = "rolled"
 _SCHEMA: Final = {
+    "default": {"system": "redis"},
     "classes": {"counts": {"fields": {"n": {"type": "integer", "default": 0}}}},
 }
 

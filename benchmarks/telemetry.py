@@ -69,7 +69,8 @@ async def run(options: Options) -> Measured:
         async with LoadProcess() as load, instances(environments) as made:
             first = made[_WITHOUT]
             async with Service.at(first.data, first.admin) as service:
-                await service.set_schema(_DATABASE, {"classes": {CLASS: {"fields": _FIELDS}}})
+                schema = {"default": {"system": "redis"}, "classes": {CLASS: {"fields": _FIELDS}}}
+                await service.set_schema(_DATABASE, schema)
                 versions = await service.versions()
             sides = {name: _side(instance) for name, instance in made.items()}
             await sides[_WITHOUT].fill()

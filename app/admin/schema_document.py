@@ -78,7 +78,7 @@ _ANNOTATIONS = {
 _FIELD = _object(
     {
         "type": {"enum": _TYPES},
-        "items": _nullable({"enum": _TYPES}),
+        "items": _nullable({"enum": [name for name in _TYPES if name != FieldType.REFERENCE]}),
         "to": _nullable({"type": "string", "pattern": _LOWER}),
         "required": {"type": "boolean"},
         "max_length": _nullable({"type": "integer", "minimum": 1}),
@@ -101,9 +101,6 @@ _CLASS = _object(
             }
         ),
         "require_if_match": {"type": "boolean"},
-        "batching": _nullable(
-            _object({"max_wait_s": _POSITIVE, "max_size": {"type": "integer", "minimum": 1}})
-        ),
         "ttl_s": _nullable({"type": "number", "minimum": 1}),
         "owner_field": _nullable({"type": "string", "pattern": _FIELD_NAME}),
         "fields": _map_of(_FIELD, _FIELD_NAME),
@@ -116,6 +113,7 @@ SCHEMA_DOCUMENT: Final = _object(
         "primary": _object(
             {"system": _nullable({"type": "string", "pattern": _LOWER}), "staleness_s": _POSITIVE}
         ),
+        "default": _object({"system": _nullable({"type": "string", "pattern": _LOWER})}),
         "annotations": _ANNOTATIONS,
         "classes": _map_of(_CLASS, _LOWER),
     }

@@ -60,7 +60,6 @@ from mediator.errors import (
     Conflict,
     MediatorError,
     NotFound,
-    Place,
     PreconditionFailed,
     SchemaInvalid,
     Unavailable,
@@ -69,9 +68,10 @@ from mediator.observation import Observer, PlacementDecided
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.placement.advice import notes_on, placements_of
-from mediator.placement.decide import Decision, decide, pins_of, primary_mistake
+from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.planes import SchemaChange
+from mediator.schema.mistakes import invalid
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment, Store, StoreError
@@ -149,8 +149,8 @@ class Schemas:
     ) -> SchemaChange:
         """Set a schema; see `ControlPlane.set_schema`."""
         schema = await asyncio.to_thread(parse_schema, name, document)
-        if mistake := primary_mistake(schema, self._registry.candidates()):
-            raise SchemaInvalid(mistake, places=[Place("/primary/system", mistake)])
+        if mistakes := named_mistakes(schema, self._registry.candidates()):
+            raise invalid(mistakes, SchemaInvalid)
         async with self._changing:
             await self._settle()
             stored = self._follower.stored(name)

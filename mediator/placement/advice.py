@@ -13,8 +13,7 @@ from typing import Any, Final
 from mediator.errors import Invalid, Place, SchemaInvalid
 from mediator.placement.ballot import node_ballot
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import Decision, decide, primary_mistake
-from mediator.placement.explain import sentence
+from mediator.placement.decide import Decision, decide, named_mistakes
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.mistakes import invalid
 from mediator.schema.parse import parse_schema
@@ -52,8 +51,8 @@ def advise(document: Any) -> dict[str, Any]:
     node = Node(document, "", mistakes).shape(required=("schema", "systems"))
     candidates = _candidates(node["systems"])
     schema = _schema(node["schema"])
-    if schema is not None and (mistake := primary_mistake(schema, candidates)):
-        node["schema"]["primary"]["system"].wrong(mistake)
+    for place in named_mistakes(schema, candidates) if schema else ():
+        Node(None, f"/schema{place.pointer}", mistakes).wrong(place.detail)
     if mistakes:
         in_schema = any(place.pointer.startswith("/schema") for place in mistakes)
         raise invalid(mistakes, SchemaInvalid if in_schema else Invalid)
@@ -90,7 +89,7 @@ def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
             "bound": placed.bound,
             "score": placed.score,
             "kind": placed.choice.kind,
-            "why": sentence(placed.choice),
+            "why": decision.why(node),
         }
         for node, placed in decision.placements.items()
     }
@@ -118,8 +117,8 @@ def _best_single(decision: Decision) -> dict[str, Any]:
         names = [candidate.name for candidate in decision.candidates]
         lacks = "; ".join(f"{name} {ranking.obstacle(name)}" for name in names)
         return {"system": None, "why": f"no system serves everything: {lacks}"}
-    choice = decision.order.choose(ranking.node, ranking.eligible, [ballot])
-    return {"system": choice.system, "why": sentence(choice)}
+    choice = decision.order.choose(ranking.node, ranking.eligible, ballot)
+    return {"system": choice.system, "why": decision.sentences.of(choice)}
 
 
 def _schema(node: Node) -> Schema | None:

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import fsum
 from statistics import fmean
 from typing import Literal, TypeAlias
 
 from mediator.placement.candidates import Candidate
 from mediator.placement.rank import NodeRank
+from mediator.schema.annotations import ContinuousRequirement
+from mediator.schema.tree import Schema
 
-__all__ = ["Ballot", "Choice", "Kind", "Order", "node_ballot", "shared_ballot"]
+__all__ = [
+    "Ballot",
+    "Choice",
+    "Kind",
+    "Order",
+    "Requirements",
+    "node_ballot",
+    "shared_ballot",
+    "terms",
+]
 
 Kind: TypeAlias = Literal["bound", "own", "group", "follows", "default", "pinned"]
 """Why a node is where it is.
 
 bound: it, or a node above it, has a binary requirement (or the mode binds classes). own: its own
-scores. group: the mean over the fields of its cache group. follows: the scores of a node above.
-default: nothing decides. pinned: it holds data there, and data moves only by migration.
+scores. group: the mean over the fields of its cache group. follows: nothing is asked of it, so it
+goes with its declared cache group. default: nothing is asked of it, so it is on the default system.
+pinned: it holds data there, and data moves only by migration.
 """
+
+Requirements: TypeAlias = Mapping[str, Sequence[ContinuousRequirement]]
+"""The continuous requirements of each field, by node."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +57,22 @@ class Ballot:
         kept = {name: value for name, value in self.scores.items() if name in systems}
         return Ballot(self.node, kept, self.voters)
 
+    def ranked(self, order: Sequence[str]) -> list[str]:
+        """Return the systems, the best first; of equal ones the first in an order."""
+        return sorted((s for s in order if s in self.scores), key=lambda s: -self.scores[s])
+
 
 @dataclass(frozen=True)
 class Choice:
-    """A system chosen, why (`kind`, and the node that decided), from which ballot and systems."""
+    """A system chosen.
+
+    Attributes:
+        system: The system.
+        kind: Why.
+        by: The node or cache group that decided.
+        ballot: The scores it was chosen by; None where nothing votes.
+        eligible: The systems it was chosen from; of equal scores the first one wins.
+    """
 
     system: str
     kind: Kind
@@ -54,34 +83,55 @@ class Choice:
 
 @dataclass(frozen=True)
 class Order:
-    """The order in which ties end and defaults are taken: the primary, then by registration."""
+    """The order in which ties end and defaults are taken.
+
+    First comes the default system that the schema names, if it names one. Others follow by what a
+    crash costs them, least first; of equal ones the primary, then the one that was registered
+    first. Systems that nothing is known of yet come last.
+    """
 
     names: tuple[str, ...]
-    measured: frozenset[str]
+    named: str | None = None
+    primary: str | None = None
 
     @classmethod
-    def of(cls, candidates: Sequence[Candidate], primary: str | None) -> Order:
+    def of(cls, candidates: Sequence[Candidate], schema: Schema) -> Order:
         """Order candidates, given as they were registered."""
-        names = sorted((candidate.name for candidate in candidates), key=lambda n: n != primary)
-        return cls(tuple(names), frozenset(c.name for c in candidates if c.metrics))
+        named, primary = schema.default.system, schema.primary.system
 
-    def best(self, scores: Mapping[str, float]) -> str:
-        """Return the system with the highest score, the earliest of equal ones."""
-        return max(sorted(scores, key=self.names.index), key=lambda name: scores[name])
+        def place(candidate: Candidate) -> tuple[bool, bool, float, bool]:
+            name, unknown = candidate.name, not candidate.metrics
+            return name != named, unknown, candidate.loses_s, name != primary
 
-    def default(self, eligible: Collection[str]) -> str:
-        """Return the first system; one without any metric only if there is no other."""
-        names = [name for name in self.names if name in eligible]
-        return next((name for name in names if name in self.measured), names[0])
+        ordered = tuple(candidate.name for candidate in sorted(candidates, key=place))
+        return cls(ordered, named, primary)
 
-    def choose(self, node: str, eligible: Collection[str], ballots: Sequence[Ballot]) -> Choice:
-        """Choose by the first ballot that has a score for an eligible system, else the default."""
-        allowed = tuple(name for name in self.names if name in eligible)
-        for ballot in (ballot.among(allowed) for ballot in ballots):
-            if ballot.scores:
-                kind: Kind = "own" if ballot.node == node else "follows"
-                return Choice(self.best(ballot.scores), kind, ballot.node, ballot, allowed)
-        return Choice(self.default(allowed), "default", node, None, allowed)
+    def leading(self, system: str) -> Order:
+        """Return the same order with one system before all others."""
+        names = (system, *(name for name in self.names if name != system))
+        return replace(self, names=names)
+
+    def first(self, eligible: Collection[str]) -> str:
+        """Return the first of some systems."""
+        return min(eligible, key=self._places.__getitem__)
+
+    def default(self, rank: NodeRank) -> str:
+        """Return the default system of a node: one that can do all that is asked below, if any."""
+        if self.named in rank.qualified:
+            return self.named
+        return self.first(rank.eligible or rank.qualified)
+
+    def choose(self, node: str, eligible: Collection[str], ballot: Ballot | None) -> Choice:
+        """Choose by the scores of a ballot; if it has none, the first of the systems."""
+        allowed = tuple(sorted(eligible, key=self._places.__getitem__))
+        scored = ballot.among(frozenset(eligible)) if ballot else None
+        if scored is None or not scored.scores:
+            return Choice(allowed[0], "default", node, None, allowed)
+        return Choice(scored.ranked(allowed)[0], "own", scored.node, scored, allowed)
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
 
 
 def node_ballot(rank: NodeRank) -> Ballot:
@@ -96,6 +146,24 @@ def shared_ballot(node: str, ranks: Sequence[NodeRank], eligible: Collection[str
         return Ballot(node, {}, {})
     means = {s: fmean(rank.scores[s] for rank in voting) for s in eligible}
     return Ballot(node, means, {rank.node: 1 / len(voting) for rank in voting})
+
+
+def terms(
+    ballot: Ballot, requirements: Requirements
+) -> Iterator[tuple[float, ContinuousRequirement | None]]:
+    """Yield every requirement with its share in the scores (Eq. 1, then the means).
+
+    None stands for a field that asks for capabilities only, which all systems of the ballot have.
+    """
+    for node, share in ballot.voters.items():
+        asked = requirements[node]
+        if not asked:
+            yield share, None
+            continue
+        largest = max(requirement.weight for requirement in asked)
+        total = fsum(requirement.weight / largest for requirement in asked)
+        for requirement in asked:
+            yield share * (requirement.weight / largest / total), requirement
 
 
 def _voters(rank: NodeRank) -> dict[str, float]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mediator.schema.annotations import Capability, ContinuousRequirement, Metric
+from mediator.schema.annotations import DURABLE_S, Capability, ContinuousRequirement, Metric
 from mediator.schema.types import FieldType
 
 __all__ = ["Candidate", "closure"]
@@ -39,6 +39,7 @@ class Candidate:
             not estimated yet; one that is not finite counts as missing.
         p99: The 99th percentiles, for requirements that ask for them; in the same units.
         inexact: Field types for which it lacks an exact operator; such fields are not placed here.
+        durability_s: Seconds of acknowledged writes that a crash may lose; None: not known.
         suspended: Why it is no candidate at all, or None.
     """
 
@@ -47,10 +48,18 @@ class Candidate:
     metrics: Mapping[Metric, float] = field(default_factory=dict)
     p99: Mapping[Metric, float] = field(default_factory=dict)
     inexact: frozenset[FieldType] = frozenset()
+    durability_s: float | None = None
     suspended: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "capabilities", closure(self.capabilities))
+
+    @property
+    def loses_s(self) -> float:
+        """Seconds of acknowledged writes that a crash may lose, as far as can be said."""
+        if self.durability_s is not None:
+            return self.durability_s
+        return DURABLE_S if Capability.DURABILITY in self.capabilities else math.inf
 
     def lacking(self, required: Iterable[Capability]) -> tuple[Capability, ...]:
         """Return the required capabilities it does not have, in the order of their names."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
-from mediator.placement.ballot import Ballot, Choice, Order, node_ballot
+from mediator.errors import Place
+from mediator.placement.ballot import Choice, Order, node_ballot
 from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
 from mediator.placement.moves import Move, moves_between
 from mediator.placement.rank import ROOT, NodeRank, rank
 from mediator.placement.routing import ClassRoute, DatabaseRoute
+from mediator.placement.sentence import Sentences
 from mediator.schema.annotations import Capability
 from mediator.schema.tree import ClassSchema, Mode, Schema
 from mediator.stores.port import Fragment
@@ -25,8 +28,8 @@ __all__ = [
     "Placement",
     "build_routes",
     "decide",
+    "named_mistakes",
     "pins_of",
-    "primary_mistake",
     "primary_system",
 ]
 
@@ -81,6 +84,15 @@ class Decision:
     groups: Mapping[str, Mapping[str, GroupPlacement]]
     moves: tuple[Move, ...] = ()
 
+    @cached_property
+    def sentences(self) -> Sentences:
+        """Says why each choice is as it is."""
+        return Sentences(self.ranking, self.candidates, self.order)
+
+    def why(self, node: str) -> str:
+        """Say in one sentence why a node is where it is."""
+        return self.sentences.of(self.placements[node].choice)
+
 
 def decide(schema: Schema, candidates: Sequence[Candidate], pins: Pins = NO_PINS) -> Decision:
     """Decide the placements of a schema.
@@ -101,7 +113,7 @@ def decide(schema: Schema, candidates: Sequence[Candidate], pins: Pins = NO_PINS
     placements = {node: _held(placed, free) for node, placed in held.placements.items()}
     systems = {node: placed.system for node, placed in placements.items()}
     choices = {node: placed.choice for node, placed in free.placements.items()}
-    moves = moves_between(schema, choices, systems, pins)
+    moves = moves_between(schema, choices, systems, pins, free.sentences.of)
     return replace(held, placements=placements, moves=moves)
 
 
@@ -116,29 +128,26 @@ def _held(placed: Placement, free: Decision) -> Placement:
 def _decide(
     schema: Schema, candidates: tuple[Candidate, ...], ranking: NodeRank, pins: Pins
 ) -> Decision:
-    order = Order.of(candidates, schema.primary.system)
-    whole = node_ballot(ranking)
+    order = Order.of(candidates, schema)
     allowed = ranking.eligible if ranking.bound else ranking.qualified
-    everything = order.choose(ROOT, allowed, [whole])
+    everything = order.choose(ROOT, allowed, node_ballot(ranking))
     bound = _bind(everything, ranking, pins, schema.classes) if ranking.bound else None
     placements = {ROOT: _placement(ranking, bound or everything, ranking.bound)}
     groups = {}
     for class_, node in zip(schema.classes.values(), ranking.children, strict=True):
-        tied = bound or _class_bound(class_, node, whole, order, pins)
-        plans = plan_groups(class_, node, whole, order, pins=pins, bound=tied)
+        tied = bound or _class_bound(class_, node, order, pins)
+        plans = plan_groups(class_, node, order, pins=pins, bound=tied)
         placements[node.node] = _placement(node, plans[0].choice, tied is not None)
         placements |= _field_placements(node, plans, tied is not None)
         groups[class_.name] = {p.name: _group(class_, p) for p in plans}
     return Decision(ranking, candidates, order, placements, groups)
 
 
-def _class_bound(
-    class_: ClassSchema, node: NodeRank, above: Ballot, order: Order, pins: Pins
-) -> Choice | None:
+def _class_bound(class_: ClassSchema, node: NodeRank, order: Order, pins: Pins) -> Choice | None:
     if not node.bound:
         return None
-    ballots = (node_ballot(node), above)
-    return _bind(order.choose(node.node, node.eligible, ballots), node, pins, {class_.name})
+    choice = order.choose(node.node, node.eligible, node_ballot(node))
+    return _bind(choice, node, pins, {class_.name})
 
 
 def _bind(choice: Choice, node: NodeRank, pins: Pins, classes: Collection[str]) -> Choice:
@@ -188,18 +197,21 @@ def primary_system(
     return max(usable, key=lambda name: scores.get(name, -1.0), default=None)
 
 
-def primary_mistake(schema: Schema, candidates: Sequence[Candidate]) -> str | None:
-    """Say why the primary that a schema names cannot be one; None if it can, or none is named."""
-    named = schema.primary.system
-    if named is None:
-        return None
-    primary = next((candidate for candidate in candidates if candidate.name == named), None)
-    if primary is None:
-        return f"there is no system {named}"
-    lacking = primary.lacking(_PRIMARY_NEEDS)
+def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Place]:
+    """Say why systems that a schema names, as its primary or default, cannot be what they are."""
+    known = {candidate.name: candidate for candidate in candidates}
+    named = {"/primary/system": schema.primary.system, "/default/system": schema.default.system}
+    mistakes = [
+        Place(pointer, f"there is no system {name}")
+        for pointer, name in named.items()
+        if name is not None and name not in known
+    ]
+    primary = known.get(schema.primary.system or "")
+    lacking = primary.lacking(_PRIMARY_NEEDS) if primary else ()
     if schema.mode is Mode.MICROBATCHED and lacking:
-        return f"{named} is not proven for {', '.join(lacking)}, which whole objects are read by"
-    return None
+        needs = f"is not proven for {', '.join(lacking)}, which whole objects are read by"
+        mistakes.append(Place("/primary/system", f"{schema.primary.system} {needs}"))
+    return mistakes
 
 
 def pins_of(route: DatabaseRoute, class_names: Sequence[str]) -> Pins:

@@ -1,7 +1,8 @@
 """Cache groups: which fields of a class share one, and the system each group lives on.
 
-A declared group is never split. Fields that name none are in the main group, which lives where the
-class's mean says; one whose own scores favour another system becomes a group of its own.
+A declared group is never split. Fields that name none are in the main group; one that belongs on
+another system becomes a group of its own. The main group lives on the default system if it has a
+field without goals, for nothing else would say where; else where the class's mean says.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mediator.placement.ballot import Ballot, Choice, Order, node_ballot, shared_ballot
+from mediator.placement.ballot import Choice, Order, node_ballot, shared_ballot
 from mediator.placement.rank import NodeRank
 from mediator.placement.refusal import Refusal, refuse
 from mediator.schema.tree import MAIN_GROUP, ClassSchema
@@ -49,7 +50,6 @@ class GroupPlan:
 def plan_groups(
     class_: ClassSchema,
     rank: NodeRank,
-    above: Ballot,
     order: Order,
     *,
     pins: Pins,
@@ -60,7 +60,6 @@ def plan_groups(
     Args:
         class_: The class.
         rank: Its ranking.
-        above: The database's ballot, for what the class itself does not decide.
         order: How ties and defaults end.
         pins: What must stay where it is.
         bound: The choice that the whole class is tied to, if it is.
@@ -68,36 +67,39 @@ def plan_groups(
     Raises:
         Unplaceable: No system can serve all fields of a declared group.
     """
-    planner = _Planner(class_, rank, (node_ballot(rank), above), order, pins, bound)
+    planner = _Planner(class_, rank, order.leading(order.default(rank)), pins, bound)
     known, loose = planner.members()
-    main = planner.choose_main(known.get(MAIN_GROUP, ()))
-    seen = {MAIN_GROUP: {each.node: _shared(main) for each in known.pop(MAIN_GROUP, ())}}
+    members = known.pop(MAIN_GROUP, [])
+    main = planner.choose_main(members, loose)
     choices = {MAIN_GROUP: main}
+    seen = {MAIN_GROUP: {each.node: main for each in members}}
     for name, fields in known.items():
-        choices[name] = planner.choose_shared(name, fields, main)
-        seen[name] = {each.node: choices[name] for each in fields}
+        choices[name] = planner.choose_shared(name, fields)
+        seen[name] = _seen(choices[name], fields)
+    taken = planner.taken
     for each in loose:
-        choice = planner.choose_alone(each, main)
+        choice = planner.choose_alone(each)
         alone = choice.system != main.system
-        name = _free_name(each.node, {*choices, *planner.taken}) if alone else MAIN_GROUP
+        name = _free_name(each.node, {*choices, *taken}) if alone else MAIN_GROUP
         choices.setdefault(name, choice)
         seen.setdefault(name, {})[each.node] = choice
     return tuple(GroupPlan(name, choice, seen[name]) for name, choice in choices.items())
 
 
-def _shared(choice: Choice) -> Choice:
-    return replace(choice, kind="group") if choice.kind == "own" else choice
-
-
-def _followed(choice: Choice) -> Choice:
-    return replace(choice, kind="follows") if choice.kind == "own" else choice
+def _seen(choice: Choice, fields: Sequence[NodeRank]) -> dict[str, Choice]:
+    """Return the choice made for a group as each of its fields sees it."""
+    if choice.kind != "own":
+        return dict.fromkeys((each.node for each in fields), choice)
+    alike = {node_ballot(each).ranked(choice.eligible)[0] for each in fields if each.votes}
+    voted = choice if len(alike) == 1 else replace(choice, kind="group")
+    followed = replace(choice, kind="follows")
+    return {each.node: voted if each.votes else followed for each in fields}
 
 
 @dataclass(frozen=True)
 class _Planner:
     class_: ClassSchema
     rank: NodeRank
-    ballots: tuple[Ballot, Ballot]
     order: Order
     pins: Pins
     bound: Choice | None
@@ -120,36 +122,33 @@ class _Planner:
                 loose.append(each)
         return known, loose
 
-    def choose_main(self, fields: Sequence[NodeRank]) -> Choice:
-        """Choose where the main group lives: by the class's mean."""
+    def choose_main(self, members: Sequence[NodeRank], loose: Sequence[NodeRank]) -> Choice:
+        """Choose where the main group lives."""
         fixed = self._fixed(MAIN_GROUP)
         if fixed:
             return fixed
-        eligible = self._common(MAIN_GROUP, fields)
-        return self.order.choose(self.rank.node, eligible, self.ballots)
+        eligible = self._common(MAIN_GROUP, members)
+        goals = all(each.requirements for each in (*members, *loose))
+        return self.order.choose(
+            self.rank.node, eligible, node_ballot(self.rank) if goals else None
+        )
 
-    def choose_shared(self, name: str, fields: Sequence[NodeRank], main: Choice) -> Choice:
+    def choose_shared(self, name: str, fields: Sequence[NodeRank]) -> Choice:
         """Choose for a group that is known by name: by the mean over its voting fields."""
         fixed = self._fixed(name)
         if fixed:
             return fixed
         node = f"{self.class_.name}#{name}"
         eligible = self._common(name, fields)
-        ballot = shared_ballot(node, fields, eligible)
-        if not ballot.scores and main.system in eligible:
-            return _followed(main)
-        choice = self.order.choose(node, eligible, (ballot, *self.ballots))
-        agreed = all(self.order.best(f.scores) == choice.system for f in fields if f.votes)
-        return choice if agreed else _shared(choice)
+        return self.order.choose(node, eligible, shared_ballot(node, fields, eligible))
 
-    def choose_alone(self, each: NodeRank, main: Choice) -> Choice:
-        """Choose for a field that names no group: its own scores, else with the main group."""
+    def choose_alone(self, each: NodeRank) -> Choice:
+        """Choose for a field that names no group: by what is asked of it alone."""
         if self.bound:
             return self.bound
-        if not each.votes and main.system in each.eligible:
-            return _followed(main)
-        ballots = (node_ballot(each), *self.ballots)
-        return self.order.choose(each.node, each.eligible, ballots)
+        if not each.votes:
+            return self.order.choose(each.node, each.eligible, None)
+        return self.order.choose(each.node, each.eligible, node_ballot(each))
 
     def _fixed(self, group: str) -> Choice | None:
         """Return the system of a group that holds data, or that all of the class is tied to."""

@@ -6,37 +6,22 @@ what they have seen through snapshots: plain JSON, taken and merged by the calle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from math import log, sqrt
 from typing import Any, ClassVar, Final
 
 from mediator.clock import Clock
 from mediator.observation import CircuitChanged, Observation, StoreCallFinished
-from mediator.placement.histogram import BUCKETS, percentile, pooled
-from mediator.placement.series import (
-    AVAILABILITY_HALF_LIFE_S,
-    CAPACITY_HALF_LIFE_S,
-    LATENCY_HALF_LIFE_S,
-    Lane,
-    Series,
-    faded,
-)
+from mediator.placement import pooling
+from mediator.placement.series import Lane, Series
 from mediator.schema.annotations import Metric
 
-__all__ = ["HISTORY_CALLS", "History", "MetricsBook"]
+__all__ = ["History", "MetricsBook"]
 
 MOST_WAITING: Final = 128
 """Store calls that wait to be taken up, at most."""
-
-HISTORY_CALLS: Final = 200
-"""In the availability, history weighs like this many calls, against those that have not faded."""
-
-WINDOW_S: Final = LATENCY_HALF_LIFE_S / log(2)
-"""What the seconds of an average over endless traffic weigh together. Seconds that are missing from
-it count with the historic latency: so a burst hardly shows, and silence leads back to history."""
 
 _KINDS: Mapping[str, tuple[Metric, Metric, Metric]] = {
     "read": (Metric.READ_LATENCY, Metric.READ_THROUGHPUT, Metric.READ_AVAILABILITY),
@@ -56,31 +41,6 @@ class History:
         """Name it by its figures, the same on all replicas."""
         figures = sorted(self.metrics.items()), sorted(self.p99.items())
         return blake2b(repr(figures).encode(), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class _Latencies:
-    """Latencies of any number of series, of this replica and of others, taken together."""
-
-    calls: int
-    weight: float
-    mean: float
-    m2: float
-    histogram: list[int]
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> _Latencies:
-        """Pool rows of snapshots (Chan's parallel form of Welford's method)."""
-        weight = sum(row["weight"] for row in rows)
-        mean = sum(row["weight"] * row["mean"] for row in rows) / weight if weight else 0.0
-        m2 = sum(row["m2"] + row["weight"] * (row["mean"] - mean) ** 2 for row in rows)
-        histogram = pooled(_dense(row["histogram"]) for row in rows)
-        return cls(sum(row["calls"] for row in rows), weight, mean, m2, histogram)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation in seconds."""
-        return sqrt(self.m2 / self.weight) if self.weight else 0.0
 
 
 class MetricsBook:
@@ -154,12 +114,13 @@ class MetricsBook:
         for operation, (latency, throughput, availability) in _KINDS.items():
             rows = self._rows("series", system=system, operation=operation)
             lanes = self._rows("lanes", system=system, operation=operation)
-            mean, covered = _latency(lanes)
-            last = percentile(pooled(_dense(row["histogram"]) for row in rows), 0.99)
-            metrics[latency] = _blend(history.metrics.get(latency), mean, covered)
-            p99[latency] = _blend(history.p99.get(latency), last, covered)
-            metrics[throughput] = _capacity(history.metrics.get(throughput), lanes)
-            metrics[availability] = _availability(history.metrics.get(availability), lanes)
+            mean, covered = pooling.latency(lanes)
+            last = pooling.p99(rows)
+            metrics[latency] = pooling.blend(history.metrics.get(latency), mean, covered)
+            p99[latency] = pooling.blend(history.p99.get(latency), last, covered)
+            metrics[throughput] = pooling.capacity(history.metrics.get(throughput), lanes)
+            known = history.metrics.get(availability)
+            metrics[availability] = pooling.availability(known, lanes)
         return {**_known(metrics), **(declared or {})}, _known(p99)
 
     def statistics(self) -> list[dict[str, Any]]:
@@ -168,7 +129,7 @@ class MetricsBook:
         for row in self._rows("series"):
             key = (row["system"], row["database"], row["class"], row["operation"])
             rows.setdefault(key, []).append(row)
-        return [_statistic(key, _Latencies.of(each)) for key, each in sorted(rows.items())]
+        return [pooling.statistic(key, each) for key, each in sorted(rows.items())]
 
     def offered(self) -> dict[tuple[str, str], float]:
         """Return the present rate of each (system, operation) in operations/s; never scored."""
@@ -228,7 +189,7 @@ class MetricsBook:
             for row in snapshot[part]:
                 # Another calibration than ours: one of us is about to learn of the newer one.
                 if row["calibration"] == self._calibration(row["system"]):
-                    yield _aged(row, int(now - heard)) if part == "lanes" else row
+                    yield pooling.aged(row, int(now - heard)) if part == "lanes" else row
 
     def _calibration(self, system: str) -> str:
         """Name the calibration that live figures of a system came after."""
@@ -272,67 +233,5 @@ class MetricsBook:
             }
 
 
-def _dense(sparse: Iterable[tuple[int, int]]) -> list[int]:
-    histogram = [0] * BUCKETS
-    for bucket, calls in sparse:
-        histogram[bucket] = calls
-    return histogram
-
-
 def _known(values: Mapping[Metric, float | None]) -> dict[Metric, float]:
     return {metric: value for metric, value in values.items() if value is not None}
-
-
-def _aged(lane: Mapping[str, Any], seconds: int) -> Mapping[str, Any]:
-    """Return what another replica told of a system, as it counts some seconds later."""
-    answered = faded(seconds, AVAILABILITY_HALF_LIFE_S)
-    return {
-        **lane,
-        "seen": lane["seen"] * faded(seconds, LATENCY_HALF_LIFE_S),
-        "ok": lane["ok"] * answered,
-        "all": lane["all"] * answered,
-        "peak": lane["peak"] * faded(seconds, CAPACITY_HALF_LIFE_S),
-    }
-
-
-def _latency(lanes: Sequence[Mapping[str, Any]]) -> tuple[float | None, float]:
-    """Return the mean latency, and what share of the window was seen; replicas see the same one."""
-    seen = sum(row["seen"] for row in lanes)
-    if not seen:
-        return None, 0.0
-    mean = sum(row["seen"] * row["mean"] for row in lanes) / seen
-    return mean, min(1.0, max(row["seen"] for row in lanes) / WINDOW_S)
-
-
-def _blend(historic: float | None, current: float | None, share: float) -> float | None:
-    """Mix a current value, which has this share, with the historic one."""
-    if historic is None or current is None:
-        return historic if current is None else current
-    return (1 - share) * historic + share * current
-
-
-def _capacity(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> float | None:
-    seen = [row["peak"] for row in lanes if row["peak"] > 0]
-    return max(seen if historic is None else [historic, *seen], default=None)
-
-
-def _availability(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> float | None:
-    tried = sum(row["all"] for row in lanes)
-    current = sum(row["ok"] for row in lanes) / tried if tried else None
-    return _blend(historic, current, tried / (HISTORY_CALLS + tried))
-
-
-def _statistic(key: tuple[str, ...], seen: _Latencies) -> dict[str, Any]:
-    system, database, class_name, operation = key
-    return {
-        "system": system,
-        "database": database,
-        "class": class_name,
-        "operation": operation,
-        "calls": seen.calls,
-        "mean_s": seen.mean,
-        "deviation_s": seen.deviation,
-        "p50_s": percentile(seen.histogram, 0.5),
-        "p95_s": percentile(seen.histogram, 0.95),
-        "p99_s": percentile(seen.histogram, 0.99),
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mediator.placement.ballot import Choice
@@ -24,6 +24,7 @@ class Move:
         required: Whether the schema rules the current placement out, not only its score.
         current_score: Score of the current system where the choice was made; None if it has none.
         proposed_score: Score of the proposed one; None where nothing votes.
+        why: Why it would be placed there.
     """
 
     node: str
@@ -33,22 +34,40 @@ class Move:
     required: bool
     current_score: float | None
     proposed_score: float | None
+    why: str = ""
 
 
 def moves_between(
-    schema: Schema, free: Mapping[str, Choice], held: Mapping[str, str], pins: Pins
+    schema: Schema,
+    free: Mapping[str, Choice],
+    held: Mapping[str, str],
+    pins: Pins,
+    why: Callable[[Choice], str],
 ) -> tuple[Move, ...]:
-    """List the moves from what is held to a free decision, classes before their fields."""
+    """List the moves from what is held to a free decision, classes before their fields.
+
+    Another default system moves nothing: what nothing is asked of may stay where it is.
+
+    Args:
+        schema: The schema.
+        free: The choice for each node if nothing held data.
+        held: The system that each node is on.
+        pins: What holds data.
+        why: Puts a choice into words.
+    """
     scattered = _scattered(free, held)
     moves = []
     for node, declared in _pinned_nodes(schema, pins):
         choice, current = free[node], held[node]
         if declared is not None:
             reason = f"the schema puts it into cache group {declared}"
-            moves.append(_move(node, choice, current, reason, required=True))
+            moves.append(_move(node, choice, current, reason, why(choice), required=True))
         elif choice.system != current:
             ruled_out = current not in choice.eligible or choice.by in scattered
-            moves.append(_move(node, choice, current, _reason(choice, current), required=ruled_out))
+            if choice.ballot is None and not ruled_out:
+                continue
+            reason = _reason(choice, current)
+            moves.append(_move(node, choice, current, reason, why(choice), required=ruled_out))
     return tuple(moves)
 
 
@@ -78,7 +97,9 @@ def _reason(choice: Choice, current: str) -> str:
     return f"{choice.system} scores higher than {current} for {choice.by}"
 
 
-def _move(node: str, choice: Choice, current: str, reason: str, *, required: bool) -> Move:
+def _move(
+    node: str, choice: Choice, current: str, reason: str, why: str, *, required: bool
+) -> Move:
     scores = choice.ballot.scores if choice.ballot else {}
     now, then = scores.get(current), scores.get(choice.system)
-    return Move(node, current, choice.system, reason, required, now, then)
+    return Move(node, current, choice.system, reason, required, now, then, why)

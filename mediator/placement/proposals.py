@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mediator.placement.explain import advantage
 from mediator.placement.moves import Move
+from mediator.placement.utility import advantage
 
 __all__ = ["DWELL_S", "MARGIN", "NOTHING_PROPOSED", "Proposal", "Proposals", "propose"]
 
@@ -35,6 +35,7 @@ class Proposal:
         since: When the proposed one took the lead.
         recorded: Whether it has led for the dwell time.
         lost_at: Since when the lead has been gone, of a recorded one.
+        why: Why it would be placed there, in a sentence.
     """
 
     node: str
@@ -44,6 +45,7 @@ class Proposal:
     since: float
     recorded: bool = False
     lost_at: float | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def propose(
 
 def _lead(move: Move, now: float) -> Proposal:
     lead = advantage(move.proposed_score or 0.0, move.current_score)
-    return Proposal(move.node, move.current, move.proposed, lead, now)
+    return Proposal(move.node, move.current, move.proposed, lead, now, why=move.why)
 
 
 def _step(

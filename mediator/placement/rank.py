@@ -2,14 +2,15 @@
 
 Binary requirements filter before descending, so that a child never picks what a parent excludes.
 Continuous ones are pushed down and evaluated at fields only. An inner node's score is the mean of
-its children's, over the systems common to every child that votes; a field without continuous
-requirements does not vote, nor does a class whose fields do not.
+its children's, over the systems common to every child that votes. A field that only binary
+requirements reach, its own or inherited, votes with these: every system that meets them scores 1.
+A field that nothing reaches does not vote, nor does a class whose fields do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from mediator.placement.candidates import Candidate
@@ -44,7 +45,7 @@ class NodeRank:
         children: Nodes below.
         requirements: Continuous requirements, own and pushed down (fields only).
         parts: How each score came about (fields only).
-        votes: Whether any continuous requirement is evaluated here or below.
+        votes: Whether any requirement reaches the field, or a field below.
     """
 
     node: str
@@ -77,19 +78,21 @@ class _Scope:
     systems: tuple[Candidate, ...]
     dropped: Mapping[str, str]
     requirements: tuple[ContinuousRequirement, ...] = ()
+    required: bool = False
 
     def narrow(self, node: str, annotations: Sequence[Annotation]) -> _Scope:
         """Filter by the node's binary requirements and take up its continuous ones."""
         required = _binary(annotations)
         lacking = {c.name: _lack(c.lacking(required), node) for c in self.systems}
         fit = self.without(lacking)
-        return _Scope(fit.systems, fit.dropped, (*self.requirements, *_continuous(annotations)))
+        continuous = (*self.requirements, *_continuous(annotations))
+        return replace(fit, requirements=continuous, required=self.required or bool(required))
 
     def without(self, reasons: Mapping[str, str]) -> _Scope:
         """Drop the systems that a reason is given for."""
         told = {name: reason for name, reason in reasons.items() if reason}
         kept = tuple(candidate for candidate in self.systems if candidate.name not in told)
-        return _Scope(kept, {**self.dropped, **told}, self.requirements)
+        return replace(self, systems=kept, dropped={**self.dropped, **told})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,8 +130,8 @@ def _rank_field(class_name: str, field_: Field, outer: _Scope) -> NodeRank:
     scope = outer.narrow(node, field_.annotations)
     unfit = {c.name: _unfit(c, field_, scope.requirements, node) for c in scope.systems}
     scope = scope.without(unfit)
-    votes = bool(scope.requirements)
-    parts = {c.name: score(scope.requirements, c) for c in scope.systems} if votes else {}
+    parts = {c.name: score(scope.requirements, c) for c in scope.systems}
+    votes = bool(scope.requirements) or scope.required
     required = _binary(field_.annotations)
     return NodeRank(
         node=node,
@@ -136,10 +139,10 @@ def _rank_field(class_name: str, field_: Field, outer: _Scope) -> NodeRank:
         requires=required,
         qualified=scope.names,
         eligible=scope.names,
-        scores={name: part.value for name, part in parts.items()},
+        scores={name: part.value for name, part in parts.items()} if votes else {},
         dropped=scope.dropped,
         requirements=scope.requirements,
-        parts=parts,
+        parts=parts if scope.requirements else {},
         votes=votes,
     )
 
@@ -155,8 +158,8 @@ def _rank_inner(
     required = _binary(annotations)
     bound = bind or bool(required)
     voting = [child for child in children if child.votes]
-    eligible = tuple(s for s in scope.names if all(s in child.eligible for child in children))
-    common = [s for s in scope.names if all(s in child.scores for child in voting)]
+    eligible = _common(scope.names, (child.eligible for child in children))
+    common = _common(scope.names, (child.scores for child in voting))
     scored = [s for s in common if voting and (s in eligible or not bound)]
     usable = scored if voting else eligible
     obstacles = {s: _obstacle(s, children, voting) for s in scope.names if s not in usable}
@@ -171,6 +174,14 @@ def _rank_inner(
         children=children,
         votes=bool(voting),
     )
+
+
+def _common(names: Sequence[str], groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Return the names that are in all the groups, in their order."""
+    left = set(names)
+    for group in groups:
+        left.intersection_update(group)
+    return tuple(name for name in names if name in left)
 
 
 def _binary(annotations: Iterable[Annotation]) -> tuple[Capability, ...]:

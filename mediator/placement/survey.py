@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from mediator.placement.decide import Decision
-from mediator.placement.explain import sentence
 from mediator.placement.rank import NodeRank
 
 __all__ = ["survey"]
@@ -35,7 +34,7 @@ def _node(rank: NodeRank, decision: Decision) -> dict[str, Any]:
         "system": placed.system,
         "bound": placed.bound,
         "kind": placed.choice.kind,
-        "why": sentence(placed.choice),
+        "why": decision.why(rank.node),
         "requires": sorted(rank.requires),
         "scores": dict(rank.scores),
         "dropped": dict(rank.dropped),

@@ -11,18 +11,15 @@ one interval of the grid (a factor of 1.4) may be missed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from mediator.placement.ballot import Ballot, Order
+from mediator.placement.ballot import Ballot, Requirements, terms
 from mediator.placement.candidates import Candidate
-from mediator.placement.utility import fulfilment
+from mediator.placement.utility import MET, fulfilment
 from mediator.schema.annotations import ContinuousRequirement, Metric, Sigmoid, Statistic
 
-__all__ = ["Requirements", "Threshold", "thresholds"]
-
-Requirements = Mapping[str, Sequence[ContinuousRequirement]]
-"""The continuous requirements of each field, by node."""
+__all__ = ["Threshold", "thresholds"]
 
 _RATIOS = (Metric.READ_AVAILABILITY, Metric.WRITE_AVAILABILITY)
 _OCTAVES = range(-80, 81)
@@ -62,7 +59,10 @@ class _Curve:
 
 
 def thresholds(
-    ballot: Ballot, requirements: Requirements, candidates: Iterable[Candidate], order: Order
+    ballot: Ballot,
+    requirements: Requirements,
+    candidates: Iterable[Candidate],
+    order: Sequence[str],
 ) -> list[Threshold]:
     """Find all one-at-a-time thresholds of a choice.
 
@@ -70,7 +70,7 @@ def thresholds(
         ballot: The scores it was made from.
         requirements: The requirements of the voting fields.
         candidates: The systems.
-        order: How ties end.
+        order: The systems; of equal scores the first one wins (`Choice.eligible`).
     """
     asked = {
         (r.metric, r.statistic): r for node in ballot.voters for r in requirements[node]
@@ -87,16 +87,17 @@ def _threshold(
     ballot: Ballot,
     requirements: Requirements,
     candidate: Candidate,
-    order: Order,
+    order: Sequence[str],
     asked: ContinuousRequirement,
 ) -> Threshold:
     measured = candidate.measured(asked)
     assert measured is not None, "a system on a ballot has every metric asked for"
     curve = _curve(ballot, requirements, candidate, asked)
-    chosen = order.best(ballot.scores)
+    chosen = ballot.ranked(order)[0]
 
     def flipped(value: float) -> bool:
-        return order.best({**ballot.scores, candidate.name: curve(value)}) != chosen
+        varied = replace(ballot, scores={**ballot.scores, candidate.name: curve(value)})
+        return varied.ranked(order)[0] != chosen
 
     grid = _grid(measured, [requirement for _, requirement in curve.terms], asked.metric)
     smaller = [value for value in reversed(grid) if value < measured]
@@ -119,25 +120,16 @@ def _curve(
 ) -> _Curve:
     fixed: list[float] = []
     moving: dict[ContinuousRequirement, float] = {}  # one pushed down to many fields counts once
-    for share, requirement in _terms(ballot, requirements):
-        if (requirement.metric, requirement.statistic) == (asked.metric, asked.statistic):
+    for share, requirement in terms(ballot, requirements):
+        if requirement is None:
+            fixed.append(share * MET)
+        elif (requirement.metric, requirement.statistic) == (asked.metric, asked.statistic):
             moving[requirement] = moving.get(requirement, 0.0) + share
         else:
             value = candidate.measured(requirement)
             assert value is not None, "a system on a ballot has every metric asked for"
             fixed.append(share * fulfilment(requirement, value))
     return _Curve(math.fsum(fixed), tuple((share, r) for r, share in moving.items()))
-
-
-def _terms(
-    ballot: Ballot, requirements: Requirements
-) -> Iterator[tuple[float, ContinuousRequirement]]:
-    """Yield every requirement with its share in the ballot's scores (Eq. 1, then the means)."""
-    for node, share in ballot.voters.items():
-        largest = max(requirement.weight for requirement in requirements[node])
-        total = math.fsum(requirement.weight / largest for requirement in requirements[node])
-        for requirement in requirements[node]:
-            yield share * (requirement.weight / largest / total), requirement
 
 
 def _grid(

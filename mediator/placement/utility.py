@@ -17,10 +17,24 @@ from mediator.schema.annotations import (
     Utility,
 )
 
-__all__ = ["INDEX_CAP", "FieldScore", "Part", "evaluate", "fulfilment", "goal_index", "score"]
+__all__ = [
+    "INDEX_CAP",
+    "MET",
+    "FieldScore",
+    "Part",
+    "advantage",
+    "evaluate",
+    "fulfilment",
+    "goal_index",
+    "score",
+]
 
 INDEX_CAP = 1e6
 """Largest goal index: a metric of 0 must not drown every other requirement in an infinity."""
+
+MET = 1.0
+"""The score of a system for a field that asks for capabilities only, all of which it has: that of a
+utility at its best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +117,24 @@ def fulfilment(requirement: ContinuousRequirement, measured: float) -> float:
     return goal_index(requirement.metric, requirement.goal, measured)
 
 
+def advantage(score: float, other: float | None) -> float:
+    """Return by what ratio a score exceeds another, 0.2 for 20 %; at most `INDEX_CAP`."""
+    if other is None or other <= 0:
+        return INDEX_CAP if score > 0 or other is None else 0.0
+    return min(INDEX_CAP, score / other - 1)
+
+
 def score(requirements: Sequence[ContinuousRequirement], candidate: Candidate) -> FieldScore:
     """Score a candidate for a field: sum(w * f(metric)) / sum(w) (papers/ppm, Eq. 1).
+
+    Without requirements that have a metric the score is `MET`.
 
     Raises:
         KeyError: The candidate lacks a metric; such candidates are dropped beforehand.
     """
     parts = tuple(_part(requirement, candidate) for requirement in requirements)
+    if not parts:
+        return FieldScore(MET, ())
     # Scaled by a power of two, which is exact: huge and tiny weights stay in a double's range.
     exponent = math.frexp(max(part.weight for part in parts))[1]
     weights = [math.ldexp(part.weight, -exponent) for part in parts]

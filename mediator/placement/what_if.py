@@ -15,7 +15,6 @@ from mediator.errors import Invalid, Place
 from mediator.placement.advice import SYSTEM_NAME, SYSTEMS_AT_MOST, read_metrics
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
-from mediator.placement.explain import sentence
 from mediator.schema.annotations import Metric
 from mediator.schema.mistakes import invalid
 from mediator.schema.parse import parse_schema
@@ -85,9 +84,14 @@ def what_if(
     after = decide(amended, [_supposing(candidate, supposed) for candidate in candidates])
     nodes = {node: _compared(node, before, after) for node in before.placements}
     moves = [
-        {"node": node, "from": compared["before"]["system"], "to": compared["after"]["system"]}
-        for node, compared in nodes.items()
-        if compared["before"]["system"] != compared["after"]["system"]
+        {
+            "node": node,
+            "from": both["before"]["system"],
+            "to": both["after"]["system"],
+            "why": both["after"]["why"],
+        }
+        for node, both in nodes.items()
+        if both["before"]["system"] != both["after"]["system"]
     ]
     return {"nodes": nodes, "moves": moves}
 
@@ -166,5 +170,5 @@ def _side(node: str, decision: Decision) -> dict[str, Any]:
         "system": placed.system,
         "scores": dict(scores),
         "kind": placed.choice.kind,
-        "why": sentence(placed.choice),
+        "why": decision.why(node),
     }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 __all__ = [
+    "DURABLE_S",
     "Annotation",
     "BinaryRequirement",
     "Capability",
@@ -44,6 +45,10 @@ class Capability(StrEnum):
     CAUSAL = "causal"
     MONOTONIC = "monotonic"
     EVENTUAL = "eventual"
+
+
+DURABLE_S: Final = 1.0
+"""Seconds of acknowledged writes that a durable system may lose at most in a crash."""
 
 
 class Metric(StrEnum):

@@ -6,8 +6,6 @@ from typing import Final
 
 __all__ = [
     "ANNOTATIONS_PER_NODE",
-    "BATCH_MAX_SIZE",
-    "BATCH_MAX_WAIT_S",
     "CACHE_COST_MAX",
     "CACHE_COST_MIN",
     "CACHE_MAX_TTL_S",
@@ -45,9 +43,6 @@ CACHE_COST_MAX: Final = 1000
 
 OBJECT_TTL_MAX_S: Final = 100 * CACHE_MAX_TTL_S
 """Longest life of an object in seconds; its end must be a time that every store can hold."""
-
-BATCH_MAX_WAIT_S: Final = 60
-BATCH_MAX_SIZE: Final = 1000
 
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1

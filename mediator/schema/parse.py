@@ -8,8 +8,6 @@ from typing import Any, Final, cast
 
 from mediator.errors import Place, SchemaInvalid
 from mediator.schema.limits import (
-    BATCH_MAX_SIZE,
-    BATCH_MAX_WAIT_S,
     CACHE_COST_MAX,
     CACHE_COST_MIN,
     CACHE_MAX_TTL_S,
@@ -26,9 +24,9 @@ from mediator.schema.tree import (
     MAIN_GROUP,
     MISSING,
     SCRATCH_DATABASE,
-    Batching,
     CachePolicy,
     ClassSchema,
+    DefaultSystem,
     Field,
     MissingType,
     Mode,
@@ -51,17 +49,17 @@ _OF_A_CLASS = (
     "annotations",
     "cache",
     "require_if_match",
-    "batching",
     "ttl_s",
     "owner_field",
     "fields",
 )
 _OPTIONAL = ("items", "to", "required", "max_length", "default", "index", "group", "annotations")
+_ITEM_SCALARS = SCALARS - {FieldType.REFERENCE}  # there is no place to name the class referred to
 _MEASURED = _CONTAINERS | {FieldType.STRING, FieldType.BINARY}
 _ITEMS: Mapping[FieldType, frozenset[FieldType]] = {
-    FieldType.SET: SCALARS,
-    FieldType.LIST: SCALARS | {FieldType.DOCUMENT},
-    FieldType.MAP: SCALARS | {FieldType.DOCUMENT},
+    FieldType.SET: _ITEM_SCALARS,
+    FieldType.LIST: _ITEM_SCALARS | {FieldType.DOCUMENT},
+    FieldType.MAP: _ITEM_SCALARS | {FieldType.DOCUMENT},
 }
 
 
@@ -90,13 +88,14 @@ def parse_schema(database: str, document: Any) -> Schema:
 
 
 def _schema(database: str, node: Node) -> Schema:
-    node.shape("mode", "primary", "annotations", "classes")
+    node.shape("mode", "primary", "default", "annotations", "classes")
     known = node["classes"].value
     classes = frozenset(known) if isinstance(known, dict) else frozenset()
     return Schema(
         database=database,
         mode=node["mode"].choice(Mode) or Mode.MIXED,
         primary=_primary(node["primary"]),
+        default=_default_system(node["default"]),
         annotations=read_annotations(node["annotations"], "database"),
         classes={
             name: _class(name, member, classes)
@@ -109,11 +108,18 @@ def _primary(node: Node) -> Primary:
     if not node.given:
         return Primary()
     node.shape("system", "staleness_s")
-    system = node["system"]
     return Primary(
-        system=None if system.value is None else system.name(),
+        system=_system(node["system"]),
         staleness_s=node["staleness_s"].number(Primary().staleness_s, least=POSITIVE),
     )
+
+
+def _default_system(node: Node) -> DefaultSystem:
+    return DefaultSystem(_system(node.shape("system")["system"])) if node.given else DefaultSystem()
+
+
+def _system(node: Node) -> str | None:
+    return None if node.value is None else node.name()
 
 
 def _class(name: str, node: Node, classes: frozenset[str]) -> ClassSchema:
@@ -126,7 +132,6 @@ def _class(name: str, node: Node, classes: frozenset[str]) -> ClassSchema:
         annotations=read_annotations(node["annotations"], "class"),
         cache=_cache(node["cache"]),
         require_if_match=node["require_if_match"].boolean(),
-        batching=_batching(node["batching"]),
         ttl_s=_ttl(node["ttl_s"]),
         owner_field=None if owner.value is None else owner.name(FIELD_NAME),
         fields={
@@ -154,16 +159,6 @@ def _cache(node: Node) -> CachePolicy:
 
 def _cost(node: Node, default: float) -> float:
     return node.number(default, least=CACHE_COST_MIN, most=CACHE_COST_MAX)
-
-
-def _batching(node: Node) -> Batching | None:
-    if not node.given or node.value is None:
-        return None
-    node.shape(required=("max_wait_s", "max_size"))
-    return Batching(
-        max_wait_s=node["max_wait_s"].number(least=POSITIVE, most=BATCH_MAX_WAIT_S),
-        max_size=node["max_size"].integer(least=1, most=BATCH_MAX_SIZE),
-    )
 
 
 def _ttl(node: Node) -> float | None:

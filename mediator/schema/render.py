@@ -22,6 +22,7 @@ def schema_document(schema: Schema) -> dict[str, Any]:
     return {
         "mode": schema.mode.value,
         "primary": asdict(schema.primary),
+        "default": asdict(schema.default),
         "annotations": _annotations(schema.annotations),
         "classes": {name: _class(member) for name, member in schema.classes.items()},
     }
@@ -32,7 +33,6 @@ def _class(schema: ClassSchema) -> dict[str, Any]:
         "annotations": _annotations(schema.annotations),
         "cache": asdict(schema.cache),
         "require_if_match": schema.require_if_match,
-        "batching": None if schema.batching is None else asdict(schema.batching),
         "ttl_s": schema.ttl_s,
         "owner_field": schema.owner_field,
         "fields": {name: _field(field) for name, field in schema.fields.items()},

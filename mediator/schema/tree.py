@@ -14,9 +14,9 @@ __all__ = [
     "MAIN_GROUP",
     "MISSING",
     "SCRATCH_DATABASE",
-    "Batching",
     "CachePolicy",
     "ClassSchema",
+    "DefaultSystem",
     "Field",
     "MissingType",
     "Mode",
@@ -61,6 +61,13 @@ class Primary:
     staleness_s: float = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class DefaultSystem:
+    """Where fields go that nothing is asked of; None: where a crash loses least."""
+
+    system: str | None = None
+
+
 Visibility: TypeAlias = Literal["public", "private", "none"]
 
 
@@ -76,14 +83,6 @@ class CachePolicy:
     max_ttl_s: float = 600.0
     invalidation_cost: float = 0.2
     stale_cost: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Batching:
-    """How long a request may wait (seconds) to be served together with others, and how many."""
-
-    max_wait_s: float
-    max_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,6 @@ class ClassSchema:
     annotations: tuple[Annotation, ...] = ()
     cache: CachePolicy = field(default_factory=CachePolicy)
     require_if_match: bool = False
-    batching: Batching | None = None
     ttl_s: float | None = None
     owner_field: str | None = None
 
@@ -127,4 +125,5 @@ class Schema:
     classes: Mapping[str, ClassSchema]
     mode: Mode = Mode.MIXED
     primary: Primary = field(default_factory=Primary)
+    default: DefaultSystem = field(default_factory=DefaultSystem)
     annotations: tuple[Annotation, ...] = ()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from mediator.operations.operators import APPLICABLE, Operator
-from mediator.schema.annotations import Capability
+from mediator.schema.annotations import DURABLE_S, Capability
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Check
 from mediator.stores.conformance.runner import Finding, Judgement, run_check
@@ -26,9 +26,6 @@ __all__ = ["How", "ProbeReport", "State", "Verdict", "probe"]
 
 State: TypeAlias = Literal["proven", "refuted", "unknown"]
 How: TypeAlias = Literal["probed", "observed", "declared"]
-
-DURABLE_S: Final = 1.0
-"""Seconds of acknowledged writes that a durable system may lose at most."""
 
 _CHOSEN: Final = (
     "concurrency.one_winner_for_each_version",

@@ -17,6 +17,7 @@ from mediator.schema.types import SCALARS, FieldType
 from mediator.schema.values import Codec
 
 CONTAINERS = (FieldType.LIST, FieldType.SET, FieldType.MAP)
+ITEMS = SCALARS - {FieldType.REFERENCE}
 
 
 def everything() -> ClassSchema:
@@ -25,7 +26,7 @@ def everything() -> ClassSchema:
     for type_ in sorted({*FieldType} - {*CONTAINERS}):
         fields[type_.value] = {"type": type_.value}
         for container in CONTAINERS:
-            if type_ in SCALARS or container is not FieldType.SET:
+            if type_ in ITEMS or (type_ is FieldType.DOCUMENT and container is not FieldType.SET):
                 name = f"{container.value}_{type_.value}"
                 fields[name] = {"type": container.value, "items": type_.value}
     fields["reference"]["to"] = "things"

@@ -27,6 +27,7 @@ from mediator.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
 from mediator.placement.explain import explain
+from mediator.placement.figures import seconds
 from mediator.scaling.advisor import Advisor
 from mediator.scaling.energy import Energy, Stated
 from mediator.schema.annotations import Capability, Metric
@@ -174,18 +175,12 @@ def test_what_would_flip_it_is_told_nearest_first() -> None:
     assert "the write throughput of fast fell to 8,667/s (it is 25,000/s)" in told
 
 
-@pytest.mark.parametrize("kind", words._LEADS)
-def test_every_kind_of_choice_has_its_words(kind: str) -> None:
-    told = words.lead({"kind": kind, "by": "*", "system": "redis"})
-    assert "{" not in told
-
-
 @pytest.mark.parametrize(
     ("value", "told"),
     [(None, "-"), (0, "0 s"), (3.5e-5, "35 µs"), (0.0123, "12.3 ms"), (9, "9 s"), (600, "10 min")],
 )
 def test_durations(value: float | None, told: str) -> None:
-    assert figures.seconds(value) == told
+    assert seconds(value) == told
 
 
 def test_long_values_are_cut_and_say_how_long_they_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,24 +61,128 @@ def test_equal_scores_go_to_the_primary_before_the_first_registered() -> None:
     assert decide(plan, twins).placements["articles.title"].system == "two"
 
 
-def test_a_field_without_a_vote_follows_its_class() -> None:
-    decision = decide(schema({"title": TITLE, "body": {}}), TWO)
+def test_a_field_that_nothing_is_asked_of_is_on_the_default_system() -> None:
+    decision = decide(schema({"hits": HITS, "body": {}}), TWO)
     placement = decision.placements["articles.body"]
-    assert (placement.system, placement.choice.kind, placement.score) == (
-        "reader",
-        "follows",
-        None,
+    assert (placement.system, placement.choice.kind, placement.score) == ("reader", "default", None)
+    assert decision.groups["articles"] == {
+        "main": ("reader", ("body",)),
+        "hits": ("writer", ("hits",)),
+    }
+
+
+def test_a_field_that_the_default_of_its_class_cannot_hold_goes_elsewhere() -> None:
+    body = {"annotations": [SORTING]}
+    search = {"annotations": [{"require": "full_text_search"}]}
+    searching = system("search", 0.01, 0.01, Capability.FULL_TEXT_SEARCH)
+    decision = decide(schema({"hits": HITS, "body": body, "text": search}), (*TWO, searching))
+    assert where(decision) == {
+        "articles.hits": "writer",
+        "articles.body": "reader",
+        "articles.text": "search",
+    }
+
+
+SAFE = replace(system("safe", 0.02, 0.02), durability_s=0.0)
+FAST = replace(system("fast", 0.001, 0.001), durability_s=1.0)
+SHOP = {
+    "customers": {"fields": {"address": {"type": "string"}}},
+    "products": {
+        "fields": {"name": {"type": "string"}, "views": {"type": "integer", **HITS}},
+    },
+}
+
+
+def shop(*systems: Candidate, **members: Any) -> dict[str, str]:
+    decision = decide(parse_schema("shop", {"classes": SHOP, **members}), systems)
+    return {node: placed.system for node, placed in decision.placements.items()}
+
+
+def test_nobody_follows_the_goals_of_another_field_or_class() -> None:
+    assert shop(FAST, SAFE) == {
+        "*": "fast",
+        "customers": "safe",
+        "customers.address": "safe",
+        "products": "safe",
+        "products.name": "safe",
+        "products.views": "fast",
+    }
+
+
+def test_the_default_system_is_the_named_one_else_where_a_crash_loses_least() -> None:
+    assert shop(FAST, SAFE, default={"system": "fast"})["customers.address"] == "fast"
+    declared = replace(SAFE, durability_s=None, capabilities=frozenset({Capability.DURABILITY}))
+    worse = replace(FAST, durability_s=2.0)
+    assert shop(worse, declared)["customers.address"] == "safe"
+    assert shop(FAST, declared)["customers.address"] == "fast"  # 1 s either way
+    unknown = replace(SAFE, durability_s=None)
+    assert shop(unknown, FAST)["customers.address"] == "fast"
+    unmeasured = replace(SAFE, metrics={})
+    assert shop(unmeasured, FAST)["customers.address"] == "fast"
+
+
+def test_equally_durable_systems_are_the_primary_then_the_first_registered() -> None:
+    equal = replace(FAST, name="equal")
+    assert shop(equal, FAST)["customers.address"] == "equal"
+    assert shop(equal, FAST, primary={"system": "fast"})["customers.address"] == "fast"
+
+
+def test_the_default_system_can_do_all_that_its_class_is_asked() -> None:
+    fields = {"note": {}, "text": {"annotations": [{"require": "full_text_search"}]}}
+    able = replace(FAST, capabilities=frozenset({Capability.FULL_TEXT_SEARCH}))
+    decision = decide(schema(fields), (SAFE, able))
+    assert set(where(decision).values()) == {"fast"}
+    assert decision.why("articles.note") == (
+        "nothing is asked of it, so it is on the default system: only fast can do all that articles"
+        " is asked; out: safe (lacks full_text_search, required by articles.text)."
     )
 
 
-def test_a_field_without_a_vote_that_its_class_cannot_hold_goes_elsewhere() -> None:
-    body = {"annotations": [SORTING]}
-    decision = decide(schema({"hits": HITS, "body": body}), TWO)
-    assert where(decision) == {"articles.hits": "writer", "articles.body": "reader"}
-    assert decision.groups["articles"]["body"] == ("reader", ("body",))
+def test_a_named_default_that_cannot_hold_a_class_leaves_it_to_the_others() -> None:
+    plan = schema({"title": {}}, require=[{"require": "joins"}], default={"system": "fast"})
+    able = replace(SAFE, capabilities=frozenset({Capability.JOINS}))
+    decision = decide(plan, (FAST, able))
+    assert where(decision) == {"articles.title": "safe"}
+    assert "out: fast (lacks joins, required by articles)" in decision.why("articles.title")
 
 
-def test_a_class_without_a_vote_follows_the_database_then_the_default() -> None:
+def test_a_field_that_only_requires_votes_with_that() -> None:
+    """Whatever is asked of another field does not flip it."""
+    able = frozenset({Capability.SORTING})
+    safe, fast = replace(SAFE, capabilities=able), replace(FAST, capabilities=able)
+    title = {"annotations": [SORTING]}
+    for fields in ({"title": title}, {"title": title, "hits": HITS}):
+        decision = decide(schema(fields), (fast, safe))
+        assert decision.placements["articles.title"].system == "safe"
+        assert decision.placements["articles"].system == "safe"
+        scores = decision.ranking.children[0].children[0].scores
+        assert scores == {"fast": 1.0, "safe": 1.0}
+    incapable = replace(FAST, name="incapable", capabilities=frozenset())
+    (class_,) = decide(schema({"title": title, "hits": HITS}), (fast, incapable)).ranking.children
+    assert class_.scores == {"fast": pytest.approx((1 + 20) / 2)}
+    assert class_.dropped == {"incapable": "lacks sorting, required by articles.title"}
+
+
+def test_what_a_class_requires_is_the_vote_of_its_fields() -> None:
+    able = frozenset({Capability.JOINS})
+    systems = replace(SAFE, capabilities=able), replace(FAST, capabilities=able)
+    plan = schema({"title": {}, "body": {}, "hits": HITS}, require=[{"require": "joins"}])
+    scores = decide(plan, systems).ranking.children[0].scores
+    assert scores == {"safe": pytest.approx(1), "fast": pytest.approx((1 + 1 + 20) / 3)}
+
+
+def test_of_equal_scores_the_default_system_wins() -> None:
+    met = {"utility": {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}}
+    plan = schema({"title": {"annotations": [{"metric": "read_latency", **met}]}})
+    decision = decide(plan, (FAST, SAFE))
+    assert where(decision) == {"articles.title": "safe"}
+    assert decision.why("articles.title") == (
+        "articles.title decides for itself: safe and fast score alike, and of the systems that can"
+        " do all that articles is asked, safe loses least in a crash (0 s; fast 1 s)."
+    )
+
+
+def test_a_class_without_goals_is_on_the_default_system() -> None:
     document = {
         "classes": {
             "notes": {"fields": {"text": {"type": "string"}}},
@@ -85,12 +190,8 @@ def test_a_class_without_a_vote_follows_the_database_then_the_default() -> None:
         }
     }
     decision = decide(parse_schema("news", document), TWO)
-    assert decision.placements["notes"].system == "writer"
-    assert decision.placements["notes"].choice.kind == "follows"
-    del document["classes"]["articles"]
-    alone = decide(parse_schema("news", document), TWO)
-    assert alone.placements["notes.text"].system == "reader"
-    assert alone.placements["notes.text"].choice.kind == "default"
+    assert decision.placements["notes"].system == "reader"
+    assert decision.placements["notes"].choice.kind == "default"
 
 
 def test_the_default_is_the_primary_and_has_metrics_if_any_system_has() -> None:
@@ -99,6 +200,20 @@ def test_the_default_is_the_primary_and_has_metrics_if_any_system_has() -> None:
     fresh = Candidate("fresh")
     assert decide(schema({"title": {}}), (fresh, *TWO)).placements["articles"].system == "reader"
     assert decide(schema({"title": {}}), (fresh,)).placements["articles"].system == "fresh"
+
+
+def test_a_field_without_requirements_follows_its_declared_group() -> None:
+    fields = {"hits": {**HITS, "group": "hot"}, "note": {"group": "hot"}, "rest": {"group": "cold"}}
+    decision = decide(schema(fields), TWO)
+    assert where(decision) == {
+        "articles.hits": "writer",
+        "articles.note": "writer",
+        "articles.rest": "reader",
+    }
+    kinds = {node: placed.choice.kind for node, placed in decision.placements.items()}
+    assert kinds["articles.hits"] == "own"
+    assert kinds["articles.note"] == "follows"
+    assert kinds["articles.rest"] == "default"
 
 
 def test_a_declared_group_is_never_split() -> None:
@@ -235,10 +350,31 @@ def test_a_requirement_that_rules_the_present_system_out_is_a_required_move() ->
     before = schema({"hits": HITS, "title": {}})
     after = schema({"hits": {"annotations": [WRITE, SORTING]}, "title": {}})
     decision = decide(after, TWO, pinned(before, TWO))
-    assert decision.groups["articles"]["main"] == ("writer", ("hits", "title"))
+    assert decision.groups["articles"]["hits"] == ("writer", ("hits",))
     move = next(move for move in decision.moves if move.node == "articles.hits")
     assert (move.current, move.proposed, move.required) == ("writer", "reader", True)
     assert "does not meet the requirements" in move.reason
+
+
+def test_a_field_without_goals_moves_nothing_that_is_there() -> None:
+    before, after = schema({"hits": HITS}), schema({"hits": HITS, "note": {}})
+    decision = decide(after, TWO, pinned(before, TWO))
+    assert not decision.moves
+    assert decision.groups["articles"] == {
+        "main": ("writer", ("hits",)),
+        "note": ("reader", ("note",)),
+    }
+
+
+def test_what_nothing_is_asked_of_stays_where_it_is() -> None:
+    plan = schema({"title": {}})
+    decision = decide(plan, (FAST, SAFE), pinned(plan, (FAST,)))
+    assert where(decision) == {"articles.title": "fast"}
+    assert not decision.moves
+    assert decision.why("articles.title") == (
+        "fast holds its data, which only a migration moves; by what is known today, of the systems"
+        " that can do all that articles is asked, safe loses least in a crash (0 s; fast 1 s)."
+    )
 
 
 def test_binding_a_class_that_is_split_is_a_required_move() -> None:

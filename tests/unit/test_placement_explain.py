@@ -10,8 +10,8 @@ import pytest
 from mediator.errors import NotFound
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
-from mediator.placement.explain import advantage, explain
-from mediator.placement.utility import INDEX_CAP
+from mediator.placement.explain import explain
+from mediator.placement.utility import INDEX_CAP, advantage
 from mediator.schema.annotations import Metric
 from mediator.schema.parse import parse_schema
 
@@ -19,9 +19,10 @@ A = Candidate("A", metrics={Metric.READ_LATENCY: 0.004})
 B = Candidate("B", metrics={Metric.READ_LATENCY: 0.002})
 
 
-def decided(annotation: dict[str, Any], *systems: Candidate) -> Decision:
-    field = {"type": "string", "annotations": [{"metric": "read_latency", **annotation}]}
-    fields = {"title": field, "note": {"type": "string"}}
+def decided(annotation: dict[str, Any], *systems: Candidate, **members: str) -> Decision:
+    annotations = [{"metric": "read_latency", **annotation}]
+    field = {"type": "string", "annotations": annotations, **members}
+    fields = {"title": field, "note": {"type": "string", **members}}
     return decide(parse_schema("news", {"classes": {"articles": {"fields": fields}}}), systems)
 
 
@@ -34,7 +35,8 @@ def test_an_explanation_has_candidates_metrics_scores_margin_and_thresholds() ->
     json.dumps(told)
     assert told["system"] == "B"
     assert told["why"] == (
-        "chosen by the scores of articles.title: B with 10 is highest, before A with 5"
+        "articles.title decides for itself: B reads twice as fast as A (2 ms, 4 ms),"
+        " and read latency is 100 % of the score."
     )
     assert told["candidates"]["A"]["parts"] == [
         {
@@ -72,9 +74,12 @@ def test_a_step_flips_at_its_corner() -> None:
 
 
 def test_a_field_that_follows_is_explained_by_what_it_follows() -> None:
-    told = explain(decided({"goal": 0.02}, A, B), "articles.note")
-    assert (told["kind"], told["by"], told["score"]) == ("follows", "articles", None)
+    told = explain(decided({"goal": 0.02}, A, B, group="hot"), "articles.note")
+    assert (told["kind"], told["by"], told["score"]) == ("follows", "articles#hot", None)
     assert flips(told)["B"] == (None, pytest.approx(0.004))
+    assert told["why"].startswith(
+        "nothing is asked of it, so it follows cache group articles#hot: B reads twice as fast as A"
+    )
 
 
 def test_a_default_has_no_thresholds_and_a_single_candidate_no_margin() -> None:
@@ -84,7 +89,7 @@ def test_a_default_has_no_thresholds_and_a_single_candidate_no_margin() -> None:
     assert (told["kind"], told["margin"], told["thresholds"]) == ("default", None, [])
     alone = explain(decided({"goal": 0.02}, B), "articles.title")
     assert alone["margin"] is None
-    assert alone["why"].endswith("B with 10 is highest and alone")
+    assert alone["why"] == "articles.title decides for itself: only B is left."
 
 
 def test_a_node_that_is_not_there_is_not_found() -> None:

@@ -66,7 +66,12 @@ def test_what_stays_as_it_is_moves_nothing() -> None:
 
 def test_a_slower_system_loses_the_part() -> None:
     told = suppose(metrics={"A": {"write_throughput": 1_000, "write_latency": 0.002}})
-    assert told["moves"] == [{"node": "articles.hits", "from": "A", "to": "B"}]
+    why = (
+        "articles.hits requires atomic_updates: B writes 12 times as fast as A (12,000/s, 1,000/s),"
+        " and write throughput is 75 % of the score."
+    )
+    assert told["moves"] == [{"node": "articles.hits", "from": "A", "to": "B", "why": why}]
+    assert told["nodes"]["articles.hits"]["after"]["why"] == why
     scores = told["nodes"]["articles.hits"]["after"]["scores"]
     assert scores["A"] == pytest.approx((1 * 2.5 + 3 * 0.1) / 4)
 

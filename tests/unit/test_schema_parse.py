@@ -23,20 +23,20 @@ from mediator.schema.limits import CLASSES_PER_DATABASE, MISTAKES_TOLD
 from mediator.schema.parse import RESERVED_CLASSES, parse_schema
 from mediator.schema.render import schema_document
 from mediator.schema.requirements import LEVELS
-from mediator.schema.tree import MISSING, Batching, CachePolicy, Field, Mode, Primary
+from mediator.schema.tree import MISSING, CachePolicy, DefaultSystem, Field, Mode, Primary
 from mediator.schema.types import FieldType
 
 NEWSPAPER: dict[str, Any] = {
     "mode": "microbatched",
     "primary": {"system": None, "staleness_s": 5},
+    "default": {"system": "postgres"},
     "annotations": [{"metric": "read_availability", "goal": 0.995}],
     "classes": {
-        "people": {"batching": {"max_wait_s": 0.01, "max_size": 100}, "ttl_s": 3600},
+        "people": {"ttl_s": 3600},
         "articles": {
             "annotations": [{"require": "joins"}],
             "cache": {"visibility": "public", "max_ttl_s": 60},
             "require_if_match": True,
-            "batching": None,
             "ttl_s": None,
             "fields": {
                 "title": {"type": "string", "required": True, "max_length": 300},
@@ -69,7 +69,8 @@ def test_the_newspaper_is_read() -> None:
     schema = parse_schema("news", NEWSPAPER)
     assert (schema.database, schema.mode) == ("news", Mode.MICROBATCHED)
     people, articles = schema.classes["people"], schema.classes["articles"]
-    assert (people.batching, people.ttl_s) == (Batching(0.01, 100), 3600.0)
+    assert schema.default == DefaultSystem("postgres")
+    assert people.ttl_s == 3600.0
     assert articles.cache == CachePolicy("public", 60.0)
     assert articles.require_if_match
     assert articles.fields["price"].default == Decimal("1.5")
@@ -92,6 +93,7 @@ def test_the_newspaper_is_read() -> None:
 def test_everything_has_a_default() -> None:
     schema = parse_schema("news", {"classes": {"a": {"fields": {"x": {"type": "float"}}}}})
     assert (schema.mode, schema.primary) == (Mode.MIXED, Primary(None, 5.0))
+    assert schema.default == DefaultSystem(None)
     assert schema.classes["a"].cache == CachePolicy("none", 600.0)
     assert schema.classes["a"].fields["x"].default is MISSING
     assert parse_schema("news", {}).classes == {}
@@ -125,6 +127,9 @@ HITS = f"{FIELDS}/hits/annotations"
         ("/mode", None),
         ("/primary", None),
         ("/primary/system", "No Name"),
+        ("/default", None),
+        ("/default/system", "No Name"),
+        ("/default/sytem", "postgres"),
         ("/primary/staleness_s", 0),
         ("/primary/staleness_s", float("inf")),
         ("/primary/staleness_s", True),
@@ -140,10 +145,7 @@ HITS = f"{FIELDS}/hits/annotations"
         ("/classes/query", {}),
         ("/classes/people", 1),
         ("/classes/people/ttl_s", 0.5),
-        ("/classes/people/batching/max_wait_s", 61),
-        ("/classes/people/batching/max_wait_s", 0),
-        ("/classes/people/batching/max_size", 1001),
-        ("/classes/people/batching/max_size", 1.0),
+        ("/classes/people/batching", {"max_wait_s": 0.01, "max_size": 100}),
         (f"{ARTICLES}/cache/visibility", "shared"),
         (f"{ARTICLES}/cache/max_ttl_s", 31_536_001),
         (f"{ARTICLES}/cache/max_ttl_s", 0),
@@ -154,6 +156,7 @@ HITS = f"{FIELDS}/hits/annotations"
         (f"{ARTICLES}/annotations/0/require", "magic"),
         (f"{FIELDS}/id", {"type": "string"}),
         (f"{FIELDS}/1a", {"type": "string"}),
+        *((f"{FIELDS}/tags/items", items) for items in ("reference", "document")),
         (f"{FIELDS}/title/type", "text"),
         (f"{FIELDS}/title/type", None),
         (f"{FIELDS}/title/required", "yes"),

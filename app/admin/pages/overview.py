@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 
-from app.admin.pages.figures import metric, name_of, seconds, share
 from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.schema_map import hues_of
 from app.admin.pages.series import requests
@@ -18,6 +17,7 @@ from mediator.observation import (
     SystemRegistered,
     ViolationDetected,
 )
+from mediator.placement.figures import metric, name_of, seconds, share
 
 __all__ = ["PAGE"]
 

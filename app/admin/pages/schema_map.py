@@ -8,7 +8,7 @@ from fastapi import Query, Request, Response
 
 from app.admin.pages.asking import chosen_database
 from app.admin.pages.page import Page, page_router, render
-from app.admin.pages.words import flips, lead, margin, reasons
+from app.admin.pages.words import flips, margin, reasons
 from mediator.planes import ControlPlane
 
 __all__ = ["PAGE", "hues_of"]
@@ -36,7 +36,6 @@ async def show(request: Request, database: Database = None, node: NodeName = Non
             "classes": _tree(survey),
             "hues": hues_of(await control.systems()),
             "explained": explained,
-            "lead": lead(explained),
             "reasons": reasons(explained),
             "margin": margin(explained),
             "flips": flips(explained),

@@ -1,30 +1,16 @@
-"""A placement in words, from its explanation (`mediator.placement.explain`): pure."""
+"""The figures behind a placement in words, from its explanation (`mediator.placement.explain`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.admin.pages.figures import metric, name_of, share
+from mediator.placement.figures import metric, name_of, share
 
-__all__ = ["flips", "lead", "margin", "reasons"]
+__all__ = ["flips", "margin", "reasons"]
 
-_LEADS: Final[dict[str, str]] = {
-    "bound": "{by} requires what only some systems can do, so all of it stays together on {system}",
-    "own": "what is asked of it decides for itself, and {system} fits best",
-    "group": "its fields share a cache group, and {system} fits them best on average",
-    "follows": "nothing is asked of it, so it goes where {by} goes",
-    "default": "nothing is asked of it or around it, so it is on the default system",
-    "pinned": "{system} holds its data already, and data moves only by a migration",
-}
 _NOT_FAR: Final = 1_000.0
 """A threshold further away than this factor is no threshold in practice."""
-
-
-def lead(explained: Mapping[str, Any]) -> str:
-    """Say why a node is where it is, as the end of "It is on redis because …"."""
-    by = "the database" if explained["by"] == "*" else explained["by"]
-    return _LEADS[explained["kind"]].format(by=by, system=explained["system"])
 
 
 def reasons(explained: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,121 @@
+"""Pooling what several series and replicas have seen of a system, and mixing it with history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import Any, Final
+
+from mediator.placement.histogram import BUCKETS, percentile, pooled
+from mediator.placement.series import (
+    AVAILABILITY_HALF_LIFE_S,
+    CAPACITY_HALF_LIFE_S,
+    LATENCY_HALF_LIFE_S,
+    faded,
+)
+
+__all__ = ["aged", "availability", "blend", "capacity", "latency", "p99", "statistic"]
+
+HISTORY_CALLS: Final = 200
+"""In the availability, history weighs like this many calls, against those that have not faded."""
+
+WINDOW_S: Final = LATENCY_HALF_LIFE_S / log(2)
+"""What the seconds of an average over endless traffic weigh together. Seconds that are missing from
+it count with the historic latency: so a burst hardly shows, and silence leads back to history."""
+
+
+def aged(lane: Mapping[str, Any], seconds: int) -> Mapping[str, Any]:
+    """Return what another replica told of a system, as it counts some seconds later."""
+    answered = faded(seconds, AVAILABILITY_HALF_LIFE_S)
+    return {
+        **lane,
+        "seen": lane["seen"] * faded(seconds, LATENCY_HALF_LIFE_S),
+        "ok": lane["ok"] * answered,
+        "all": lane["all"] * answered,
+        "peak": lane["peak"] * faded(seconds, CAPACITY_HALF_LIFE_S),
+    }
+
+
+def latency(lanes: Sequence[Mapping[str, Any]]) -> tuple[float | None, float]:
+    """Return the mean latency, and what share of the window was seen; replicas see the same one."""
+    seen = sum(row["seen"] for row in lanes)
+    if not seen:
+        return None, 0.0
+    mean = sum(row["seen"] * row["mean"] for row in lanes) / seen
+    return mean, min(1.0, max(row["seen"] for row in lanes) / WINDOW_S)
+
+
+def p99(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the 99th percentile of what several series have seen."""
+    return percentile(pooled(_dense(row["histogram"]) for row in rows), 0.99)
+
+
+def blend(historic: float | None, current: float | None, share: float) -> float | None:
+    """Mix a current value, which has this share, with the historic one."""
+    if historic is None or current is None:
+        return historic if current is None else current
+    return (1 - share) * historic + share * current
+
+
+def capacity(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return what a system sustains: the most that is known."""
+    seen = [row["peak"] for row in lanes if row["peak"] > 0]
+    return max(seen if historic is None else [historic, *seen], default=None)
+
+
+def availability(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the share of calls that succeeded."""
+    tried = sum(row["all"] for row in lanes)
+    current = sum(row["ok"] for row in lanes) / tried if tried else None
+    return blend(historic, current, tried / (HISTORY_CALLS + tried))
+
+
+def statistic(key: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Describe a system, class and operation, as operators see it."""
+    system, database, class_name, operation = key
+    seen = _Latencies.of(rows)
+    return {
+        "system": system,
+        "database": database,
+        "class": class_name,
+        "operation": operation,
+        "calls": seen.calls,
+        "mean_s": seen.mean,
+        "deviation_s": seen.deviation,
+        "p50_s": percentile(seen.histogram, 0.5),
+        "p95_s": percentile(seen.histogram, 0.95),
+        "p99_s": percentile(seen.histogram, 0.99),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Latencies:
+    """Latencies of any number of series, of this replica and of others, taken together."""
+
+    calls: int
+    weight: float
+    mean: float
+    m2: float
+    histogram: list[int]
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> _Latencies:
+        """Pool rows of snapshots (Chan's parallel form of Welford's method)."""
+        weight = sum(row["weight"] for row in rows)
+        mean = sum(row["weight"] * row["mean"] for row in rows) / weight if weight else 0.0
+        m2 = sum(row["m2"] + row["weight"] * (row["mean"] - mean) ** 2 for row in rows)
+        histogram = pooled(_dense(row["histogram"]) for row in rows)
+        return cls(sum(row["calls"] for row in rows), weight, mean, m2, histogram)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation in seconds."""
+        return sqrt(self.m2 / self.weight) if self.weight else 0.0
+
+
+def _dense(sparse: Iterable[tuple[int, int]]) -> list[int]:
+    histogram = [0] * BUCKETS
+    for bucket, calls in sparse:
+        histogram[bucket] = calls
+    return histogram

@@ -1,0 +1,220 @@
+"""One sentence for each choice: what decided, by which figures, and who is out for which reason.
+
+Schemas, placements, advice, what-if, proposals and pages all show this sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Final
+
+from mediator.placement.ballot import Ballot, Choice, Order, terms
+from mediator.placement.candidates import Candidate
+from mediator.placement.figures import metric, name_of, seconds, share
+from mediator.placement.rank import ROOT, NodeRank
+from mediator.placement.utility import fulfilment
+from mediator.schema.annotations import Metric, Statistic
+
+__all__ = ["Sentences"]
+
+_TOLD_AT_MOST: Final = 5
+_TWICE: Final = (1.95, 2.05)
+_VERBS: Final[Mapping[Metric, str]] = {
+    Metric.READ_LATENCY: "reads",
+    Metric.READ_THROUGHPUT: "reads",
+    Metric.READ_AVAILABILITY: "answers reads",
+    Metric.WRITE_LATENCY: "writes",
+    Metric.WRITE_THROUGHPUT: "writes",
+    Metric.WRITE_AVAILABILITY: "takes writes",
+}
+_AVAILABILITIES: Final = (Metric.READ_AVAILABILITY, Metric.WRITE_AVAILABILITY)
+
+
+class Sentences:
+    """Says why choices are as they are; what choices share is put into words once.
+
+    Args:
+        ranking: The ranks that the choices were made from.
+        candidates: The systems.
+        order: How ties ended.
+    """
+
+    def __init__(self, ranking: NodeRank, candidates: Iterable[Candidate], order: Order) -> None:
+        self._ranks = {rank.node: rank for rank in ranking.walk()}
+        self._systems = {candidate.name: candidate for candidate in candidates}
+        self._order = order
+        self._said: dict[int, tuple[Choice, str]] = {}
+        self._compared: dict[int, tuple[Ballot, str]] = {}
+        self._out: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def of(self, choice: Choice) -> str:
+        """Say why a choice is as it is."""
+        # Kept with what was said of it: no other object may come to have its id.
+        kept = self._said.get(id(choice))
+        if kept is None:
+            told = self._because(choice) + self._figures(choice) + self._excluded(choice) + "."
+            kept = self._said[id(choice)] = choice, told
+        return kept[1]
+
+    def _because(self, choice: Choice) -> str:
+        by, rank = _name(choice.by), self._ranks.get(choice.by)
+        match choice.kind:
+            case "pinned":
+                return f"{choice.system} holds its data, which only a migration moves"
+            case "default" if rank and rank.votes:
+                return f"{by} has fields without goals, so it is on the default system"
+            case "default":
+                return "nothing is asked of it, so it is on the default system"
+            case "follows":
+                return f"nothing is asked of it, so it follows {by}"
+            case "group":
+                return f"{by} stays together, by the mean of its fields"
+        required = self._required(choice)
+        if choice.kind == "bound":
+            reason = f"it requires {required}" if required else "mode entity splits no object"
+            return f"{by} stays on one system, as {reason}"
+        if required:
+            return f"{by} requires {required}"
+        alone = rank is not None and not rank.children
+        return f"{by} decides for itself" if alone else f"{by} goes by the mean of its fields"
+
+    def _required(self, choice: Choice) -> str:
+        """Name the capabilities that are required of a node, or of the fields of a cache group."""
+        rank, ballot = self._ranks.get(choice.by), choice.ballot
+        ranks = (
+            [rank] if rank else [self._ranks[name] for name in (ballot.voters if ballot else ())]
+        )
+        return _listed(sorted({name for each in ranks for name in each.requires}))
+
+    def _figures(self, choice: Choice) -> str:
+        """Say by what the system was chosen, or would be if nothing held it."""
+        if choice.ballot is None:
+            told = self._default(choice.by, self._running(choice))
+        else:
+            told = self._compared_by(choice.ballot, choice)
+        return f"; by what is known today, {told}" if choice.kind == "pinned" else f": {told}"
+
+    def _running(self, choice: Choice) -> tuple[str, ...]:
+        """Return the systems that could have been chosen.
+
+        A default is to do all that its class is asked, unless no system can.
+        """
+        if choice.ballot is not None:
+            return choice.eligible
+        able = self._able(choice.by)
+        return tuple(s for s in choice.eligible if s in able or choice.eligible[0] not in able)
+
+    def _compared_by(self, ballot: Ballot, choice: Choice) -> str:
+        kept = self._compared.get(id(ballot))
+        if kept is None:
+            told = self._comparison(ballot, choice.by, choice.eligible)
+            kept = self._compared[id(ballot)] = ballot, told
+        return kept[1]
+
+    def _comparison(self, ballot: Ballot, by: str, eligible: tuple[str, ...]) -> str:
+        first, *others = ballot.ranked(eligible)
+        if not others:
+            return f"only {first} is left"
+        alike = [name for name in (first, *others) if ballot.scores[name] == ballot.scores[first]]
+        if len(alike) > 1:
+            return f"{_listed(alike)} score alike, and {self._default(by, alike)}"
+        return self._decisive(ballot, first, others[0])
+
+    def _decisive(self, ballot: Ballot, first: str, second: str) -> str:
+        """Compare the best two by the metric that sets them apart most."""
+        gains: dict[tuple[Metric, Statistic], float] = {}
+        shares: dict[tuple[Metric, Statistic], float] = {}
+        requirements = {node: self._ranks[node].requirements for node in ballot.voters}
+        for weight, asked in terms(ballot, requirements):
+            if asked is None:
+                continue
+            key = asked.metric, asked.statistic
+            one, two = (self._systems[name].measured(asked) or 0.0 for name in (first, second))
+            gain = weight * (fulfilment(asked, one) - fulfilment(asked, two))
+            gains[key] = gains.get(key, 0.0) + gain
+            shares[key] = shares.get(key, 0.0) + weight
+        name, statistic = most = max(gains, key=lambda key: gains[key])
+        subject = f"the 99th percentile of {name_of(name)}" if statistic == "p99" else name_of(name)
+        compared = self._compare(name, statistic, first, second)
+        return f"{compared}, and {subject} is {share(shares[most])} of the score"
+
+    def _compare(self, name: Metric, statistic: Statistic, first: str, second: str) -> str:
+        systems = (self._systems[first], self._systems[second])
+        known = [s.p99 if statistic == "p99" else s.metrics for s in systems]
+        one, two = (figures.get(name, 0.0) for figures in known)
+        told = f"({metric(one, name)}, {metric(two, name)})"
+        better, worse = (two, one) if name.small_is_good else (one, two)
+        if better <= worse:
+            return f"the {name_of(name)} of {first} suits it better than that of {second} {told}"
+        if name in _AVAILABILITIES:
+            return f"{first} {_VERBS[name]} more reliably than {second} {told}"
+        return f"{first} {_VERBS[name]} {_times(better, worse)} {second} {told}"
+
+    def _default(self, by: str, systems: Sequence[str]) -> str:
+        """Say why the first of some systems is the default."""
+        first, *others = systems
+        if first == self._order.named:
+            return f"the schema names {first}"
+        all_of_it = f"can do all that {_name(_scope(by))} is asked"
+        able = first in self._able(by)
+        if not others:
+            return f"only {first} {all_of_it}" if able else f"only {first} is left"
+        those = f"of the systems that {all_of_it}, " if able else ""
+        return those + self._least(self._systems[first], [self._systems[name] for name in others])
+
+    def _least(self, first: Candidate, others: Sequence[Candidate]) -> str:
+        """Say that none loses less in a crash, and what ends a tie."""
+        known = [system for system in others if system.metrics or not first.metrics]
+        if first.loses_s < min((system.loses_s for system in known), default=inf):
+            told = [f"{system.name} {_loss(system)}" for system in known[:_TOLD_AT_MOST]]
+            figures = "; ".join(filter(None, (_loss(first), ", ".join(told))))
+            return f"{first.name} loses least in a crash ({figures})"
+        role = "is the primary" if first.name == self._order.primary else "was registered first"
+        return f"none is known to lose less in a crash than {first.name}, which {role}"
+
+    def _able(self, by: str) -> tuple[str, ...]:
+        """Return the systems that can do all that the class of a node is asked."""
+        return self._ranks[_scope(by)].eligible
+
+    def _excluded(self, choice: Choice) -> str:
+        by = choice.by if choice.ballot else _scope(choice.by)
+        key = by, self._running(choice)
+        if key not in self._out:
+            out = [name for name in self._systems if name not in key[1]]
+            told = [f"{name} ({self._reason(choice, by, name)})" for name in out[:_TOLD_AT_MOST]]
+            more = [f"{len(out) - _TOLD_AT_MOST} others"] if len(out) > _TOLD_AT_MOST else []
+            self._out[key] = f"; out: {_listed([*told, *more])}" if out else ""
+        return self._out[key]
+
+    def _reason(self, choice: Choice, by: str, system: str) -> str:
+        """Say what keeps a system out: of a group, first what its own fields say."""
+        voters = choice.ballot.voters if choice.ballot and "#" in by else ()
+        nodes = [*(self._ranks[name] for name in voters), self._ranks[by.partition("#")[0]]]
+        return next(filter(None, (node.obstacle(system) for node in nodes)), "")
+
+
+def _scope(by: str) -> str:
+    """Return the class that a field or cache group is of; the database is its own."""
+    return by.partition("#")[0].partition(".")[0]
+
+
+def _name(node: str) -> str:
+    if node == ROOT:
+        return "the database"
+    return f"cache group {node}" if "#" in node else node
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def _times(better: float, worse: float) -> str:
+    ratio = better / worse if worse > 0 else inf
+    if _TWICE[0] <= ratio < _TWICE[1]:
+        return "twice as fast as"
+    return f"{ratio:.3g} times as fast as" if ratio < inf else "faster than"
+
+
+def _loss(system: Candidate) -> str:
+    return seconds(system.loses_s) if system.loses_s < inf else "unknown"

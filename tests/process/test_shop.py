@@ -1,0 +1,119 @@
+"""The shop of a stranger, on real stores by their own figures: placed as a person would do it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.process.service import Service, inc, scratch_catalogue, service
+
+SHOP: Final[dict[str, Any]] = {
+    "customers": {
+        "fields": {"name": {"type": "string", "index": True}, "address": {"type": "document"}}
+    },
+    "products": {
+        "fields": {
+            "name": {"type": "string", "required": True},
+            "price": {"type": "integer", "index": True},
+            "views": {
+                "type": "integer",
+                "default": 0,
+                "annotations": [
+                    {"require": "atomic_updates"},
+                    {"metric": "write_throughput", "goal": 10_000},
+                ],
+            },
+        }
+    },
+    "orders": {
+        "annotations": [{"require": "durability"}],
+        "fields": {
+            "customer": {"type": "reference", "to": "customers"},
+            "lines": {"type": "list", "items": "document"},
+        },
+    },
+    "carts": {
+        "ttl_s": 3600,
+        "annotations": [{"metric": "write_latency", "goal": 0.001}],
+        "fields": {"customer": {"type": "string"}, "lines": {"type": "map", "items": "integer"}},
+    },
+    "reviews": {
+        "fields": {
+            "product": {"type": "reference", "to": "products"},
+            "text": {"type": "string", "max_length": 10_000},
+        }
+    },
+}
+ON_REDIS: Final = {"products.views", "carts", "carts.customer", "carts.lines"}
+BURST: Final = 3_000
+AT_ONCE: Final = 64
+
+
+@pytest.fixture
+async def newcomer(
+    system_configs: Sequence[SystemConfig], postgresql_config: SystemConfig
+) -> AsyncIterator[Service]:
+    """A service of its own on the three stores, PostgreSQL as it is by default: synchronous."""
+    configs = [
+        replace(config, durability="full") if config.kind == "postgresql" else config
+        for config in system_configs
+    ]
+    async with (
+        scratch_catalogue(postgresql_config) as catalogue_url,
+        service(configs, catalogue_url) as started,
+    ):
+        yield started
+
+
+async def _placed(shop: Service) -> dict[str, dict[str, Any]]:
+    change = await shop.mediator.control.set_schema("shop", {"classes": SHOP}, dry_run=True)
+    return dict(change.placements)
+
+
+async def _burst(shop: Service) -> None:
+    """Count views and fill carts as fast as the service takes it."""
+    database = await shop.put_schema(SHOP)
+    await shop.create(database, "products", "p", name="Lamp", price=30)
+    waiting = iter(range(BURST))
+
+    async def write() -> None:
+        for number in waiting:
+            await shop.mediator.data.write(inc(database, "products", "p", "views"))
+            await shop.create(database, "carts", f"c{number}", customer="ada")
+
+    await asyncio.gather(*(write() for _ in range(AT_ONCE)))
+    await shop.mediator.control.delete_schema(database)
+
+
+async def test_a_shop_is_placed_as_a_person_would_and_a_burst_changes_nothing(
+    newcomer: Service,
+) -> None:
+    before = await _placed(newcomer)
+    systems = {node: placed["system"] for node, placed in before.items() if node != "*"}
+    assert {node for node, system in systems.items() if system == "redis"} == ON_REDIS
+    assert set(systems.values()) == {"redis", "postgres"}
+    await _burst(newcomer)
+    after = await _placed(newcomer)
+    assert {node: placed["system"] for node, placed in after.items() if node != "*"} == systems
+
+
+async def test_a_shop_is_told_why_it_is_where_it_is(newcomer: Service) -> None:
+    why = {node: placed["why"] for node, placed in (await _placed(newcomer)).items()}
+    default = (
+        "nothing is asked of it, so it is on the default system: of the systems that can do all"
+        " that customers is asked, postgres loses least in a crash (0 s; "
+    )
+    assert why["customers.address"].startswith(default)
+    views = why["products.views"]
+    assert views.startswith("products.views requires atomic_updates: redis writes ")
+    assert "as fast as postgres (" in views
+    assert "write throughput is 100 % of the score" in views
+    assert why["products"].startswith("products has fields without goals, so it is on the default")
+    assert "redis writes " in why["carts.lines"]
+    assert why["orders.lines"].startswith("orders stays on one system, as it requires durability: ")
+    assert "score alike, and of the systems that can do all that orders is asked, " in why["orders"]
