@@ -71,6 +71,10 @@ class Access:
             detail = f"Objects of {class_name} have owners: this is for administrators of it."
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
 
+    def names_systems(self, database: str, class_name: str) -> bool:  # noqa: ARG002
+        """Whether answers about a class may name the systems that it is on."""
+        return True
+
     def narrow(self, plane: DataPlane) -> DataPlane:
         """Return the data plane as the request may see it."""
         return plane
@@ -143,6 +147,15 @@ class Restricted(Access):
         self.require(Scope.READ, database, class_name)
         assert self.principal is not None  # no class with owners is public
         return self.principal.subject
+
+    def names_systems(self, database: str, class_name: str) -> bool:
+        """Whether the principal may see where a class is placed; see `Access.names_systems`.
+
+        Shared caches hand answers about a public class to everybody, whoever they were for.
+        """
+        if self.principal is None or self._visibility(database, class_name) == "public":
+            return False
+        return self._decide(Scope.SCHEMA, database, class_name) is Decision.ALLOWED
 
     def narrow(self, plane: DataPlane) -> DataPlane:
         """Return the data plane as the principal may see it."""

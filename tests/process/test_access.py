@@ -21,7 +21,7 @@ from mediator.stores.port import SystemConfig
 from tests.process.guarded import Guarded, bearer, guarded
 from tests.process.service import NOWHERE, unique
 
-VOLATILE = {"x-request-id", "server-timing", "date"}
+VOLATILE = {"x-request-id", "server-timing", "date", "content-length"}
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,39 @@ def told(answer: httpx.Response) -> tuple[int, Any, dict[str, str]]:
 
 async def operate(running: Guarded) -> dict[str, str]:
     return await running.headers("operator", "admin")
+
+
+@pytest.mark.parametrize(
+    ("class_name", "grant", "named"),
+    [
+        ("articles", None, False),
+        ("articles", "read", False),
+        ("articles", "admin", False),
+        ("notes", "read", False),
+        ("notes", "write", False),
+        ("notes", "schema", True),
+        ("notes", "admin", True),
+    ],
+)
+async def test_systems_are_named_to_who_may_see_placements(
+    running: Guarded, class_name: str, grant: str | None, *, named: bool
+) -> None:
+    headers = bearer(await running.key("read", grant)) if grant else {}
+    path = f"/v1/{running.database}/{class_name}/there"
+    answer = await running.data.get(path, headers=headers)
+    assert answer.status_code == 200
+    timing = answer.headers["server-timing"]
+    assert "store;" in timing
+    assert ("desc=" in timing) is named
+
+
+@pytest.mark.parametrize("subject", ["a\0b", "a\nb", "\x9b", "a" * 256, ""])
+async def test_a_key_is_for_a_subject_that_can_be_kept(running: Guarded, subject: str) -> None:
+    path = f"/admin/v1/tenants/{running.owner}/keys"
+    body = {"subject": subject, "grants": ["read"]}
+    refused = await running.admin.post(path, json=body, headers=await operate(running))
+    assert refused.status_code == 400
+    assert [place["pointer"] for place in refused.json()["errors"]] == ["/subject"]
 
 
 @pytest.mark.parametrize(
