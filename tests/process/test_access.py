@@ -72,6 +72,19 @@ async def test_systems_are_named_to_who_may_see_placements(
     assert ("desc=" in timing) is named
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"), [("/data?database={}&class=secrets", "there"), ("/jobs?database={}", "{}")]
+)
+async def test_pages_ask_for_data_with_the_key_that_a_browser_has(
+    running: Guarded, path: str, shown: str
+) -> None:
+    key = (await operate(running))["authorization"].removeprefix("Bearer ")
+    answer = await running.admin.get(path.format(running.database), auth=("anybody", key))
+    assert answer.status_code == 200
+    assert f">{shown.format(running.database)}<" in answer.text
+    assert "Authorization" not in answer.text
+
+
 @pytest.mark.parametrize("subject", ["a\0b", "a\nb", "\x9b", "a" * 256, ""])
 async def test_a_key_is_for_a_subject_that_can_be_kept(running: Guarded, subject: str) -> None:
     path = f"/admin/v1/tenants/{running.owner}/keys"
