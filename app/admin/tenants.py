@@ -9,8 +9,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from app.admin.answers import DatabaseName
 from app.http.framework import SmallBodies
-from mediator.access.model import MOST_GRANTS
-from mediator.access.tenancy import LONGEST_TEXT, Tenancy
+from mediator.access.model import LONGEST_SUBJECT, MOST_GRANTS
+from mediator.access.tenancy import Tenancy
 from mediator.errors import Conflict
 
 __all__ = ["router"]
@@ -70,13 +70,15 @@ class KeyRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    subject: str = Field(min_length=1, max_length=LONGEST_TEXT, description="Whom it stands for.")
+    subject: str = Field(
+        min_length=1, max_length=LONGEST_SUBJECT, description="Whom it stands for."
+    )
     grants: list[str] = Field(
         min_length=1,
         max_length=MOST_GRANTS,
         description="`scope`, `scope:database` or `scope:database/class`.",
     )
-    label: str = Field("", max_length=LONGEST_TEXT, description="What it is for.")
+    label: str = Field("", max_length=LONGEST_SUBJECT, description="What it is for.")
     expires: AwareDatetime | None = Field(None, description="When it ends; null: never.")
 
 

@@ -107,6 +107,10 @@ class Access:
         """
         return True
 
+    def names_systems(self, database: str, class_name: str) -> bool:  # noqa: ARG002
+        """Whether answers about a class may name the systems that it is on."""
+        return True
+
     def narrow(self, plane: DataPlane) -> DataPlane:
         """Return the data plane as the request may see it."""
         return plane
@@ -205,6 +209,15 @@ class Restricted(Access):
         scope = Scope.READ if nobodys else Scope.ADMIN
         decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
         return decision is Decision.ALLOWED
+
+    def names_systems(self, database: str, class_name: str) -> bool:
+        """Whether the principal may see where a class is placed; see `Access.names_systems`.
+
+        Shared caches hand answers about a public class to everybody, whoever they were for.
+        """
+        if self.principal is None or self._visibility(database, class_name) == "public":
+            return False
+        return self._decide(Scope.SCHEMA, database, class_name) is Decision.ALLOWED
 
     def narrow(self, plane: DataPlane) -> DataPlane:
         """Return the data plane as the principal may see it."""

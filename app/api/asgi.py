@@ -170,6 +170,8 @@ class DataApi:
         if route.scopes is not None:
             scope = route.scopes[request.method]
             access.require(scope, call.database, call.class_name or None)
+        if route.of_class:
+            request.phases.described = access.names_systems(call.database, call.class_name)
 
     def _options(self, exchange: Exchange, route: Route) -> Response:
         request = exchange.request

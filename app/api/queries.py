@@ -66,9 +66,9 @@ class Queries:
     async def get(self, call: Call) -> Response:
         """Answer ``?ids=``, or the query that the parameters make up."""
         forbid_body(call.request)
-        if b"ids=" in call.request.query:
-            return await self._by_ids(call)
         pairs = parse_pairs(call.request.query)
+        if any(name == "ids" for name, _ in pairs):
+            return await self._by_ids(call)
         spelled = next((value for name, value in pairs if name == "fields"), None)
         selection = _ONLY_IDS if spelled == "id" else call.resource.select(spelled)
         read = await self._read(call, pairs)

@@ -16,7 +16,7 @@ from mediator.access.model import Principal
 from mediator.clock import Clock
 from mediator.errors import Unauthenticated
 
-__all__ = ["Authenticator"]
+__all__ = ["Authenticator", "as_bearer"]
 
 _LONGEST: Final = 16_384
 _BAD_KEY: Final = "The key is not known, has ended or was revoked."
@@ -73,6 +73,16 @@ class Authenticator:
         if key is None or not key.opens(secret, self._clock.now()):
             raise _refuse(_BAD_KEY)
         return key.principal
+
+
+def as_bearer(field: str) -> str:
+    """Return an Authorization field as the data port takes it: a key in Basic becomes a bearer's.
+
+    Raises:
+        Unauthenticated: It is Basic, and malformed.
+    """
+    scheme, _, credential = field.partition(" ")
+    return f"Bearer {_password(credential)}" if scheme.lower() == "basic" else field
 
 
 def _password(credential: str) -> str:

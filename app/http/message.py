@@ -69,17 +69,23 @@ class ClientGone(Exception):
 
 
 class Phases:
-    """How long the stages of a request took, for Server-Timing (W3C)."""
+    """How long the stages of a request took, for Server-Timing (W3C).
 
-    __slots__ = ("_ends", "started")
+    Attributes:
+        started: When the request began.
+        described: Whether who asks may know more of a stage than its name.
+    """
+
+    __slots__ = ("_ends", "described", "started")
 
     def __init__(self) -> None:
+        self.described = True
         self.started = perf_counter()
         self._ends: list[tuple[str, float]] = []
 
     def end(self, name: str, description: str = "") -> None:
         """Note that the stage `name` ended now; it began where the one before ended."""
-        told = f'{name};desc="{description}"' if description else name
+        told = f'{name};desc="{description}"' if description and self.described else name
         self._ends.append((told, perf_counter()))
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, Final
 import jwt
 
 from app.http.jwks import KeySet
-from mediator.access.model import MOST_GRANTS, Grant, Principal, parse_grant
+from mediator.access.model import MOST_GRANTS, Grant, Principal, is_subject, parse_grant
 from mediator.clock import Clock
 from mediator.errors import Unauthenticated
 from mediator.schema.reading import NAME
@@ -25,7 +25,6 @@ __all__ = ["LONGEST_TOKEN", "TENANT_CLAIM", "TokenRules", "Tokens"]
 
 TENANT_CLAIM: Final = "portolan_tenant"
 LONGEST_TOKEN: Final = 8192
-_LONGEST_SUBJECT: Final = 255
 _REMEMBERED: Final = 4096
 _REQUIRED: Final = ["exp", "iss", "aud", "sub", TENANT_CLAIM]
 # What the library raises on hostile input, beyond its own errors.
@@ -78,8 +77,8 @@ class Tokens:
         if principal is not None and self._clock.now() < ends_s:
             return principal
         claims = await self._claims(token)
-        principal = _principal(claims)
-        self._good[digest] = principal, float(claims["exp"]) + self._rules.leeway_s
+        principal, ends_s = _principal(claims), _end(claims)
+        self._good[digest] = principal, ends_s + self._rules.leeway_s
         return principal
 
     async def _claims(self, token: str) -> dict[str, Any]:
@@ -111,11 +110,18 @@ def _key_id(token: str) -> str | None:
 
 def _principal(claims: dict[str, Any]) -> Principal:
     subject, tenant, scope = claims["sub"], claims[TENANT_CLAIM], claims.get("scope", "")
-    if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT:
+    if not isinstance(subject, str) or not is_subject(subject):
         raise _refuse("its subject is none")
     if not isinstance(tenant, str) or not NAME.fullmatch(tenant) or not isinstance(scope, str):
         raise _refuse("its tenant or its scope is none")
     return Principal(subject, tenant, _grants(scope))
+
+
+def _end(claims: dict[str, Any]) -> float:
+    try:
+        return float(claims["exp"])  # the library takes whole numbers of any size
+    except OverflowError:
+        raise _refuse("its end is none") from None
 
 
 def _grants(scope: str) -> frozenset[Grant]:

@@ -19,7 +19,9 @@ _URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
 class TelemetrySettings(BaseSettings):
     """Logs, and where metrics and traces are sent."""
 
-    model_config = SettingsConfigDict(env_prefix="PORTOLAN_", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="PORTOLAN_", extra="ignore", hide_input_in_errors=True
+    )
 
     log_format: LogFormat | None = Field(
         None, description="`json` or `text`; unless set, text on a terminal, else JSON."

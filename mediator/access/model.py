@@ -6,6 +6,7 @@ database that its tenant does not own. The operator's tenant, `OPERATOR`, reache
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,14 +17,22 @@ from mediator.schema.reading import NAME
 
 __all__ = [
     "ANY",
+    "LONGEST_SUBJECT",
     "MOST_GRANTS",
     "OPERATOR",
     "Grant",
     "Principal",
     "Scope",
+    "is_subject",
     "parse_grant",
     "parse_grants",
 ]
+
+LONGEST_SUBJECT: Final = 255
+"""Characters of a subject."""
+
+_UNFIT: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters, which no store keeps all of, and lone surrogates, which are no text."""
 
 ANY: Final = "*"
 """Every database of the tenant, or every class of the database."""
@@ -101,6 +110,11 @@ class Principal:
     def operates(self) -> bool:
         """Whether it belongs to those who run the installation."""
         return self.tenant == OPERATOR
+
+
+def is_subject(text: str) -> bool:
+    """Whether a text may name a subject: it is kept as text, compared, and shown."""
+    return 0 < len(text) <= LONGEST_SUBJECT and _UNFIT.search(text) is None
 
 
 def parse_grant(text: str) -> Grant | None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from mediator.access.book import AccessBook, AccessSnapshot
 from mediator.access.keys import ApiKey, mint
-from mediator.access.model import OPERATOR, Principal, parse_grants
+from mediator.access.model import LONGEST_SUBJECT, OPERATOR, Principal, is_subject, parse_grants
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.clock import Clock
 from mediator.errors import Invalid, NotFound, Place
 
-__all__ = ["LONGEST_TEXT", "Tenancy"]
-
-LONGEST_TEXT: Final = 255
-"""Characters of a subject and of a label."""
+__all__ = ["Tenancy"]
 
 
 class Tenancy:
@@ -95,8 +92,14 @@ class Tenancy:
             raise _wrong("/grants", "one grant at least is expected")
         if expires is not None and expires <= self._clock.now():
             raise _wrong("/expires", "it is over already")
-        if not 0 < len(subject) <= LONGEST_TEXT or len(label) > LONGEST_TEXT:
-            raise _wrong("/subject", f"subject and label have up to {LONGEST_TEXT} characters")
+        if not is_subject(subject):
+            raise _wrong(
+                "/subject", f"1 to {LONGEST_SUBJECT} characters are expected, none of control"
+            )
+        if label and not is_subject(label):
+            raise _wrong(
+                "/label", f"up to {LONGEST_SUBJECT} characters are expected, none of control"
+            )
         new = mint()
         await self._store.add_key(new, Principal(subject, tenant, granted), label, expires)
         kept = (await self._latest()).keys[new.id]

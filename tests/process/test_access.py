@@ -50,6 +50,52 @@ async def operate(running: Guarded) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
+    ("class_name", "grant", "named"),
+    [
+        ("articles", None, False),
+        ("articles", "read", False),
+        ("articles", "admin", False),
+        ("notes", "read", False),
+        ("notes", "write", False),
+        ("notes", "schema", True),
+        ("notes", "admin", True),
+    ],
+)
+async def test_systems_are_named_to_who_may_see_placements(
+    running: Guarded, class_name: str, grant: str | None, *, named: bool
+) -> None:
+    headers = bearer(await running.key("read", grant)) if grant else {}
+    path = f"/v1/{running.database}/{class_name}/there"
+    answer = await running.data.get(path, headers=headers)
+    assert answer.status_code == 200
+    timing = answer.headers["server-timing"]
+    assert "store;" in timing
+    assert ("desc=" in timing) is named
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"), [("/data?database={}&class=secrets", "there"), ("/jobs?database={}", "{}")]
+)
+async def test_pages_ask_for_data_with_the_key_that_a_browser_has(
+    running: Guarded, path: str, shown: str
+) -> None:
+    key = (await operate(running))["authorization"].removeprefix("Bearer ")
+    answer = await running.admin.get(path.format(running.database), auth=("anybody", key))
+    assert answer.status_code == 200
+    assert f">{shown.format(running.database)}<" in answer.text
+    assert "Authorization" not in answer.text
+
+
+@pytest.mark.parametrize("subject", ["a\0b", "a\nb", "\x9b", "a" * 256, ""])
+async def test_a_key_is_for_a_subject_that_can_be_kept(running: Guarded, subject: str) -> None:
+    path = f"/admin/v1/tenants/{running.owner}/keys"
+    body = {"subject": subject, "grants": ["read"]}
+    refused = await running.admin.post(path, json=body, headers=await operate(running))
+    assert refused.status_code == 400
+    assert [place["pointer"] for place in refused.json()["errors"]] == ["/subject"]
+
+
+@pytest.mark.parametrize(
     ("method", "path", "body"),
     [
         ("GET", "notes/there", None),

@@ -91,6 +91,10 @@ async def test_ids(paper: Newspaper) -> None:
     assert answer.json()["missing"] == ["no"]
     shown = await paper.client.get("articles?ids=a&fields=hits")
     assert shown.json()["items"] == [{"id": "a", "hits": 0}]
+    # Another parameter, though it ends in the same letters, and this one, however it is written.
+    assert_problem(await paper.client.get("articles?bids=a"), 400, "invalid", "bids")
+    escaped = await paper.client.get("articles?%69ds=a&fields=hits")
+    assert escaped.json()["items"] == shown.json()["items"]
     assert_problem(await paper.client.get("articles?ids="), 400, "invalid", "ids")
     assert_problem(await paper.client.get("articles?ids=a&limit=1"), 400, "invalid", "limit")
     many = ",".join(map(str, range(11)))

@@ -21,6 +21,7 @@ from app.settings import (
     PurgeTarget,
     SystemSettings,
 )
+from app.telemetry.settings import TelemetrySettings
 
 PLANTED = "hush-hush-planted"
 NOBODY = f"postgresql://u:{PLANTED}@127.0.0.1:1/x"
@@ -32,6 +33,7 @@ MODELS: list[type[BaseModel]] = [
     JobSettings,
     SystemSettings,
     PurgeTarget,
+    TelemetrySettings,
 ]
 SYSTEM = {"name": "away", "kind": "postgresql", "url": NOBODY}
 PURGER = {"name": "edge", "kind": "varnish", "at": "127.0.0.1:1", "token": PLANTED}
@@ -112,6 +114,7 @@ async def said(*arguments: str, **changed: str) -> str:
     [
         (("serve",), {}),
         (("serve",), {"PORTOLAN_PURGE": orjson.dumps([{"token": PLANTED}]).decode()}),
+        (("serve",), {"PORTOLAN_OTLP_ENDPOINT": f"http://u:{PLANTED}@collector.example:4318"}),
         (("key", "list"), {"PORTOLAN_CATALOGUE_URL": f"postgre sql//u:{PLANTED}@h:port/x"}),
     ],
 )

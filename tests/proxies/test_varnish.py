@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -66,6 +68,37 @@ async def test_an_older_fill_that_ends_later_hides_a_newer_one(
     assert (await old).text == "version 1"
     assert (await http.get(url)).text == "version 1"
     assert (await http.get(url, headers=NO_CACHE)).text == "version 2"
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["with it", "after it"])
+async def test_nothing_follows_a_feed_past_the_rules(
+    origin: Origin, home: str, varnish_cache: Varnish, *, early: bool
+) -> None:
+    """Varnish looks at no request on a connection that it has piped."""
+    cache = urlsplit(varnish_cache.url)
+    reader, writer = await asyncio.open_connection(cache.hostname, cache.port)
+    feed, other = (
+        f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+        for target in ("/v1/news/changes", home)
+    )
+    with closing(writer):
+        writer.write(feed + other if early else feed)
+        origin.events.put_nowait(b"data: 1\n\n")
+        async with asyncio.timeout(60):
+            await reader.readuntil(b"data: 1\n\n")
+            origin.events.put_nowait(b"")
+            writer.write(b"" if early else other)
+            rest = await _until_closed(reader)
+    assert origin.asked[-1].headers["connection"] == "close"
+    assert origin.reached(home) == 0
+    assert b"HTTP/1.1" not in rest
+
+
+async def _until_closed(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionResetError:  # it was closed with the request unread
+        return b""
 
 
 @pytest.mark.parametrize("token", ["", "another"])

@@ -6,17 +6,16 @@ So a page shows what a client would get: the same checks, the same values, the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import httpx
 import orjson
 from fastapi import Request
 
+from app.http.authentication import as_bearer
 from mediator.errors import NotFound, Unavailable
 
 __all__ = ["Refused", "ask", "chosen_database"]
-
-_FORWARDED: Final = ("authorization",)
 
 
 class Refused(Exception):
@@ -50,7 +49,9 @@ async def ask(
     data = request.app.state.data
     if data is None:
         raise Unavailable("This process serves no data.", system="data", retry_after_s=60)
-    headers = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
+    headers = {}
+    if "authorization" in request.headers:  # browsers know Basic only, and the data port does not
+        headers["authorization"] = as_bearer(request.headers["authorization"])
     if body is not None:
         headers["content-type"] = "application/json"
     transport = httpx.ASGITransport(data)
