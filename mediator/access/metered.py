@@ -78,10 +78,16 @@ class MeteredPlane:
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; raises `StorageFull` if it would be one too many."""
-        [answer] = await self.batch([operation])
-        if isinstance(answer, MediatorError):
-            raise answer
-        return answer
+        [allowed] = _within(self._meter.room, self.model, [operation])
+        assert not isinstance(allowed, Get)
+        try:
+            outcome = await self._plane.write(allowed)
+        except PreconditionFailed:
+            if allowed is not operation:
+                raise self._meter.full() from None
+            raise
+        self._meter.grew(_growth([operation], [outcome]))
+        return outcome
 
     async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
         """Do many operations; those that would create one object too many are `StorageFull`."""

@@ -142,6 +142,15 @@ async def test_what_queries_examine_in_a_second(bounded: Bounded) -> None:
     assert (await bounded.ask("GET", "notes")).status_code == 200
 
 
+async def test_an_export_waits_for_what_it_may_examine(bounded: Bounded) -> None:
+    lines = b"".join(b'{"id":"%d"}\n' % number for number in range(600))
+    await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    await bounded.limit(rows_rate=42)  # of which ten seconds are saved up: less than the first page
+    exported = await bounded.ask("GET", "notes/export")
+    assert len(exported.text.splitlines()) == 600
+    assert (await bounded.ask("GET", "notes/export")).status_code == 429
+
+
 async def broken_off(bounded: Bounded, path: str, accept: bytes) -> bool:
     """Whether an answer was begun, and has no end."""
     sent: list[dict[str, Any]] = []
