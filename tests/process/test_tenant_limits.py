@@ -262,6 +262,13 @@ async def test_objects_that_are_kept(bounded: Bounded) -> None:
     assert (await bounded.put("d")).status_code == 201
 
 
+async def test_requests_at_the_same_time_share_what_room_there_is(bounded: Bounded) -> None:
+    await bounded.limit(objects=3)
+    answers = await asyncio.gather(*(bounded.put(str(number)) for number in range(20)))
+    statuses = sorted(answer.status_code for answer in answers)
+    assert statuses == [201] * 3 + [507] * 17
+
+
 async def test_objects_made_many_at_a_time(bounded: Bounded) -> None:
     await bounded.limit(objects=2)
     puts = [{"op": "put", "class": "notes", "id": id_, "body": {}} for id_ in "abca"]
