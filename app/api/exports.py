@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -15,6 +16,7 @@ from app.api.writes import Planned
 from app.http.message import Response, forbid_body
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query
+from mediator.errors import TooManyRequests
 from mediator.materialise.freshness import STRONG
 from mediator.operations.model import Get
 from mediator.query.execution import Answer
@@ -63,7 +65,15 @@ class Exports:
                 yield _lines(resource, selection, page)
             if page.next is None:
                 return
-            page = await self._page(call, selection, page.next.id)
+            page = await self._following(call, selection, page.next.id)
+
+    async def _following(self, call: Call, selection: Selection, after: str) -> Answer:
+        """Read a page once the tenant has made good what it spent: a stream can wait."""
+        while True:
+            try:
+                return await self._page(call, selection, after)
+            except TooManyRequests as error:
+                await asyncio.sleep(error.retry_after_s)
 
 
 def _lines(resource: ClassResource, selection: Selection, page: Answer) -> bytes:

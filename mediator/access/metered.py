@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from mediator.access.metering import Meter, refusal
 from mediator.errors import MediatorError, PreconditionFailed, TooCostly
@@ -38,6 +38,8 @@ __all__ = ["MeteredPlane", "Transact", "metered"]
 
 Transact: TypeAlias = Callable[[Transaction], Awaitable[list[Outcome]]]
 """Carries out a transaction."""
+
+_A = TypeVar("_A", bound=Outcome | MediatorError)
 
 _LONGEST_PAUSE_S: Final = 1.0
 """A query whose tenant has spent a little more than it may waits; else it is refused."""
@@ -78,20 +80,26 @@ class MeteredPlane:
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; raises `StorageFull` if it would be one too many."""
-        [answer] = await self.batch([operation])
-        if isinstance(answer, MediatorError):
-            raise answer
-        return answer
+
+        async def write(allowed: Sequence[Operation]) -> list[Outcome]:
+            [one] = allowed
+            assert not isinstance(one, Get)
+            return [await self._plane.write(one)]
+
+        [outcome] = await _carried_out(self._meter, self.model, [operation], write)
+        return outcome
 
     async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
         """Do many operations; those that would create one object too many are `StorageFull`."""
-        allowed = _within(self._meter.room, self.model, operations)
-        answers = await self._plane.batch(allowed)
-        for index, (operation, bound) in enumerate(zip(operations, allowed, strict=True)):
-            if bound is not operation and isinstance(answers[index], PreconditionFailed):
-                answers[index] = self._meter.full()
-        self._meter.grew(_growth(operations, answers))
-        return answers
+
+        async def write(allowed: Sequence[Operation]) -> list[Outcome | MediatorError]:
+            answers = await self._plane.batch(allowed)
+            for index, (one, other) in enumerate(zip(operations, allowed, strict=True)):
+                if one is not other and isinstance(answers[index], PreconditionFailed):
+                    answers[index] = self._meter.full()
+            return answers
+
+        return await _carried_out(self._meter, self.model, operations, write)
 
     async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
         """Answer a query; see `DataPlane.query`.
@@ -131,19 +139,35 @@ def metered(transact: Transact, meter: Meter, model: RoutingModel) -> Transact:
     """Return what carries out transactions of a tenant; see `MeteredPlane`."""
 
     async def run(transaction: Transaction) -> list[Outcome]:
-        writes = transaction.writes
-        allowed = _within(meter.room, model, writes)
-        bound = tuple(write for write in allowed if not isinstance(write, Get))
-        try:
-            outcomes = await transact(replace(transaction, writes=bound))
-        except PreconditionFailed:
-            if any(one is not other for one, other in zip(writes, bound, strict=True)):
-                raise meter.full() from None
-            raise
-        meter.grew(_growth(writes, outcomes))
-        return outcomes
+        async def write(allowed: Sequence[Operation]) -> list[Outcome]:
+            writes = tuple(write for write in allowed if not isinstance(write, Get))
+            return await transact(replace(transaction, writes=writes))
+
+        return await _carried_out(meter, model, transaction.writes, write)
 
     return run
+
+
+async def _carried_out(
+    meter: Meter,
+    model: RoutingModel,
+    operations: Sequence[Operation],
+    carry_out: Callable[[Sequence[Operation]], Awaitable[list[_A]]],
+) -> list[_A]:
+    """Carry out operations with no more creations than there is room for.
+
+    The room is taken before and given back afterwards, so that requests at the same time share it.
+    """
+    allowed = _within(meter.room, model, operations)
+    with meter.reserving(sum(map(_may_create, allowed))):
+        try:
+            answers = await carry_out(allowed)
+        except PreconditionFailed:
+            if any(one is not other for one, other in zip(operations, allowed, strict=True)):
+                raise meter.full() from None
+            raise
+        meter.grew(_growth(operations, answers))
+    return answers
 
 
 def _within(

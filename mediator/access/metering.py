@@ -54,6 +54,7 @@ class Meter:
     __slots__ = (
         "_clock",
         "_paid_until_s",
+        "_reserved",
         "_storage",
         "_submitting",
         "_tokens",
@@ -70,6 +71,7 @@ class Meter:
         self._clock = clock
         self._storage = storage
         self._submitting = 0
+        self._reserved = 0
         self._tokens = float(limits.burst)
         self._tokens_at_s = self._paid_until_s = clock.monotonic()
         self.adopt(limits)
@@ -112,13 +114,26 @@ class Meter:
     @property
     def debt_s(self) -> float:
         """Seconds until what was spent is made good; 0 or less: it is."""
+        if self.limits.rows_rate is None:
+            return 0.0
         return self._paid_until_s - self._clock.monotonic()
 
     @property
     def room(self) -> float:
-        """How many objects may be created still."""
+        """How many objects may be created still, besides those that are being created."""
         most = self.limits.objects
-        return float("inf") if most is None else most - self._storage.of(self.tenant)
+        if most is None:
+            return float("inf")
+        return most - self._storage.of(self.tenant) - self._reserved
+
+    @contextmanager
+    def reserving(self, objects: int) -> Iterator[None]:
+        """Keep room for objects while the block creates them, perhaps."""
+        self._reserved += objects
+        try:
+            yield
+        finally:
+            self._reserved -= objects
 
     def grew(self, by: int) -> None:
         """Note that objects were created, or (below 0) deleted."""

@@ -1,9 +1,8 @@
 """How many objects tenants keep: counted now and then, and by what is written in between.
 
 A write asks nobody: it is judged by the last count and by what this process has created and deleted
-since. So a tenant may go beyond its limit by what requests under way create, and by what it creates
-through other replicas between two counts. What is written during a count may count twice until the
-next one.
+since. So a tenant may go beyond its limit by what it creates through other replicas between two
+counts. What is written during a count may count twice until the next one.
 """
 
 from __future__ import annotations

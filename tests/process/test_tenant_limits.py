@@ -142,6 +142,15 @@ async def test_what_queries_examine_in_a_second(bounded: Bounded) -> None:
     assert (await bounded.ask("GET", "notes")).status_code == 200
 
 
+async def test_an_export_waits_for_what_it_may_examine(bounded: Bounded) -> None:
+    lines = b"".join(b'{"id":"%d"}\n' % number for number in range(600))
+    await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    await bounded.limit(rows_rate=42)  # of which ten seconds are saved up: less than the first page
+    exported = await bounded.ask("GET", "notes/export")
+    assert len(exported.text.splitlines()) == 600
+    assert (await bounded.ask("GET", "notes/export")).status_code == 429
+
+
 async def broken_off(bounded: Bounded, path: str, accept: bytes) -> bool:
     """Whether an answer was begun, and has no end."""
     sent: list[dict[str, Any]] = []
@@ -251,6 +260,13 @@ async def test_objects_that_are_kept(bounded: Bounded) -> None:
     assert beyond.status_code == 201  # the operator has no limits
     await bounded.limit(objects=4)
     assert (await bounded.put("d")).status_code == 201
+
+
+async def test_requests_at_the_same_time_share_what_room_there_is(bounded: Bounded) -> None:
+    await bounded.limit(objects=3)
+    answers = await asyncio.gather(*(bounded.put(str(number)) for number in range(20)))
+    statuses = sorted(answer.status_code for answer in answers)
+    assert statuses == [201] * 3 + [507] * 17
 
 
 async def test_objects_made_many_at_a_time(bounded: Bounded) -> None:

@@ -115,6 +115,13 @@ def test_records_are_made_good_at_the_rate_and_saved_up_for_a_while() -> None:
     assert meter.debt_s == 5  # a thousand were saved up
 
 
+def test_a_rate_that_is_taken_away_leaves_no_debt() -> None:
+    house = House(rows_rate=1, objects=5)
+    house.meter().spend(100)
+    house.limits = TenantLimits(objects=5)
+    assert house.meter().debt_s == 0
+
+
 def test_what_is_not_bounded_costs_nothing() -> None:
     meter = House().meter()
     meter.spend(1e9)
