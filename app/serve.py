@@ -14,7 +14,7 @@ from functools import partial
 import uvicorn
 
 from app.access.settings import AccessSettings
-from app.collector import spare_the_collector
+from app.collector import favour_the_event_loop, spare_the_collector
 from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
 from app.http.refusal import Protocol
@@ -97,6 +97,7 @@ async def serving(
         async with on_stores(settings) as (ready, missing):
             container = await build(http, ready, caching, trusted)
             spare_the_collector()
+            favour_the_event_loop()
             try:
                 async with _answering(container, data, admin, tls, http.drain_s) as ended:
                     yield Serving(
