@@ -15,7 +15,7 @@ from functools import partial
 import uvicorn
 
 from app.access.settings import AccessSettings
-from app.collector import spare_the_collector
+from app.collector import favour_the_event_loop, spare_the_collector
 from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
 from app.http.connections import Connections, Limits
@@ -99,6 +99,7 @@ async def serving(
         async with on_stores(settings) as (ready, missing):
             container = await build(http, ready, caching, trusted)
             spare_the_collector()
+            favour_the_event_loop()
             try:
                 async with _answering(container, data, admin, tls, http) as ended:
                     yield Serving(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Depends, Header, Request, Response
 
 from app.admin.answers import Body, Control, DatabaseName, DryRun, json_request
@@ -13,8 +14,10 @@ from app.admin.gate import visible
 from app.admin.schema_document import SCHEMA_DOCUMENT
 from app.api.resources import NAME as CLASS_NAME
 from app.coherence.beginnings import Beginnings
+from app.http.negotiation import JSON
 from app.http.problems import INVALID, HttpError
 from mediator.errors import Place
+from mediator.offload import offload
 from mediator.planes import ControlPlane, SchemaChange
 from mediator.schema.limits import CLASSES_PER_DATABASE
 from mediator.schema.merge import merge_patch
@@ -84,25 +87,26 @@ async def list_databases(control: Control, request: Request) -> dict[str, Any]:
     return {"items": found}
 
 
-@router.get("/schemas/{database}")
-async def get_schema(
-    control: Control, database: DatabaseName, response: Response
-) -> dict[str, Any]:
+@router.get("/schemas/{database}", response_model=dict[str, Any])
+async def get_schema(control: Control, database: DatabaseName) -> Response:
     """Read a schema, complete with its defaults, and the placements of its nodes."""
-    return _answer(await control.schema(database), response)
+    return await offload(True, _answer, await control.schema(database))
 
 
-@router.put("/schemas/{database}", openapi_extra=json_request(SCHEMA_DOCUMENT))
+@router.put(
+    "/schemas/{database}",
+    response_model=dict[str, Any],
+    openapi_extra=json_request(SCHEMA_DOCUMENT),
+)
 async def set_schema(
     control: Control,
     announce: Announce,
     take_back: TakeBack,
     database: DatabaseName,
     body: Body,
-    response: Response,
     dry_run: DryRun = False,
     if_match: IfMatch = None,
-) -> dict[str, Any]:
+) -> Response:
     """Set a schema: validate it, place it, prepare the stores, put it in force.
 
     A change that would move existing data is refused (409) with the plan of what would move.
@@ -114,11 +118,12 @@ async def set_schema(
     change = await control.set_schema(database, body, dry_run=dry_run, version=version)
     if not dry_run:
         await take_back(database, before, change.document)
-    return _answer(change, response)
+    return await offload(True, _answer, change)
 
 
 @router.patch(
     "/schemas/{database}",
+    response_model=dict[str, Any],
     openapi_extra=json_request({"type": "object"}, "application/merge-patch+json"),
 )
 async def patch_schema(
@@ -127,10 +132,9 @@ async def patch_schema(
     take_back: TakeBack,
     database: DatabaseName,
     body: Body,
-    response: Response,
     dry_run: DryRun = False,
     if_match: IfMatch = None,
-) -> dict[str, Any]:
+) -> Response:
     """Change a part of a schema by a merge patch (RFC 7396)."""
     present = await control.schema(database)
     seen = _version(if_match)
@@ -143,7 +147,7 @@ async def patch_schema(
     )
     if not dry_run:
         await take_back(database, before, change.document)
-    return _answer(change, response)
+    return await offload(True, _answer, change)
 
 
 @router.delete("/schemas/{database}")
@@ -158,10 +162,11 @@ async def drop_database(
     return answer
 
 
-def _answer(change: SchemaChange, response: Response) -> dict[str, Any]:
-    response.headers["ETag"] = f'"{change.version}"'
-    answer = asdict(change)
-    return {"schema": answer.pop("document"), **answer}
+def _answer(change: SchemaChange) -> Response:
+    """Write an answer: one at the limits is megabytes long."""
+    told = {field.name: getattr(change, field.name) for field in fields(change)}
+    content = orjson.dumps({"schema": told.pop("document"), **told})
+    return Response(content, media_type=JSON, headers={"ETag": f'"{change.version}"'})
 
 
 def _version(if_match: str | None) -> int | None:

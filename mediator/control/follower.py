@@ -21,7 +21,6 @@ nor a request costs the more, the more databases there are. What may come in bet
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -34,6 +33,7 @@ from mediator.catalogue.schemas import (
 )
 from mediator.control.coalescing import Coalesced
 from mediator.control.layout import route_of
+from mediator.offload import offload
 from mediator.operations.executor import Executor
 from mediator.placement.routing import DatabaseRoute, RoutingModel
 
@@ -142,5 +142,4 @@ async def _placed(known: _Placed | None, stored: StoredDatabase) -> _Placed:
     """
     if known is not None and known.stored == stored:
         return known
-    await asyncio.sleep(0)  # others are let in between, however many there are
-    return _Placed(stored, route_of(stored))
+    return _Placed(stored, await offload(True, route_of, stored))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from mediator.catalogue.events import CatalogueEvents
 from mediator.clock import Clock
 from mediator.control.registry import Registry
 from mediator.errors import NotFound, Unplaceable
 from mediator.observation import Observer, ProposalRecorded
+from mediator.offload import offload
 from mediator.operations.executor import Executor
+from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of
 from mediator.placement.explain import explain
 from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, propose
@@ -24,6 +26,9 @@ from mediator.placement.what_if import read_supposition, what_if
 from mediator.schema.tree import Mode
 
 __all__ = ["Judgement", "Patience"]
+
+_FEW_FIELDS: Final = 20
+"""Fields of a database up to which its placement is decided in a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Judgement:
         model = self._executor.model
         self._forget(model.databases.keys())
         began = time.perf_counter()
-        for database, route, decision in self._decisions(model):
+        async for database, route, decision in self._decisions(model):
             took_s = time.perf_counter() - began
             self._propose(database, decision)
             await self._look_for_violations(database, route, decision)
@@ -88,12 +93,12 @@ class Judgement:
 
     def explain(self, database: str, node: str) -> dict[str, Any]:
         """Explain the placement of a node that is in force, by today's metrics."""
-        decision = self._decision(self._route(database))
+        decision = _decision(self._route(database), self._registry.candidates())
         return {**explain(decision, node), "epoch": self._executor.model.epoch}
 
     def survey(self, database: str) -> dict[str, Any]:
         """Tell of all nodes in short where they are, by today's metrics."""
-        decision = self._decision(self._route(database))
+        decision = _decision(self._route(database), self._registry.candidates())
         return {**survey(decision), "epoch": self._executor.model.epoch}
 
     def what_if(self, database: str, document: Any) -> dict[str, Any]:
@@ -140,15 +145,21 @@ class Judgement:
                 self._observe(event.detected)
             await self._events.record(event.phase, event.detected)
 
-    def _decisions(self, model: RoutingModel) -> Iterator[tuple[str, DatabaseRoute, Decision]]:
+    async def _decisions(
+        self, model: RoutingModel
+    ) -> AsyncIterator[tuple[str, DatabaseRoute, Decision]]:
         for name, route in model.databases.items():
+            fields = sum(len(class_.fields) for class_ in route.schema.classes.values())
             try:
-                yield name, route, self._decision(route)
+                decision = await offload(
+                    fields > _FEW_FIELDS, _decision, route, self._registry.candidates()
+                )
+                yield name, route, decision
             except Unplaceable:
                 continue  # a system is away: what it serves is not judged meanwhile
 
-    def _decision(self, route: DatabaseRoute) -> Decision:
-        candidates = self._registry.candidates()
-        if route.schema.mode is Mode.ADVISORY:
-            return decide(route.schema, candidates)
-        return decide(route.schema, candidates, pins_of(route, list(route.classes)))
+
+def _decision(route: DatabaseRoute, candidates: Sequence[Candidate]) -> Decision:
+    if route.schema.mode is Mode.ADVISORY:
+        return decide(route.schema, candidates)
+    return decide(route.schema, candidates, pins_of(route, list(route.classes)))

@@ -124,7 +124,8 @@ class Control:
         """Say where a node is placed and why."""
         await self._schemas.refresh()
         node = ".".join(filter(None, (class_name, field))) or ROOT
-        return {"database": database, **self._judgement.explain(database, node)}
+        told = await asyncio.to_thread(self._judgement.explain, database, node)
+        return {"database": database, **told}
 
     async def survey(self, database: str) -> dict[str, Any]:
         """Tell of all nodes of a database in short where they are, and why."""

@@ -65,9 +65,11 @@ from mediator.errors import (
     Unavailable,
 )
 from mediator.observation import Observer, PlacementDecided
+from mediator.offload import offload
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.placement.advice import notes_on, placements_of
+from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.planes import SchemaChange
@@ -141,14 +143,15 @@ class Schemas:
         model = self._executor.model
         route = model.databases[name]
         pins = pins_of(route, list(route.classes))
-        decision = decide(route.schema, self._registry.candidates(), pins)
-        return self._change(stored, model.epoch, decision, schema=route.schema)
+        candidates = self._registry.candidates()
+        decision = await offload(True, decide, route.schema, candidates, pins)
+        return await self._change(stored, model.epoch, decision, schema=route.schema)
 
     async def put(
         self, name: str, document: Any, *, dry_run: bool, version: int | None
     ) -> SchemaChange:
         """Set a schema; see `ControlPlane.set_schema`."""
-        schema = await asyncio.to_thread(parse_schema, name, document)
+        schema = await offload(True, parse_schema, name, document)
         if mistakes := named_mistakes(schema, self._registry.candidates()):
             raise invalid(mistakes, SchemaInvalid)
         async with self._changing:
@@ -160,18 +163,20 @@ class Schemas:
             model = self._executor.model
             present = model.databases.get(name)
             holding = await self._holding(present)
-            decision, moves = self._decide(schema, present, holding)
-            new = stored_form(schema, decision, stored, without_copies(self._systems))
+            candidates = self._registry.candidates()
+            decision, moves = await offload(True, _decide, schema, candidates, present, holding)
+            unfit = without_copies(self._systems)
+            new = await offload(True, stored_form, schema, decision, stored, unfit)
             check_primary(schema, primary_of(new), self._systems)
-            route = route_of(new)
+            route = await offload(True, route_of, new)
             moves += left_behind(present, route, holding)
             if dry_run:
-                return self._change(new, model.epoch, decision, moves, schema=schema)
+                return await self._change(new, model.epoch, decision, moves, schema=schema)
             if moves:
                 raise would_move(moves)
             epoch = await self._put_in_force(new, route, holding)
         self._observe(_decided(name, epoch, decision))
-        return self._change(new, epoch, decision, schema=schema)
+        return await self._change(new, epoch, decision, schema=schema)
 
     async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
         """Drop a database with its data; returns the objects of each class."""
@@ -184,7 +189,7 @@ class Schemas:
                 await self._drop(name, route)
         return {"database": name, "objects": counts, "dropped": not dry_run}
 
-    def _change(
+    async def _change(
         self,
         stored: StoredDatabase,
         epoch: int,
@@ -198,9 +203,12 @@ class Schemas:
             version=stored.version,
             epoch=epoch,
             document=stored.document,
-            placements=placements_of(decision),
+            placements=await offload(True, placements_of, decision),
             moves=tuple(moves),
-            notes=(*notes_on(decision), *notes_on_primary(schema, self._keeper)),
+            notes=(
+                *await offload(True, notes_on, decision),
+                *notes_on_primary(schema, self._keeper),
+            ),
         )
 
     def _expect(self, name: str) -> StoredDatabase:
@@ -263,26 +271,6 @@ class Schemas:
     async def _count(self, route: ClassRoute) -> int:
         return await self._on(route.anchor, "read", lambda store: store.count(route.anchor))
 
-    def _decide(
-        self, schema: Schema, present: DatabaseRoute | None, holding: set[str]
-    ) -> tuple[Decision, list[dict[str, Any]]]:
-        """Decide placements; classes that hold data stay, and what the change would move is told.
-
-        Scores that have drifted since the last schema are no reason to refuse this one: they make
-        a proposal. Only what the change itself would move counts.
-        """
-        candidates = self._registry.candidates()
-        if present is None or not holding:
-            return decide(schema, candidates), []
-        decision = decide(schema, candidates, pins_of(present, sorted(holding)))
-        moved_anyway = drifted(present, candidates, holding)
-        moves = [
-            {"node": m.node, "from": m.current, "to": m.proposed, "reason": m.reason}
-            for m in decision.moves
-            if m.required or (m.node, m.proposed) not in moved_anyway
-        ]
-        return decision, moves + reinterpreted(schema, present.schema, holding)
-
     async def _put_in_force(
         self, new: StoredDatabase, route: DatabaseRoute, holding: set[str]
     ) -> int:
@@ -332,6 +320,29 @@ class Schemas:
             return await guarded.guarded(lambda: call(guarded.store))
         except StoreError as error:
             raise unavailable(guarded, error, operation) from error
+
+
+def _decide(
+    schema: Schema,
+    candidates: Sequence[Candidate],
+    present: DatabaseRoute | None,
+    holding: set[str],
+) -> tuple[Decision, list[dict[str, Any]]]:
+    """Decide placements; classes that hold data stay, and what the change would move is told.
+
+    Scores that have drifted since the last schema are no reason to refuse this one: they make
+    a proposal. Only what the change itself would move counts.
+    """
+    if present is None or not holding:
+        return decide(schema, candidates), []
+    decision = decide(schema, candidates, pins_of(present, sorted(holding)))
+    moved_anyway = drifted(present, candidates, holding)
+    moves = [
+        {"node": m.node, "from": m.current, "to": m.proposed, "reason": m.reason}
+        for m in decision.moves
+        if m.required or (m.node, m.proposed) not in moved_anyway
+    ]
+    return decision, moves + reinterpreted(schema, present.schema, holding)
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

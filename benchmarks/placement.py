@@ -1,0 +1,150 @@
+"""What deciding placements costs those who read: GETs while large schemas are placed.
+
+Clients read objects, first alone and then while an operator has one schema after the other placed
+in dry runs: 500 fields, each with goals of its own, over ten systems. What counts is the 99th
+percentile of the reads' latencies; both sides are measured in turn, several times. The ten systems
+are namespaces of two servers, since deciding depends on their number only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from app.container import on_embedded
+from app.interruption import interruptible
+from app.serve import serving
+from app.settings import HttpSettings, MediatorSettings, SystemSettings
+from benchmarks.beside import CLASS
+from benchmarks.load import LoadProcess, Plan, Tally
+from benchmarks.measured import Measured, Options, Result
+from benchmarks.rounds import interleaved
+from benchmarks.service import RequestRefused, Service
+from benchmarks.sides import Side
+from mediator.stores.embedded.fleet import EmbeddedFleet
+
+__all__ = ["run"]
+
+_Read: TypeAlias = Callable[[], Awaitable[tuple[Tally, int]]]
+
+_BAR: Final = 1.5
+_SYSTEMS: Final = 10
+_FIELDS: Final = 500
+_CONNECTIONS: Final = 4
+_SHARE: Final = 0.99
+_DATABASE: Final = "read"
+_ALONE: Final = "alone"
+_BESIDE: Final = "while schemas are placed"
+_KINDS: Final = ("redis", "postgresql")
+_ARTICLES: Final = {
+    "title": {"type": "string", "required": True, "max_length": 300},
+    "author": {"type": "string"},
+    "hits": {"type": "integer", "default": 0},
+}
+
+
+async def run(options: Options) -> Measured:
+    """Compare latencies of reads with decisions beside them, and without."""
+    rounds, seconds = (3, 2.0) if options.quick else (9, 5.0)
+    schema = orjson.dumps(_schema(Random(options.seed)))
+    async with LoadProcess() as load, _service() as service:
+        await service.set_schema(_DATABASE, {"classes": {CLASS: {"fields": _ARTICLES}}})
+        side = Side(service.host, service.port, f"/v1/{_DATABASE}/{CLASS}")
+        await side.fill()
+        read = partial(_read, load, side, seconds)
+        measures = {_ALONE: read, _BESIDE: partial(_beside, service, schema, read)}
+        tallies = await interleaved(rounds, measures)
+        versions = await service.versions()
+    placed = sum(count for _, count in tallies[_BESIDE])
+    p99_ms = {name: _p99_ms([tally for tally, _ in of]) for name, of in tallies.items()}
+    options.say(", ".join(f"GET {name}: p99 {ms:.2f} ms" for name, ms in p99_ms.items()))
+    rate = placed / (rounds * seconds)
+    return Measured([_held(p99_ms), Result("placed meanwhile", "schemas/s", rate)], versions)
+
+
+def _held(p99_ms: Mapping[str, float]) -> Result:
+    name = f"GET {_BESIDE}, p99"
+    return Result(name, "ms", p99_ms[_BESIDE], p99_ms[_ALONE], _BAR, small_is_good=True)
+
+
+def _p99_ms(tallies: list[Tally]) -> float:
+    return 1_000 * median(tally.percentile(_SHARE) for tally in tallies)
+
+
+async def _read(load: LoadProcess, side: Side, seconds: float) -> tuple[Tally, int]:
+    """Read for a while; nothing is placed meanwhile."""
+    [tally] = await load.drive(
+        Plan(side.host, side.port, [side.lane("GET", _CONNECTIONS)], seconds)
+    )
+    return tally, 0
+
+
+async def _beside(service: Service, schema: bytes, read: _Read) -> tuple[Tally, int]:
+    """Read for a while, and place schemas until it is over; returns how many there were, too."""
+    reading = asyncio.create_task(read())
+    placed = 0
+    while not reading.done():
+        await _place(service, schema)
+        placed += 1
+    tally, _ = await reading
+    return tally, placed
+
+
+async def _place(service: Service, schema: bytes) -> None:
+    path, headers = "schemas/placed?dry_run=true", {"content-type": "application/json"}
+    answer = await service.admin.put(path, content=schema, headers=headers)
+    if answer.is_error:
+        raise RequestRefused(answer)
+
+
+def _schema(draw: Random) -> dict[str, Any]:
+    def goals() -> list[dict[str, Any]]:
+        return [
+            {"metric": "read_latency", "goal": draw.uniform(0.0001, 0.01)},
+            {"metric": "write_throughput", "goal": draw.uniform(1e3, 1e5)},
+        ]
+
+    fields = {f"f{n}": {"type": "string", "annotations": goals()} for n in range(_FIELDS)}
+    return {"classes": {"wide": {"fields": fields}}}
+
+
+@contextlib.asynccontextmanager
+async def _service() -> AsyncIterator[Service]:
+    """Run the service over ten systems while the block runs."""
+    http = HttpSettings(port=0, admin_port=0, log_level="warning")
+    with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        fleet = await asyncio.to_thread(EmbeddedFleet(Path(scratch)).__enter__)
+        try:
+            async with (
+                serving(http, _on_ten(fleet)) as running,
+                interruptible(running.ended),
+                Service.at(running.addresses.data, running.addresses.admin) as service,
+            ):
+                yield service
+        finally:
+            await asyncio.to_thread(fleet.stop)
+
+
+def _on_ten(fleet: EmbeddedFleet) -> MediatorSettings:
+    settings = on_embedded(MediatorSettings(), fleet.endpoints)
+    more = [
+        SystemSettings.model_validate(
+            {
+                "name": f"more{n}",
+                "kind": (kind := _KINDS[n % len(_KINDS)]),
+                "url": fleet.endpoints[kind].url,
+                "namespace": f"more{n}",
+            }
+        )
+        for n in range(_SYSTEMS - len(settings.systems))
+    ]
+    return settings.model_copy(update={"systems": [*settings.systems, *more]})
