@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Final, Protocol
+from collections.abc import Collection, Hashable
+from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["DRIFT", "Clock", "ServerClock", "SystemClock"]
+__all__ = ["DRIFT", "Clock", "ServerClock", "SystemClock", "Unchanged"]
 
 DRIFT: Final = 500e-6
 """By what part two monotonic clocks differ at most: as fast as `adjtimex(2)` slews one."""
 
 _US: Final = 1_000_000
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Clock(Protocol):
@@ -70,3 +73,35 @@ class ServerClock:
     def monotonic(self) -> float:
         """Seconds on this process's clock that never goes back."""
         return self._clock.monotonic()
+
+
+class Unchanged(Generic[_Key]):
+    """For how long this process has seen nothing else, by its own monotonic clock.
+
+    So a silence is measured without a time of whoever is silent.
+
+    Args:
+        clock: The clocks of this process.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: dict[_Key, tuple[object, float]] = {}
+
+    def look(self, key: _Key, value: object, asked_at: float) -> float:
+        """Return for how many seconds at least a key's value has been the one that is read now.
+
+        Args:
+            key: What the value is of.
+            value: What was read of it.
+            asked_at: Our monotonic time when it was asked for, in seconds.
+        """
+        known, since = self._seen.get(key, (None, 0.0))
+        if known != value:
+            self._seen[key] = value, self._clock.monotonic()
+            return 0.0
+        return max(0.0, asked_at - since)
+
+    def keep(self, keys: Collection[_Key]) -> None:
+        """Forget all other keys."""
+        self._seen = {key: seen for key, seen in self._seen.items() if key in keys}

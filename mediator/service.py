@@ -23,8 +23,10 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.catalogue.workers import CatalogueWorkers
+from mediator.changes.acknowledging import Acknowledging
 from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
+from mediator.changes.writers import Writers
 from mediator.clock import Clock, SystemClock
 from mediator.control.judgement import Judgement, Patience
 from mediator.control.plane import Control
@@ -39,7 +41,14 @@ from mediator.guard import NullGuard, WriteGuard
 from mediator.integrity.check import Integrity
 from mediator.materialise.service import MaterialiseService
 from mediator.materialise.watermarks import Watermarks
-from mediator.observation import Hearing, Observation, Observer, StoreCallFinished, broadcast
+from mediator.observation import (
+    ClockSkewMeasured,
+    Hearing,
+    Observation,
+    Observer,
+    StoreCallFinished,
+    broadcast,
+)
 from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.operations.expiry import Sweep
@@ -141,7 +150,7 @@ class Mediator:
         self.settlement = Settlement(calls, self._model)
         self.transactions = self._transact(calls)
         self.primaries = self._materialise(calls, events)
-        self.changes = self._follow()
+        self.changes = self._follow(calls)
         self._schemas = self._place(calls)
         self._advisor = Advisor(
             self._registry.candidates, self._book.offered, self._clock, energy=options.energy
@@ -181,13 +190,17 @@ class Mediator:
             self._clock,
         )
 
-    def _follow(self) -> ChangeService:
-        shared = self._coordination
+    def _follow(self, calls: StoreCalls) -> ChangeService:
+        shared, followed = self._coordination, None
+        if shared is not None:
+            writers = Writers(shared.writers, self._replica, self._clock)
+            calls.acknowledging = Acknowledging(writers, self._model)
+            followed = (shared.feed, shared.leases, writers)
         return ChangeService(
             self._systems,
             self._model,
             self._refresh,
-            (shared.feed, shared.leases) if shared else None,
+            followed,
             self._replica,
             self._observe,
             self._clock,
@@ -278,6 +291,7 @@ class Mediator:
         await self.open()
         if self._options.relaying != "only":
             await self._presence.hold()
+            await self.changes.begin()
             await self.data.recover()
         self._watch.start()
 
@@ -336,6 +350,10 @@ class Mediator:
         for guarded in tuple(self._systems):
             with suppress(StoreError):  # it is tried again; what was read last goes on meanwhile
                 await guarded.read_clock()
+        if self._coordination is not None:
+            with suppress(StoreError):
+                skew_s = await self._coordination.skew_s()
+                self._observe(ClockSkewMeasured("coordination", skew_s))
 
     async def _sweep_expired(self) -> None:
         await self._sweep.run(self.data.model)

@@ -109,7 +109,7 @@ class Feed(Protocol):
         database: str,
         brought: Sequence[Brought],
         lease: Lease,
-        until_us: int | None = None,
+        until_tick: int | None = None,
     ) -> int:
         """Append what is beyond the cursors and move them, all in one step.
 
@@ -120,8 +120,8 @@ class Feed(Protocol):
             brought: Of at least one log, all of one system. Those without entries are there for
                 their cursors: to be compared, and moved.
             lease: The relay's.
-            until_us: What is told in the same step: that the feed then has every change of the
-                system acknowledged before this time (us). None: that is not known.
+            until_tick: What is told in the same step: that the feed then has every change of the
+                system acknowledged before this tick. None: that is not known.
 
         Returns:
             How many changes were new.
@@ -149,8 +149,8 @@ class Feed(Protocol):
         What is known of their groups is forgotten after a while, unless more is appended.
         """
 
-    async def publish_own(self, database: str, account: Account, until_us: int) -> None:
-        """Tell that the feed has every change that a replica made itself before `until_us`.
+    async def publish_own(self, database: str, account: Account, until_tick: int) -> None:
+        """Tell that the feed has every change that a replica made itself before `until_tick`.
 
         Raises:
             FeedWentBack: The feed lacks something of what it has brought.
@@ -159,21 +159,34 @@ class Feed(Protocol):
     async def leave(self, database: str, account: Account) -> None:
         """Take a replica out of account, which has brought everything and writes no more."""
 
-    async def retire(self, database: str, account: Account, before_us: int) -> None:
-        """Forget other replicas that have told nothing since; somebody has swept after them.
+    async def accounts(self, database: str, system: str) -> Mapping[str, int]:
+        """Return what each replica has told of a system: the last tick of `publish_own`."""
 
-        One that lives after all, having been cut off from its system, goes on where it was.
+    async def retire(self, database: str, system: str, accounts: Mapping[str, int]) -> None:
+        """Forget replicas that are not registered any more; somebody has swept after them.
+
+        One that has come back since, or told anything else, is left alone.
+
+        Args:
+            database: The database.
+            system: The system.
+            accounts: What they had told before the sweep began (`accounts`).
         """
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
-        """Return for each system the time (us) before which all that was acknowledged is here.
+        """Return for each system the tick before which all that was acknowledged is here.
 
         Who reads this first and the streams afterwards sees all of it. A system that has told
-        nothing so far is left out.
+        nothing so far is left out, as is one whose writers are not known for sure
+        (`mediator.changes.writers`).
         """
 
-    async def now_us(self) -> int:
-        """Return the time by the clock that `relayed_until` is told by."""
+    async def tick(self) -> int:
+        """Count on, and return the number: `relayed_until` is told by such numbers.
+
+        All feeds share the count. It only rises, and tells what came first: what was acknowledged
+        before this call is below the number, whatever the clock of any machine says.
+        """
 
     async def read(
         self, database: str, partition: int, after: str, limit: int

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
 
 from mediator.changes.feed import Account, Feed, FeedWentBack
 from mediator.changes.model import Change
 from mediator.changes.pending_relay import Append, PendingRelay
 from mediator.changes.recent import Recent
 from mediator.changes.routes import SystemRoutes
+from mediator.changes.writers import Standing, Writers
 from mediator.clock import Clock
 from mediator.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observer
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import PendingChanges, StoreError, Unsettled
 from mediator.systems import Systems
 
-__all__ = ["DEAD_US", "PendingRelays"]
+__all__ = ["PendingRelays"]
 
 log = logging.getLogger(__name__)
-
-DEAD_US: Final = 5_000_000
-"""A replica that has told nothing for so long is taken to be dead, and is swept after."""
 
 
 class PendingRelays:
@@ -33,7 +30,8 @@ class PendingRelays:
     Args:
         systems: The opened systems.
         routes: Returns what the routing model says of a system.
-        feed: The feeds; None: there are none, and changes are let go.
+        feed: The feeds, with the registration of this replica; None: there are none, and changes
+            are let go.
         replica: Name of this replica.
         observe: Told of what happens.
         clock: The time.
@@ -43,7 +41,7 @@ class PendingRelays:
         self,
         systems: Systems,
         routes: Callable[[str], SystemRoutes],
-        feed: Feed | None,
+        feed: tuple[Feed, Writers] | None,
         replica: str,
         observe: Observer,
         clock: Clock,
@@ -64,21 +62,27 @@ class PendingRelays:
             Unavailable: The feed does not answer.
         """
         failure: StoreError | None = None
-        for guarded in tuple(self._systems):
-            store = guarded.store
-            if not isinstance(store, PendingChanges) or guarded.breaker.is_open:
+        found = [(each, each.store) for each in tuple(self._systems)]
+        pending = [(each, store) for each, store in found if isinstance(store, PendingChanges)]
+        standing = await self._feed[1].look() if self._feed and pending else None
+        for guarded, store in pending:
+            if guarded.breaker.is_open:
                 continue
             try:
-                await self._relay(guarded, store).run()
+                await self._relay(guarded, store).run(standing)
             except StoreError as error:
                 failure = error
         if failure is not None:
             raise failure
 
     async def close(self) -> None:
-        """Tell the feeds that this replica has nothing more to bring."""
-        for _, relaying in self._relays.values():
-            await relaying.leave()
+        """Tell the feeds that this replica has nothing more to bring.
+
+        If it has, or cannot be sure, the others find it once the lease is over.
+        """
+        left = [await relaying.leave() for _, relaying in self._relays.values()]
+        if self._feed is not None and all(left):
+            await self._feed[1].leave()
 
     def _relay(self, guarded: GuardedStore, store: PendingChanges) -> _Relaying:
         """Return the relay of a store; a system that was registered anew has another store."""
@@ -89,7 +93,7 @@ class PendingRelays:
                 made = _Relaying(store, routes, _nowhere, self._clock)
             else:
                 made = _Telling(
-                    store, routes, self._feed, self._replica, self._observe, self._clock
+                    store, routes, *self._feed, self._replica, self._observe, self._clock
                 )
             known = self._relays[guarded.name] = store, made
         return known[1]
@@ -110,13 +114,17 @@ class _Relaying:
         find = routes.fragment_of
         self._relay = PendingRelay(store, append, find, clock, _report, settled)
 
-    async def run(self) -> None:
-        """Relay what there is."""
+    async def run(self, standing: Standing | None) -> None:  # noqa: ARG002 - nobody else relays
+        """Relay what there is; `standing` tells of other replicas."""
+        await self._bring_all()
+
+    async def leave(self) -> bool:
+        """End; return whether everything was brought."""
+        return True
+
+    async def _bring_all(self) -> None:
         await self._relay.drain()
         await self._relay.sweep(self._routes.fragments())
-
-    async def leave(self) -> None:
-        """End."""
 
 
 class _Telling(_Relaying):
@@ -127,38 +135,71 @@ class _Telling(_Relaying):
         store: PendingChanges,
         routes: SystemRoutes,
         feed: Feed,
+        writers: Writers,
         replica: str,
         observe: Observer,
         clock: Clock,
     ) -> None:
         super().__init__(store, routes, self._append, clock, feed.settled)
         self._feed = feed
+        self._writers = writers
         self._account = Account(routes.system, replica)
         self._observe = observe
         self._recent = Recent(clock)
         self._told: set[str] = set()
+        self._registration = 0
 
-    async def run(self) -> None:
-        """Relay what there is, and tell."""
-        now_us = await self._feed.now_us()
-        for database in sorted(set(self._routes.databases()) - self._told):
-            await self._tell(database, 0)  # not complete before the first sweep is over
-        quiet = await self._quiet(now_us)
-        if quiet:
+    async def run(self, standing: Standing | None) -> None:
+        """Relay what there is, and tell how far that is.
+
+        Where others have gone, or may have been forgotten, what they wrote is looked for first.
+        """
+        assert standing is not None
+        tick = await self._feed.tick()
+        await self._register(tick)
+        system = self._routes.system
+        settling = standing.has_waited and not standing.is_settled(system)
+        gone = await self._gone(standing) if settling or standing.is_settled(system) else {}
+        if settling or gone:
+            await self._routes.refresh()  # what they wrote may be of a class that is new
             self._relay.sweep_soon()
-        await super().run()
-        for database in quiet:
-            await self._feed.retire(database, self._account, now_us - DEAD_US)
-        if self._relay.complete:
-            for database in self._routes.databases():
-                await self._tell(database, now_us)
+        await self._bring_all()
+        for database, accounts in gone.items():
+            await self._feed.retire(database, system, accounts)
+        if settling:
+            await self._writers.settle(system, standing)
+        elif standing.is_settled(system) and self._relay.complete:
+            for database in self._told.intersection(self._routes.databases()):
+                await self._tell(database, tick)
 
-    async def leave(self) -> None:
-        """Take this replica out of account: it writes no more, and has brought everything."""
+    async def leave(self) -> bool:
+        """Take this replica out of account, if it has brought everything: it writes no more."""
         await self._relay.drain()
         if self._relay.complete:
             for database in self._told:
                 await self._feed.leave(database, self._account)
+        return self._relay.complete
+
+    async def _register(self, tick: int) -> None:
+        """Be counted in every feed before a write may be acknowledged that is to be in it."""
+        registration = self._writers.registration
+        if registration != self._registration:
+            self._told.clear()
+            self._registration = registration
+        for database in self._routes.databases() if registration else ():
+            if database not in self._told:
+                # Below every tick, and unlike what was told in an earlier registration.
+                await self._tell(database, -tick)
+                self._told.add(database)
+                self._writers.count(self._routes.system, database, registration)
+
+    async def _gone(self, standing: Standing) -> dict[str, Mapping[str, int]]:
+        """Return for each database what was told by those who are not registered any more."""
+        system, gone = self._routes.system, {}
+        for database in self._routes.databases():
+            told = await self._feed.accounts(database, system)
+            gone[database] = {r: t for r, t in told.items() if r not in standing.seen.tokens}
+        return {database: accounts for database, accounts in gone.items() if accounts}
 
     async def _append(self, changes: Sequence[Change]) -> None:
         for database, own in _by_database(changes).items():
@@ -170,19 +211,9 @@ class _Telling(_Relaying):
         if count:
             self._observe(ChangesRelayed(self._routes.system, count))
 
-    async def _quiet(self, now_us: int) -> list[str]:
-        """Return databases in which a replica has told nothing for long."""
-        quiet = []
-        for database in self._routes.databases():
-            until_us = (await self._feed.relayed_until(database)).get(self._routes.system, now_us)
-            if until_us < now_us - DEAD_US:
-                quiet.append(database)
-        return quiet
-
-    async def _tell(self, database: str, until_us: int) -> None:
+    async def _tell(self, database: str, until_tick: int) -> None:
         publish = self._feed.publish_own
-        await self._insist(database, partial(publish, database, self._account, until_us))
-        self._told.add(database)
+        await self._insist(database, partial(publish, database, self._account, until_tick))
 
     async def _insist(self, database: str, act: Callable[[], Awaitable[None]]) -> None:
         """Act; if the feed has lost what it had, only once that is there again."""

@@ -96,9 +96,9 @@ class LogRelay:
         self._logs = tuple(store.logs())
         self._cursors = Cursors(feed, routes.system, self._logs)
         self._horizons: deque[tuple[int, int]] = deque()
-        self._due_us = 0
-        self._now_us = 0
-        self._told_us: dict[str, int] = {}
+        self._due_tick = 0
+        self._looked_at = 0.0
+        self._told_at: dict[str, float] = {}
         self._untold: set[str] = set()
         self._trimmable: dict[str, str] = {}
 
@@ -106,12 +106,12 @@ class LogRelay:
         """Believe nothing of what the feed has; and nothing of what it had (`reached`)."""
         self._cursors.forget(reached=reached)
         self._horizons.clear()
-        self._due_us = 0
+        self._due_tick = 0
 
     async def round(self) -> Round:
         """Bring what there is, up to a batch of each log; tell the feeds if that was all.
 
-        It is told with the time of before the reading, so that what is acknowledged meanwhile is
+        It is told with a tick of before the reading, so that what is acknowledged meanwhile is
         not said to be there.
         """
         databases = self._routes.databases()
@@ -123,7 +123,7 @@ class LogRelay:
         found = await self._read_all()
         drained = all(len(entries) < _BATCH for entries in found.values())
         before = {log: self._cursors.least(log) for log in self._logs}
-        appended = await self._bring(databases, found, self._due_us if drained else 0)
+        appended = await self._bring(databases, found, self._due_tick if drained else 0)
         self._note_trimmable(before)
         return Round(sum(map(len, found.values())), appended, drained)
 
@@ -146,36 +146,37 @@ class LogRelay:
         return tuple(missing)
 
     async def _look_out(self) -> None:
-        """Find the time before which all that was acknowledged is told by a read from now on."""
-        now_us = self._now_us = await self._feed.now_us()
+        """Find the tick before which all that was acknowledged is told by a read from now on."""
+        self._looked_at = asyncio.get_running_loop().time()
+        tick = await self._feed.tick()
         if self._withholding is None:
-            self._due_us = now_us
+            self._due_tick = tick
             return
         reached, awaited = await self._withholding.horizon()
         if len(self._horizons) < _HORIZONS:
-            self._horizons.append((now_us, awaited))
+            self._horizons.append((tick, awaited))
         while self._horizons and self._horizons[0][1] <= reached:
-            self._due_us = self._horizons.popleft()[0]
+            self._due_tick = self._horizons.popleft()[0]
 
     async def _bring(
-        self, databases: Sequence[str], found: Mapping[str, Sequence[Logged]], until_us: int
+        self, databases: Sequence[str], found: Mapping[str, Sequence[Logged]], until_tick: int
     ) -> int:
         """Bring each database what was found, or that there is nothing if it is time to say so.
 
         Args:
             databases: Those that have a part in the system.
             found: By log.
-            until_us: Up to when that is all; 0 if it is not.
+            until_tick: Up to when that is all; 0 if it is not.
         """
         own = _by_database(found)
         await self._begin(own)
         upto = {log: some[-1].position for log, some in found.items() if some}
         self._untold |= own.keys()
-        wanted = self._untold if until_us else own.keys()
+        wanted = self._untold if until_tick else own.keys()
         appended = 0
         for database in sorted({*databases, *own}):
-            if database in wanted or self._is_due(self._told_us.get(database, 0)):
-                appended += await self._append(database, own.get(database, {}), upto, until_us)
+            if database in wanted or self._is_due(database):
+                appended += await self._append(database, own.get(database, {}), upto, until_tick)
         for log, position in upto.items():
             self._cursors.read(log, position)
         return appended
@@ -192,7 +193,7 @@ class LogRelay:
         database: str,
         changes: Mapping[str, Sequence[tuple[str, Change]]],
         upto: Mapping[str, str],
-        until_us: int,
+        until_tick: int,
     ) -> int:
         """Append a database's changes (by log), and move its cursors to where the logs were read.
 
@@ -207,12 +208,12 @@ class LogRelay:
             brought.append(Brought(source, cursor, reached, changes.get(log, ())))
         appended = 0
         for parcel, is_last in _parcels(brought):
-            until = until_us if until_us and is_last else None
+            until = until_tick if until_tick and is_last else None
             appended += await self._feed.append(database, parcel, self._lease, until)
         for each in brought:
             self._cursors.move(each.source.log, database, each.upto)
-        self._told_us[database] = self._now_us
-        if until_us:
+        self._told_at[database] = self._looked_at
+        if until_tick:
             self._untold.discard(database)
         else:
             self._untold.add(database)
@@ -224,9 +225,10 @@ class LogRelay:
             if "" < least < self._cursors.least(log):
                 self._trimmable[log] = least
 
-    def _is_due(self, told_us: int) -> bool:
-        """Whether it is time again; a clock that was set back is not waited for."""
-        return not 0 <= self._now_us - told_us < self._pace_us
+    def _is_due(self, database: str) -> bool:
+        """Whether it is time again to say that there is nothing."""
+        passed_s = self._looked_at - self._told_at.get(database, float("-inf"))
+        return passed_s * 1_000_000 >= self._pace_us
 
     async def _read_all(self) -> dict[str, list[Logged]]:
         """Read each log, unless no database has a part in the system."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import Leasing, LogRelays
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import SystemRoutes
 from mediator.changes.subscriptions import Subscriptions
+from mediator.changes.ticks import TickTimes
+from mediator.changes.writers import RENEW_S, Writers
 from mediator.clock import Clock
 from mediator.control.watch import Duty
 from mediator.errors import MediatorError
@@ -19,8 +22,6 @@ from mediator.systems import Systems
 
 __all__ = ["ChangeService"]
 
-_US = 1_000_000
-
 
 class ChangeService:
     """The relays, the subscriptions, and what is measured of them.
@@ -29,7 +30,8 @@ class ChangeService:
         systems: The opened systems.
         model: Returns the routing model in force.
         refresh: Looks for a newer one.
-        feed: The feeds, with what gives the leases; None: there are none, and changes are let go.
+        feed: The feeds, with what gives the leases, and this replica's registration as a writer;
+            None: there are none, and changes are let go.
         replica: Name of this replica.
         observe: Told of what happens.
         clock: The time.
@@ -40,7 +42,7 @@ class ChangeService:
         systems: Systems,
         model: Callable[[], RoutingModel],
         refresh: Callable[[], Awaitable[object]],
-        feed: tuple[Feed, Leasing] | None,
+        feed: tuple[Feed, Leasing, Writers] | None,
         replica: str,
         observe: Observer,
         clock: Clock,
@@ -53,15 +55,30 @@ class ChangeService:
         def routes(system: str) -> SystemRoutes:
             return SystemRoutes(system, model, refresh)
 
-        self._logs = LogRelays(systems, *feed, replica, routes, observe, clock) if feed else None
-        self._pending = PendingRelays(systems, routes, self._feed, replica, observe, clock)
+        self._logs: LogRelays | None = None
+        self._writers: Writers | None = None
+        own: tuple[Feed, Writers] | None = None
+        if feed is not None:
+            shared, leases, self._writers = feed
+            self._logs = LogRelays(systems, shared, leases, replica, routes, observe, clock)
+            own = shared, self._writers
+        self._pending = PendingRelays(systems, routes, own, replica, observe, clock)
+        self._clock, self._times = clock, TickTimes(clock)
 
     def duties(self) -> list[Duty]:
         """Return what is to be done in the background."""
         duties = [Duty("relaying changes that wait in records", 0.25, self._pending.run)]
-        if self._logs is not None:
+        if self._writers is not None:
             duties.append(Duty("measuring the feed's lag", 1.0, self.measure))
+            duties.append(Duty("renewing the registration", RENEW_S, self._writers.renew))
         return duties
+
+    async def begin(self) -> None:
+        """Register as a writer, so that the first writes need not wait for the duties."""
+        with suppress(MediatorError, StoreError):  # they try again
+            if self._writers is not None:
+                await self._writers.renew()
+                await self._pending.run()
 
     def relaying_duties(self) -> list[Duty]:
         """Return what any process may do: it needs to know nothing of what this one wrote."""
@@ -98,12 +115,13 @@ class ChangeService:
         feed = self._feed
         if feed is None:
             return
+        asked_at = self._clock.monotonic()
+        self._times.note(await feed.tick(), asked_at)
         for database in self._model().databases:
-            until = await feed.relayed_until(database)
-            now_us = await feed.now_us()
-            for system, until_us in until.items():
-                lag_s = max(0, now_us - until_us) / _US
-                self._observe(FeedLagMeasured(database, system, lag_s))
+            for system, until_tick in (await feed.relayed_until(database)).items():
+                lag_s = self._times.age_s(until_tick)
+                if lag_s is not None:
+                    self._observe(FeedLagMeasured(database, system, lag_s))
 
     async def trim(self) -> None:
         """Remove what is beyond the feeds' retention."""

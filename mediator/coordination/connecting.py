@@ -8,11 +8,13 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from mediator.clock import SystemClock
+from mediator.clock import ServerClock, SystemClock
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
 from mediator.coordination.primary_state import RedisPrimaryState
+from mediator.coordination.writers import RedisWriters
 from mediator.stores.port import SystemConfig
+from mediator.stores.redis.commands import command
 from mediator.stores.redis.line import Line
 
 __all__ = ["Coordination", "connect", "line_to"]
@@ -30,11 +32,25 @@ class Coordination:
     """
 
     def __init__(self, url: str, retention: Retention | None = None) -> None:
+        self._clock = SystemClock()
         self._redis = connect(url)
         self._line = line_to(url)
         self.feed = RedisFeed(self._redis, self._line, retention)
         self.leases = Leases(self._redis)
+        self.writers = RedisWriters(self._redis)
         self.primary_state = RedisPrimaryState(self._redis)
+
+    async def skew_s(self) -> float:
+        """Return by how much Redis's clock is ahead of ours at least, in seconds.
+
+        Raises:
+            StoreError: Redis does not answer.
+        """
+        sent_at = self._clock.monotonic()
+        ((seconds, microseconds),) = await self._line.ask([command("TIME")])
+        time = ServerClock(self._clock)
+        time.read(int(seconds) * 1_000_000 + int(microseconds), sent_at)
+        return time.skew_s or 0.0
 
     async def close(self) -> None:
         """Release every connection."""

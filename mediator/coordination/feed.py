@@ -6,7 +6,7 @@ All keys of a database share one hash tag, so that one script sees them all:
 |---|---|
 | `{portolan:feed:<database>}:<partition>` | stream: class `k` and document `c` of each change |
 | `…:cursors` | hash: place in each log, by system and log |
-| `…:until` | hash: time up to which the feed is complete, by system and replica |
+| `…:until` | hash: tick up to which the feed is complete, by system and replica |
 | `…:brought` | hash: how often each replica has brought changes that waited in records |
 | `…:retired:<period>` | the same of replicas that were retired, until it expires |
 | `…:marks` | hash: last version of each group whose changes wait in records |
@@ -43,16 +43,16 @@ from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.failures import unavailable
 from mediator.coordination.leases import Lease
-from mediator.coordination.scripts import source_of
+from mediator.coordination.scripts import TICKS, source_of
+from mediator.coordination.writers import SETTLED, WRITERS
 from mediator.stores.port import StoreError
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.line import Line
 
 __all__ = ["SCRIPTS", "RedisFeed", "Retention"]
 
-_SOURCES: Final = {
-    name: source_of(name) for name in ("append", "above", "settled", "publish", "retire", "trim")
-}
+_NAMES: Final = ("append", "above", "settled", "publish", "retire", "tick", "trim", "until")
+_SOURCES: Final = {name: source_of(name) for name in _NAMES}
 _SHAS: Final = {
     name: sha1(source.encode(), usedforsecurity=False).hexdigest()
     for name, source in _SOURCES.items()
@@ -63,7 +63,6 @@ SCRIPTS: Final = tuple(_SOURCES.values())
 _LEASE_LOST: Final = -1
 _WENT_BACK: Final = -2
 _TRIMMED_AT_ONCE: Final = 1_000
-_US: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +103,12 @@ class RedisFeed:
         database: str,
         brought: Sequence[Brought],
         lease: Lease,
-        until_us: int | None = None,
+        until_tick: int | None = None,
     ) -> int:
         """Append what is beyond the cursors and move them, all in one step."""
         system = brought[0].source.system
-        args: list[Any] = [uuid4().hex, lease.token, system, "" if until_us is None else until_us]
+        until = "" if until_tick is None else until_tick
+        args: list[Any] = [uuid4().hex, lease.token, system, until]
         for each in brought:
             rows = list(_rows(each.entries))
             args += (_field(each.source), each.after, each.upto, len(rows))
@@ -136,10 +136,10 @@ class RedisFeed:
             args = [arg for change in own for arg in (_group(change), change.version)]
             await self._run("settled", database, args)
 
-    async def publish_own(self, database: str, account: Account, until_us: int) -> None:
-        """Tell that the feed has every change that a replica made itself before `until_us`."""
+    async def publish_own(self, database: str, account: Account, until_tick: int) -> None:
+        """Tell that the feed has every change that a replica made itself before `until_tick`."""
         who, count = _standing(account, database)
-        _checked(await self._run("publish", database, [uuid4().hex, who, until_us, count]))
+        _checked(await self._run("publish", database, [uuid4().hex, who, until_tick, count]))
 
     async def leave(self, database: str, account: Account) -> None:
         """Take a replica out of account, which has brought everything and writes no more."""
@@ -147,24 +147,32 @@ class RedisFeed:
         for name in ("until", "brought"):
             await self._ask(self._redis.hdel(_key(database, name), who))
 
-    async def retire(self, database: str, account: Account, before_us: int) -> None:
-        """Forget other replicas that have told nothing since; somebody has swept after them."""
-        who, _ = _standing(account, database)
-        await self._run("retire", database, [f"{account.system}/", before_us, who])
+    async def accounts(self, database: str, system: str) -> Mapping[str, int]:
+        """Return what each replica has told of a system."""
+        told = await self._ask(self._redis.hgetall(_key(database, "until")))
+        fields = ((field.decode().partition("/"), int(tick)) for field, tick in told.items())
+        return {replica: tick for (name, _, replica), tick in fields if replica and name == system}
+
+    async def retire(self, database: str, system: str, accounts: Mapping[str, int]) -> None:
+        """Forget replicas that are not registered any more; somebody has swept after them."""
+        rows = [word for replica, tick in accounts.items() for word in (system, replica, tick)]
+        await self._run("retire", database, rows, WRITERS)
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
-        """Return for each system the time (us) before which all that was acknowledged is here."""
-        told = await self._ask(self._redis.hgetall(_key(database, "until")))
+        """Return for each system the tick before which all that was acknowledged is here."""
+        run, settled, told = await self._call("until", database, (), SETTLED)
+        settled_in = _pairs(settled)
         until: dict[str, int] = {}
-        for field, value in told.items():
-            system = field.decode().partition("/")[0]
-            until[system] = min(int(value), until.get(system, int(value)))
+        for field, tick in _pairs(told).items():
+            system, _, replica = field.partition("/")
+            if not replica or settled_in.get(system) == run.decode():
+                until[system] = min(int(tick), until.get(system, int(tick)))
         return until
 
-    async def now_us(self) -> int:
-        """Return the time by the clock that `relayed_until` is told by."""
-        ((seconds, microseconds),) = await self._say(command("TIME"))
-        return int(seconds) * _US + int(microseconds)
+    async def tick(self) -> int:
+        """Count on, and return the number."""
+        (number,) = await self._say(command("EVALSHA", _SHAS["tick"], 1, TICKS))
+        return int(number)
 
     async def read(
         self, database: str, partition: int, after: str, limit: int
@@ -223,7 +231,8 @@ class RedisFeed:
 
     async def trim(self, database: str) -> None:
         """Remove what is beyond the retention."""
-        oldest_ms = max(0, await self.now_us() // 1000 - round(self._retention.seconds * 1000))
+        ((seconds, _),) = await self._say(command("TIME"))
+        oldest_ms = max(0, int((int(seconds) - self._retention.seconds) * 1000))
         for partition in range(PARTITIONS):
             args = [partition, self._retention.changes, f"{oldest_ms}-0", _TRIMMED_AT_ONCE]
             while await self._run("trim", database, args):
@@ -308,6 +317,11 @@ def _checked(answer: int) -> int:
 
 def _event(partition: int, id_: bytes, fields: Mapping[bytes, bytes]) -> Event:
     return Event(partition, id_.decode(), fields[b"k"].decode(), fields[b"c"])
+
+
+def _pairs(told: Sequence[bytes]) -> dict[str, str]:
+    words = [word.decode() for word in told]
+    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _order(stream_id: str) -> tuple[int, int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Protocol
+from uuid import uuid4
 
 import orjson
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+
+from mediator.clock import SystemClock, Unchanged
 
 __all__ = ["MetricsExchange", "NoExchange", "RedisExchange"]
 
@@ -54,16 +56,15 @@ class RedisExchange:
 
     def __init__(self, url: str, key: str = KEY) -> None:
         self._key = key
-        self._told = 0
-        self._first_seen: dict[str, tuple[Any, float]] = {}
+        self._clock = SystemClock()
+        self._told: Unchanged[str] = Unchanged(self._clock)
         self._redis = Redis.from_url(
             url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
         )
 
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
         """Tell what this replica measured."""
-        self._told += 1
-        told = orjson.dumps({"number": self._told, "snapshot": snapshot})
+        told = orjson.dumps({"id": uuid4().hex, "snapshot": snapshot})
         try:
             await self._redis.hset(self._key, replica, told)
         except (RedisError, OSError):
@@ -72,12 +73,12 @@ class RedisExchange:
     async def others(self, replica: str) -> list[dict[str, Any]]:
         """Return what the other replicas told lately, and forget those that are gone.
 
-        What each told last is numbered; `age_s` is for how many seconds the number has not changed,
-        by the clock of this replica alone.
+        `age_s` is for how many seconds nothing newer was told, by the clock of this replica alone.
         """
+        asked_at = self._clock.monotonic()
         try:
             told = await self._redis.hgetall(self._key)
-            return await self._lively({str(k): orjson.loads(v) for k, v in told.items()}, replica)
+            return await self._lively({str(k): str(v) for k, v in told.items()}, asked_at, replica)
         except (RedisError, OSError):
             return []
 
@@ -85,19 +86,13 @@ class RedisExchange:
         """Release every connection."""
         await self._redis.aclose()
 
-    async def _lively(self, told: dict[str, Any], replica: str) -> list[dict[str, Any]]:
-        ages = self._ages({name: entry["number"] for name, entry in told.items()})
-        gone = [name for name, age_s in ages.items() if age_s > STALE_S]
+    async def _lively(
+        self, told: Mapping[str, str], asked_at: float, replica: str
+    ) -> list[dict[str, Any]]:
+        silent_s = {name: self._told.look(name, text, asked_at) for name, text in told.items()}
+        gone = [name for name, seconds in silent_s.items() if seconds > STALE_S]
+        self._told.keep(told.keys() - set(gone))
         if gone:
             await self._redis.hdel(self._key, *gone)
         kept = sorted(set(told) - set(gone) - {replica})
-        return [{**told[name]["snapshot"], "age_s": ages[name]} for name in kept]
-
-    def _ages(self, numbers: Mapping[str, int]) -> dict[str, float]:
-        """Tell for how long each number is known here; replicas that are gone are forgotten."""
-        now, before = time.monotonic(), self._first_seen
-        self._first_seen = {
-            name: before[name] if before.get(name, (None,))[0] == number else (number, now)
-            for name, number in numbers.items()
-        }
-        return {name: now - seen for name, (_, seen) in self._first_seen.items()}
+        return [{**orjson.loads(told[name])["snapshot"], "age_s": silent_s[name]} for name in kept]

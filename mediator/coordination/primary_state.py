@@ -24,13 +24,12 @@ from mediator.changes.feed import LeaseLost
 from mediator.changes.partitions import PARTITIONS
 from mediator.coordination.failures import unavailable
 from mediator.coordination.leases import Lease
-from mediator.coordination.scripts import source_of
+from mediator.coordination.scripts import TICKS, source_of
 from mediator.materialise.state import CopyState, PartitionState, Step
 from mediator.materialise.watermarks import Marks, Place
 
 __all__ = ["RedisPrimaryState"]
 
-_US: Final = 1_000_000
 _CURSOR: Final = "cursor"
 _LEASE_LOST: Final = -1
 
@@ -72,12 +71,11 @@ class RedisPrimaryState:
             raise LeaseLost
 
     async def marks(self, database: str) -> Marks:
-        """Return up to when each copy of a database is complete, and the time of now."""
-        answer = await self._ask(self._marks(keys=[_key(database, "")]))
-        seconds, microseconds, told = answer
+        """Return up to when each copy of a database is complete, and the tick of now."""
+        answer = await self._ask(self._marks(keys=[_key(database, ""), TICKS]))
+        tick, told = answer
         states = _decoded(dict(zip(told[::2], told[1::2], strict=True)))
-        now_us = int(seconds) * _US + int(microseconds)
-        return Marks(now_us, 0.0, _until(database, states))
+        return Marks(int(tick), _until(database, states))
 
     async def retract(self, database: str, copies: Collection[str] | None = None) -> None:
         """Forget what is known of copies; None: of the database."""
@@ -115,19 +113,19 @@ def _decoded(answer: Mapping[bytes, bytes]) -> dict[str, str]:
 def _text(state: CopyState | None) -> str:
     if state is None:
         return ""
-    return orjson.dumps([state.until_us, state.build, state.stuck]).decode()
+    return orjson.dumps([state.until_tick, state.build, state.stuck]).decode()
 
 
 def _state(text: str) -> CopyState:
-    until_us, build, stuck = orjson.loads(text)
-    return CopyState(until_us, build, tuple(stuck))
+    until_tick, build, stuck = orjson.loads(text)
+    return CopyState(until_tick, build, tuple(stuck))
 
 
 def _until(database: str, states: Mapping[str, str]) -> dict[Place, Sequence[int | None]]:
     known: defaultdict[Place, list[int | None]] = defaultdict(lambda: [None] * PARTITIONS)
     for name, text in _copies(states):
         partition, _, copy = name.partition("/")
-        known[database, copy][int(partition)] = _state(text).until_us
+        known[database, copy][int(partition)] = _state(text).until_tick
     return dict(known)
 
 

@@ -272,20 +272,20 @@ class _Check:
 
     async def _told(self) -> None:
         """Wait until the feed has told all that has been acknowledged by now."""
-        now_us = await self._feed.now_us()
+        tick = await self._feed.tick()
         until = self._clock.monotonic() + _TOLD_WITHIN_S
-        while behind := await self._behind(now_us):
+        while behind := await self._behind(tick):
             if self._clock.monotonic() > until:
                 detail = f"The feed is too far behind {', '.join(behind)} to compare with."
                 raise Unavailable(detail, system=behind[0])
             await asyncio.sleep(_PAUSE_S)
 
-    async def _behind(self, now_us: int) -> list[str]:
-        """Return the systems of which the feed has not told everything before a time."""
+    async def _behind(self, tick: int) -> list[str]:
+        """Return the systems of which the feed has not told everything before a tick."""
         told = await self._feed.relayed_until(self._database)
         routes = self._route.classes.values()
         systems = {fragment.system for route in routes for fragment in route.fragments}
-        return sorted(name for name in systems if told.get(name, 0) < now_us)
+        return sorted(name for name in systems if told.get(name, 0) < tick)
 
 
 def _some(keys: Sequence[_Key]) -> list[Sequence[_Key]]:

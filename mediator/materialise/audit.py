@@ -76,7 +76,7 @@ class Report:
 
 
 def compare(
-    route: ClassRoute, original: Record | None, copy: Record | None, due_us: int
+    route: ClassRoute, original: Record | None, copy: Record | None, due_us: float
 ) -> Finding | None:
     """Compare an object with its copy: versions first, then values.
 
@@ -97,7 +97,7 @@ def compare(
 
 
 def _compare_groups(
-    route: ClassRoute, original: Record, copy: Record, due_us: int
+    route: ClassRoute, original: Record, copy: Record, due_us: float
 ) -> Finding | None:
     wrong: dict[Wrong, list[str]] = {}
     for group, version in original.versions.items():
@@ -168,7 +168,7 @@ class Audit:
         return report
 
     async def _look(self, route: ClassRoute, ids: Sequence[str], bound_s: float) -> list[Finding]:
-        due_us = int((self._clock.now() - bound_s) * 1_000_000)
+        due_us = (self._clock.now() - bound_s) * 1_000_000
         # The copies first: whatever they have by then, the originals have too.
         copies = await self._copier.held(route, ids)
         originals = await self._copier.read(route, ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from mediator.changes.feed import Feed
@@ -92,7 +91,8 @@ class Primaries:
         databases = databases_with_primary(self._model())
         asked_at = self._clock.monotonic()
         marks = await asyncio.gather(*(self._state.marks(name) for name in databases))
-        self._watermarks.learn(replace(_joined(marks), asked_at=asked_at))
+        if marks:
+            self._watermarks.learn(_joined(marks), asked_at)
 
     async def close(self) -> None:
         """End with all of them."""
@@ -118,8 +118,8 @@ class Primaries:
 
 
 def _joined(marks: Sequence[Marks]) -> Marks:
-    """Join what was learnt of several databases; by the latest time nothing is too young."""
+    """Join what was learnt of several databases; all was read after the time of asking."""
     until: dict[Place, Sequence[int | None]] = {}
     for each in marks:
-        until.update(each.until_us)
-    return Marks(max((each.now_us for each in marks), default=0), 0.0, until)
+        until.update(each.until_tick)
+    return Marks(min(each.tick for each in marks), until)

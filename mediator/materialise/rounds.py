@@ -202,5 +202,5 @@ def _next(
     if len(stuck) > MOST_STUCK:
         return None
     if stuck or complete is None:
-        return CopyState(before.until_us, "", stuck)
-    return CopyState(max(complete, before.until_us or 0))
+        return CopyState(before.until_tick, "", stuck)
+    return CopyState(max(complete, before.until_tick or 0))

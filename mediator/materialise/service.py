@@ -50,7 +50,7 @@ class _Works:
             systems, copier, feed, self.state, leases, watermarks, model, replica, clock
         )
         self.lateness = Lateness(watermarks, model, events, leases, replica, observe, clock)
-        self.view = View(feed, self.state)
+        self.view = View(feed, self.state, watermarks, clock)
         audit = Audit(systems, copier, EarliestTime(systems, clock))
         self.upkeep = Upkeep(audit, self.state, leases, model, self._count, clock)
         self._systems = systems

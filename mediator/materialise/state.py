@@ -23,12 +23,12 @@ class CopyState:
     """What is known of the objects of one partition in a copy.
 
     Attributes:
-        until_us: All that was acknowledged before is in the copy; None: it is not complete.
+        until_tick: All that was acknowledged before it is in the copy; None: it is not complete.
         build: Token of the build that is to complete it; empty: none is needed.
-        stuck: Objects that could not be copied. Until they are, `until_us` does not move.
+        stuck: Objects that could not be copied. Until they are, `until_tick` does not move.
     """
 
-    until_us: int | None = None
+    until_tick: int | None = None
     build: str = ""
     stuck: tuple[str, ...] = ()
 
@@ -83,10 +83,7 @@ class PrimaryState(Protocol):
         """
 
     async def marks(self, database: str) -> Marks:
-        """Return up to when each copy of a database is complete, and the time of now.
-
-        `Marks.asked_at` is left to the caller.
-        """
+        """Return up to when each copy of a database is complete, and the tick of now."""
 
     async def retract(self, database: str, copies: Collection[str] | None = None) -> None:
         """Forget what is known of copies; None: of the database."""

@@ -79,9 +79,14 @@ class Run:
         self.repaired = sum(each["repaired"] for each in self.classes.values())
 
 
-def is_over(told: dict[str, Any], now_us: int) -> dict[str, Any]:
-    """Return what was told of a run; one that tells nothing any more has been interrupted."""
-    if told["state"] == "running" and now_us - told["at_us"] > SILENT_S * _US:
+def is_over(told: dict[str, Any], silent_s: float) -> dict[str, Any]:
+    """Return what was told of a run; one that tells nothing any more has been interrupted.
+
+    Args:
+        told: What it told last.
+        silent_s: For how many seconds nothing else was seen here.
+    """
+    if told["state"] == "running" and silent_s > SILENT_S:
         return {**told, "state": "interrupted", "detail": "its replica is gone"}
     return told
 
@@ -183,7 +188,7 @@ class Upkeep:
             await asyncio.sleep(TELL_S)
 
     async def _incomplete(self, database: str, names: set[str]) -> int:
-        marks = (await self._state.marks(database)).until_us
+        marks = (await self._state.marks(database)).until_tick
         known = [mark for name in names for mark in marks.get((database, name), ())]
         return len(names) * PARTITIONS - sum(mark is not None for mark in known)
 

@@ -7,18 +7,17 @@ from typing import Any, Final
 
 from mediator.changes.feed import Feed, PositionGone
 from mediator.changes.partitions import PARTITIONS
+from mediator.clock import Clock, Unchanged
 from mediator.materialise.primaries import copied_classes
 from mediator.materialise.state import CopyState, PartitionState, PrimaryState
 from mediator.materialise.upkeep import is_over
-from mediator.materialise.watermarks import place_of
+from mediator.materialise.watermarks import Watermarks, place_of
 from mediator.placement.routing import ClassRoute, RoutingModel
 
 __all__ = ["View"]
 
 MOST_WAITING: Final = 1_000
 """Changes that are counted as waiting, at most."""
-
-_US: Final = 1_000_000
 
 
 class View:
@@ -27,11 +26,18 @@ class View:
     Args:
         feed: The feeds.
         state: What is known of the copies.
+        watermarks: Knows how old they are.
+        clock: The time.
     """
 
-    def __init__(self, feed: Feed, state: PrimaryState) -> None:
+    def __init__(
+        self, feed: Feed, state: PrimaryState, watermarks: Watermarks, clock: Clock
+    ) -> None:
         self._feed = feed
         self._state = state
+        self._age_s = watermarks.age_s
+        self._clock = clock
+        self._runs: Unchanged[str] = Unchanged(clock)
 
     async def describe(self, model: RoutingModel, database: str) -> dict[str, Any]:
         """Describe the primary of a database.
@@ -39,20 +45,23 @@ class View:
         Raises:
             Unavailable: The coordination Redis does not answer.
         """
+        asked_at = self._clock.monotonic()
         told = await self._state.told(database)
-        now_us = await self._feed.now_us()
         known = [await self._state.load(database, number) for number in range(PARTITIONS)]
         routes = copied_classes(model, database)
         return {
             "database": database,
             "staleness_s": model.databases[database].schema.primary.staleness_s,
-            "classes": {n: _class(route, known, told, now_us) for n, route in routes.items()},
+            "classes": {n: self._class(route, known, told) for n, route in routes.items()},
             "partitions": [
                 await self._partition(database, number, known[number], told)
                 for number in range(PARTITIONS)
             ],
-            "run": is_over(told["run"], now_us) if "run" in told else None,
+            "run": self._run(database, told["run"], asked_at) if "run" in told else None,
         }
+
+    def _run(self, database: str, run: dict[str, Any], asked_at: float) -> dict[str, Any]:
+        return is_over(run, self._runs.look(database, run, asked_at))
 
     async def _partition(
         self, database: str, number: int, known: PartitionState, told: Mapping[str, Any]
@@ -74,35 +83,32 @@ class View:
         except PositionGone:
             return None
 
+    def _class(
+        self, route: ClassRoute, known: list[PartitionState], told: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        assert route.copy is not None
+        _, copy = place_of(route.copy)
+        parts = [
+            {"partition": number, **self._part(each.copies.get(copy))}
+            | _work(route.schema.name, copy, told.get(f"partition/{number}", {}))
+            for number, each in enumerate(known)
+        ]
+        ages = [part["age_s"] for part in parts]
+        return {
+            "primary": route.copy.system,
+            "age_s": None if None in ages else max(ages),
+            "partitions": parts,
+        }
 
-def _class(
-    route: ClassRoute, known: list[PartitionState], told: Mapping[str, Any], now_us: int
-) -> dict[str, Any]:
-    assert route.copy is not None
-    _, copy = place_of(route.copy)
-    parts = [
-        {"partition": number, **_part(each.copies.get(copy), now_us)}
-        | _work(route.schema.name, copy, told.get(f"partition/{number}", {}))
-        for number, each in enumerate(known)
-    ]
-    ages = [part["age_s"] for part in parts]
-    return {
-        "primary": route.copy.system,
-        "age_s": None if None in ages else max(ages),
-        "partitions": parts,
-    }
-
-
-def _part(state: CopyState | None, now_us: int) -> dict[str, Any]:
-    if state is None:
-        return {"state": "waiting", "age_s": None, "stuck": []}
-    until_us = state.until_us
-    name = "building" if state.build else "stuck" if state.stuck else "complete"
-    return {
-        "state": name,
-        "age_s": None if until_us is None else max(0, now_us - until_us) / _US,
-        "stuck": list(state.stuck),
-    }
+    def _part(self, state: CopyState | None) -> dict[str, Any]:
+        if state is None:
+            return {"state": "waiting", "age_s": None, "stuck": []}
+        until = state.until_tick
+        return {
+            "state": "building" if state.build else "stuck" if state.stuck else "complete",
+            "age_s": None if until is None else self._age_s(until),
+            "stuck": list(state.stuck),
+        }
 
 
 def _work(class_name: str, copy: str, figures: Mapping[str, Any]) -> dict[str, Any]:

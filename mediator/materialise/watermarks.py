@@ -1,8 +1,8 @@
 """Watermarks: up to when everything that was written is in the primary, as this replica knows.
 
-Each partition of the feed has its own for every copy. They are times of the coordination Redis,
-which all replicas share. A replica that has not heard of them for a while only takes the copies for
-older than they are.
+Each partition of the feed has its own for every copy. They are ticks, which are counted for all
+replicas (`mediator.changes.ticks`). A replica that has not heard of them for a while only takes the
+copies for older than they are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mediator.changes.partitions import partition_of
+from mediator.changes.ticks import TickTimes
 from mediator.clock import Clock
 from mediator.placement.routing import ClassRoute
 from mediator.stores.port import Fragment
@@ -28,40 +29,40 @@ def place_of(copy: Fragment) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What was learnt of all copies at one time.
+    """What was learnt of copies.
 
     Attributes:
-        now_us: The shared time then, in microseconds.
-        asked_at: Our monotonic time when we asked, in seconds.
-        until_us: For each copy and partition the time up to which it is complete; None: it is not.
+        tick: The tick then.
+        until_tick: For each copy and partition the tick up to which it is complete; None: it is
+            not.
     """
 
-    now_us: int
-    asked_at: float
-    until_us: Mapping[Place, Sequence[int | None]]
+    tick: int
+    until_tick: Mapping[Place, Sequence[int | None]]
 
 
 class Watermarks:
     """Implements `freshness.Staleness` by what was learnt last."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._marks = Marks(0, 0.0, {})
+        self._times = TickTimes(clock)
+        self._until: Mapping[Place, Sequence[int | None]] = {}
 
-    def learn(self, marks: Marks) -> None:
-        """Take over newer marks."""
-        self._marks = marks
+    def learn(self, marks: Marks, asked_at: float) -> None:
+        """Take over newer marks, asked for at our monotonic time `asked_at` (seconds)."""
+        self._times.note(marks.tick, asked_at)
+        self._until = marks.until_tick
+
+    def age_s(self, tick: int) -> float | None:
+        """Return how old what is complete up to a tick may be, in seconds; None: not known."""
+        return self._times.age_s(tick)
 
     def measured_s(self, route: ClassRoute, id_: str | None = None) -> float | None:
         """Return the age of an object's copy at most, or of any of the class; None: not known."""
         if route.copy is None:
             return None
-        marks = self._marks
-        until = marks.until_us.get(place_of(route.copy), (None,))
+        until = self._until.get(place_of(route.copy), (None,))
         if id_ is not None and len(until) > 1:
             until = (until[partition_of(route.schema.name, id_)],)
         known = [mark for mark in until if mark is not None]
-        if len(known) < len(until):
-            return None
-        behind = (marks.now_us - min(known)) / 1_000_000
-        return max(0.0, behind) + self._clock.monotonic() - marks.asked_at
+        return self.age_s(min(known)) if len(known) == len(until) else None

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from mediator.errors import Locked, MediatorError, Unavailable
+from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import ends, living
@@ -25,6 +25,7 @@ from mediator.stores.port import (
     Read,
     Record,
     Status,
+    Store,
     StoreError,
     Write,
     WriteKind,
@@ -39,8 +40,23 @@ _Result = TypeVar("_Result")
 
 _NOTHING: Final[tuple[Mapping[str, int], Collection[str]]] = ({}, ())
 
+_CUT_OFF: Final = (
+    "This replica is cut off from the coordination Redis, so the materialised view cannot follow"
+    " it; it acknowledges no such writes until it is back."
+)
+
 _REFUSALS: Final = (Status.FENCED, Status.LOCKED)
 """What has to be told otherwise, or waited for."""
+
+
+class Acknowledging(Protocol):
+    """Says when writes may be acknowledged; see `mediator.changes.acknowledging`."""
+
+    def concerns(self, store: Store, fragment: Fragment) -> bool:
+        """Whether a write to a fragment has to be allowed."""
+
+    async def allows(self, fragment: Fragment) -> bool:
+        """Whether such a write may be acknowledged now, or after a moment's wait."""
 
 
 class StoreCalls:
@@ -51,9 +67,11 @@ class StoreCalls:
     Attributes:
         systems: The systems at hand.
         marks: Looks after the marks that writes meet; None: there are no transactions.
+        acknowledging: Says when writes may be acknowledged; None: always.
     """
 
     marks: Marks | None = None
+    acknowledging: Acknowledging | None = None
 
     def __init__(self, systems: Systems, guard: WriteGuard) -> None:
         self.systems = systems
@@ -173,7 +191,26 @@ class StoreCalls:
             raise unavailable(store, error, "read") from error
 
     async def write_guarded(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
-        """Write to one system, of one database, and tell the guard of it."""
+        """Write to one system, of one database, and tell the guard of it.
+
+        Raises:
+            Unavailable: The system does not answer, or nobody could follow what is written.
+        """
+        bound = self.acknowledging if self._is_bound(store, calls[0].fragment) else None
+        if bound is not None and not await bound.allows(calls[0].fragment):
+            raise Unavailable(f"{_CUT_OFF} Nothing was written.", system=store.name)
+        results = await self._write_guarded(store, calls)
+        if bound is not None and not await bound.allows(calls[0].fragment):
+            raise OutcomeUnknown(f"{_CUT_OFF} The write has been sent.", system=store.name)
+        return results
+
+    def _is_bound(self, store: GuardedStore, fragment: Fragment) -> bool:
+        acknowledging = self.acknowledging
+        return acknowledging is not None and acknowledging.concerns(store.store, fragment)
+
+    async def _write_guarded(
+        self, store: GuardedStore, calls: Sequence[Write]
+    ) -> list[WriteResult]:
         database = calls[0].fragment.database
         keys = [guard_key(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
         token = await self._guard.begin(database, keys)

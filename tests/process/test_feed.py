@@ -25,6 +25,9 @@ from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.connecting import connect, line_to
 from mediator.coordination.feed import RedisFeed, Retention
 from mediator.coordination.leases import Lease, Leases
+from mediator.coordination.primary_state import RedisPrimaryState
+from mediator.coordination.scripts import TICKS
+from mediator.coordination.writers import RedisWriters
 from mediator.stores.port import SystemConfig
 from mediator.stores.redis.commands import command
 
@@ -55,9 +58,9 @@ class Bench:
         return Brought(SOURCE, after, upto, [(place(n), self.change(n)) for n in numbers])
 
     async def append(
-        self, *brought: Brought, until_us: int | None = None, lease: Lease | None = None
+        self, *brought: Brought, until_tick: int | None = None, lease: Lease | None = None
     ) -> int:
-        return await self.feed.append(self.database, brought, lease or self.lease, until_us)
+        return await self.feed.append(self.database, brought, lease or self.lease, until_tick)
 
     async def ids(self) -> list[str]:
         """Return the ids of all changes in the feed, partition by partition."""
@@ -146,7 +149,7 @@ async def test_an_empty_batch_moves_the_cursor(bench: Bench) -> None:
 async def test_without_its_lease_a_relay_appends_nothing(bench: Bench) -> None:
     stale = Lease(bench.lease.name, "before")
     with pytest.raises(LeaseLost):
-        await bench.append(bench.brought("", place(1), [1]), until_us=1, lease=stale)
+        await bench.append(bench.brought("", place(1), [1]), until_tick=1, lease=stale)
     assert await bench.ids() == []
     assert await bench.feed.cursors(bench.database, "store") == {}
 
@@ -156,7 +159,7 @@ async def test_a_feed_that_went_back_says_so(bench: Bench) -> None:
     with pytest.raises(FeedWentBack):
         await bench.append(bench.brought(place(3), place(4), [4]))
     with pytest.raises(FeedWentBack):
-        await bench.append(bench.brought(place(3), place(3), []), until_us=9)
+        await bench.append(bench.brought(place(3), place(3), []), until_tick=9)
     assert await bench.ids() == ids_of([1, 2])
     assert await bench.feed.relayed_until(bench.database) == {}
 
@@ -166,24 +169,24 @@ async def test_logs_are_brought_together_or_not_at_all(bench: Bench) -> None:
     logs = [
         replace(bench.brought("", place(n), [n]), source=Source("store", f"{n}")) for n in (1, 2)
     ]
-    assert await bench.append(*logs, until_us=5) == 2
+    assert await bench.append(*logs, until_tick=5) == 2
     told = {"1": place(1), "2": place(2)}
     rest = bench.brought("", place(4), [3, 4])
     back = replace(logs[1], after=place(3), upto=place(9), entries=())
     for order in ([rest, back], [back, rest]):
         with pytest.raises(FeedWentBack):
-            await bench.append(*order, until_us=9)
+            await bench.append(*order, until_tick=9)
         assert await bench.feed.cursors(bench.database, "store") == told
         assert await bench.feed.relayed_until(bench.database) == {"store": 5}
     assert sorted(await bench.ids()) == ids_of([1, 2])
-    assert await bench.append(rest, replace(back, after=place(2)), until_us=9) == 2
+    assert await bench.append(rest, replace(back, after=place(2)), until_tick=9) == 2
     told |= {"0": place(4), "2": place(9)}
     assert await bench.feed.cursors(bench.database, "store") == told
     assert await bench.feed.relayed_until(bench.database) == {"store": 9}
 
 
 async def test_what_is_not_all_is_not_called_complete(bench: Bench) -> None:
-    await bench.append(bench.brought("", place(1), [1]), until_us=5)
+    await bench.append(bench.brought("", place(1), [1]), until_tick=5)
     await bench.append(bench.brought(place(1), place(2), [2]))
     assert await bench.feed.relayed_until(bench.database) == {"store": 5}
 
@@ -224,19 +227,51 @@ async def test_changes_above_the_last_of_their_group_are_taken(bench: Bench) -> 
 
 
 async def test_a_system_is_complete_up_to_its_slowest_replica(bench: Bench) -> None:
-    feed, name = bench.feed, bench.database
-    one, two = Account("mongo", "one"), Account("mongo", "two")
+    feed, name, system = bench.feed, bench.database, f"mongo_{bench.database}"
+    one, two = Account(system, "one"), Account(system, f"two_{name}")
+    writers = RedisWriters(bench.redis)
+    await writers.settle(system, (await writers.look()).run)
     await feed.publish_own(name, one, 50)
     await feed.publish_own(name, two, 40)
-    await bench.append(bench.brought("", "", []), until_us=7)
-    assert await feed.relayed_until(name) == {"mongo": 40, "store": 7}
-    await feed.retire(name, two, 45)
-    assert await feed.relayed_until(name) == {"mongo": 40, "store": 7}
-    await feed.retire(name, one, 45)
-    assert await feed.relayed_until(name) == {"mongo": 50, "store": 7}
+    await bench.append(bench.brought("", "", []), until_tick=7)
+    assert await feed.relayed_until(name) == {system: 40, "store": 7}
+    assert await feed.accounts(name, system) == {one.replica: 50, two.replica: 40}
+    await feed.retire(name, system, {two.replica: 39})
+    assert await feed.relayed_until(name) == {system: 40, "store": 7}, "it has told something"
+    await writers.register(two.replica, "token")
+    await feed.retire(name, system, {two.replica: 40})
+    assert await feed.relayed_until(name) == {system: 40, "store": 7}, "it is registered"
+    await writers.revoke(two.replica, "token")
+    await feed.retire(name, system, {two.replica: 40})
+    assert await feed.relayed_until(name) == {system: 50, "store": 7}
     await feed.publish_own(name, two, 60)
     await feed.leave(name, one)
-    assert await feed.relayed_until(name) == {"mongo": 60, "store": 7}
+    assert await feed.relayed_until(name) == {system: 60, "store": 7}
+
+
+async def test_a_system_whose_writers_are_not_known_is_not_complete(bench: Bench) -> None:
+    """Another run of the server may have forgotten a writer that still holds its lease."""
+    system = f"mongo_{bench.database}"
+    writers = RedisWriters(bench.redis)
+    await bench.feed.publish_own(bench.database, Account(system, "one"), 50)
+    await writers.settle(system, "another run")
+    assert system not in await bench.feed.relayed_until(bench.database)
+    await writers.settle(system, (await writers.look()).run)
+    assert await bench.feed.relayed_until(bench.database) == {system: 50}
+
+
+async def test_ticks_rise_over_runs_and_clocks_that_are_set(bench: Bench) -> None:
+    """What was given out before another run, even if that has forgotten it, is below all there."""
+    state = RedisPrimaryState(bench.redis)
+    first = await bench.feed.tick()
+    assert (await state.marks(bench.database)).tick >= first
+    lost = await bench.feed.tick()
+    await bench.redis.hset(TICKS, mapping={"number": first, "run": "another"})
+    read = (await state.marks(bench.database)).tick
+    assert lost < read < await bench.feed.tick()
+    ahead = lost + 100 * 3600 * 1_000_000
+    await bench.redis.hset(TICKS, "number", ahead)
+    assert [await bench.feed.tick() for _ in range(3)] == [ahead + 1, ahead + 2, ahead + 3]
 
 
 async def test_a_feed_that_lacks_what_a_replica_brought_says_so(bench: Bench) -> None:
@@ -321,7 +356,7 @@ async def test_a_feed_that_lacks_what_a_retired_replica_brought_says_so(bench: B
     feed, account = bench.feed, Account("mongo", "one")
     await feed.publish_own(bench.database, account, 40)
     assert await feed.append_above([bench.change(1)], account) == 1
-    await feed.retire(bench.database, Account("mongo", "two"), 45)
+    await feed.retire(bench.database, "mongo", {"one": 40})
     account.brought[bench.database] += 1
     with pytest.raises(FeedWentBack):
         await feed.append_above([bench.change(2)], account)

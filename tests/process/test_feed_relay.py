@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,8 +20,10 @@ from mediator.changes.routes import SystemRoutes
 from mediator.coordination.connecting import connect, line_to
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.leases import Lease, Leases
+from mediator.coordination.scripts import TICKS
 from mediator.placement.routing import RoutingModel
 from mediator.stores.port import Fragment, FragmentOf, Logged, StoreUnavailable, SystemConfig
+from tests.faults.conditions import eventually
 
 
 class MemoryLog:
@@ -360,25 +363,25 @@ async def test_an_entry_at_which_a_cursor_stands_is_not_trimmed(bench: Bench) ->
 
 async def test_a_feed_whose_clock_was_set_back_is_told_all_the_same(bench: Bench) -> None:
     one, two = bench.databases
-
-    class SetBack:
-        hour_us = 0
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(bench.feed, name)
-
-        async def now_us(self) -> int:
-            return await bench.feed.now_us() - self.hour_us
-
-    feed = SetBack()
-    relay = await bench.relay(feed=cast(Feed, feed), pace_us=OURS)
+    relay = await bench.relay(pace_us=OURS)
     await drain(relay)
-    feed.hour_us = 3600 * 1_000_000
+    await bench.feed.tick()
+    # As if the clock had been an hour ahead until now.
+    await bench.redis.hincrby(TICKS, "number", 3600 * 1_000_000)
     change = bench.log.write(one)
-    await drain(relay)
-    now_us = await feed.now_us()
-    assert (await bench.feed.relayed_until(two))[bench.system] <= now_us
-    assert (await bench.feed.cursors(two, bench.system))["0"] == place_of(change)
+
+    async def is_told() -> bool:
+        await relay.round()
+        return (await bench.feed.cursors(two, bench.system)).get("0") == place_of(change)
+
+    await eventually(is_told)
+    tick = await bench.feed.tick()
+    await eventually(partial(is_beyond, bench, relay, two, tick))
+
+
+async def is_beyond(bench: Bench, relay: LogRelay, database: str, tick: int) -> bool:
+    await relay.round()
+    return (await bench.feed.relayed_until(database))[bench.system] > tick
 
 
 async def test_a_crash_between_append_and_trim_is_nothing(bench: Bench) -> None:
@@ -417,17 +420,17 @@ async def test_what_is_withheld_is_not_called_complete(bench: Bench) -> None:
     log.numbers = (5, 7)
     await relay.round()
     assert await bench.feed.relayed_until(database) == {}
-    before_us = await bench.feed.now_us()
+    before = await bench.feed.tick()
     log.numbers = (6, 9)
     await relay.round()
     assert await bench.feed.relayed_until(database) == {}
     log.numbers = (7, 9)
     await relay.round()
-    until_us = (await bench.feed.relayed_until(database))[bench.system]
-    assert until_us < before_us, "what was acknowledged since may be withheld"
+    until_tick = (await bench.feed.relayed_until(database))[bench.system]
+    assert until_tick < before, "what was acknowledged since may be withheld"
     log.numbers = (9, 9)
     await relay.round()
-    assert (await bench.feed.relayed_until(database))[bench.system] > before_us
+    assert (await bench.feed.relayed_until(database))[bench.system] > before
 
 
 @pytest.mark.parametrize("pace_us", [EAGER, IDLE], ids=["eager", "idle"])
@@ -452,7 +455,7 @@ async def test_what_comes_while_a_log_is_read_is_not_called_complete(bench: Benc
 
     async def write() -> None:
         bench.log.write(database)
-        acknowledged.append(await bench.feed.now_us())
+        acknowledged.append(await bench.feed.tick())
 
     bench.log.pause = write
     assert (await relay.round()).drained
@@ -468,11 +471,11 @@ async def test_much_is_appended_in_parcels_and_complete_with_the_last(bench: Ben
             return getattr(bench.feed, name)
 
         async def append(
-            self, name: str, brought: Sequence[Brought], lease: Lease, until_us: int | None
+            self, name: str, brought: Sequence[Brought], lease: Lease, until_tick: int | None
         ) -> int:
             if name == database:
-                told.append((sum(len(each.entries) for each in brought), until_us is not None))
-            return await bench.feed.append(name, brought, lease, until_us)
+                told.append((sum(len(each.entries) for each in brought), until_tick is not None))
+            return await bench.feed.append(name, brought, lease, until_tick)
 
     expected = [bench.log.write(database, f"o{n % 2}", log="01"[n % 2]).id for n in range(1_800)]
     done = await (await bench.relay(feed=cast(Feed, Noting()))).round()

@@ -5,19 +5,22 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mediator.changes.feed import BEGINNING, Account
+from mediator.changes.feed import BEGINNING
 from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import SystemRoutes
+from mediator.changes.writers import LEASE_S, OVER_S, Writers
 from mediator.clock import SystemClock
 from mediator.coordination.connecting import connect, line_to
 from mediator.coordination.feed import RedisFeed
+from mediator.coordination.writers import SETTLED, WRITERS, RedisWriters
 from mediator.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
 from mediator.placement.routing import RoutingModel
 from mediator.stores.port import Fragment, StoreUnavailable, SystemConfig, Unsettled
@@ -59,6 +62,30 @@ class MemoryRecords:
             del self.outboxes[one.id][: one.receipt]
 
 
+class HandClock(SystemClock):
+    """The monotonic time of all replicas, moved by the test."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+@dataclass
+class Replica:
+    """A replica: the records as it sees them, its relays, and its registration."""
+
+    store: MemoryRecords
+    relays: PendingRelays
+    writers: Writers
+
+    async def run(self) -> None:
+        """Renew the registration, and relay."""
+        await self.writers.renew()
+        await self.relays.run()
+
+
 class Bench:
     """One database in records, and replicas that write there."""
 
@@ -67,17 +94,31 @@ class Bench:
         self.line = line_to(url)
         self.feed = RedisFeed(self.redis, self.line)
         self.database = f"d{uuid.uuid4().hex[:12]}"
+        self.system = f"mongo_{self.database}"
+        self.clock = HandClock()
         self.outboxes: defaultdict[str, list[Change]] = defaultdict(list)
         self.observed: list[Observation] = []
         self.number = 0
 
-    def replica(self, name: str) -> tuple[MemoryRecords, PendingRelays]:
-        store = MemoryRecords(self.outboxes)
+    def replica(self, name: str) -> Replica:
+        store, full = MemoryRecords(self.outboxes), f"{name}_{self.database}"
         breaker = SimpleNamespace(is_open=False)
-        systems: Any = [SimpleNamespace(name="mongo", store=store, breaker=breaker)]
-        return store, PendingRelays(
-            systems, self.routes, self.feed, name, self.observed.append, SystemClock()
-        )
+        systems: Any = [SimpleNamespace(name=self.system, store=store, breaker=breaker)]
+        writers = Writers(RedisWriters(self.redis), full, self.clock)
+        feed, observe = (self.feed, writers), self.observed.append
+        relays = PendingRelays(systems, self.routes, feed, full, observe, self.clock)
+        return Replica(store, relays, writers)
+
+    async def settled(self, *names: str) -> list[Replica]:
+        """Return replicas that are registered, once nobody else can have been."""
+        replicas = [self.replica(name) for name in names]
+        for _ in range(3):
+            for replica in replicas:
+                await replica.run()
+            self.clock.at += OVER_S + 1
+        for replica in replicas:
+            await replica.run()
+        return replicas
 
     def routes(self, system: str) -> SystemRoutes:
         fragment = Fragment(system, self.database, "c", {}, {"main": ()})
@@ -88,18 +129,18 @@ class Bench:
 
         return SystemRoutes(system, lambda: RoutingModel(1, databases), refresh)
 
-    def write(self, store: MemoryRecords, id_: str = "x") -> str:
+    def write(self, replica: Replica, id_: str = "x") -> str:
         self.number += 1
         change = Change(
             f"op{self.number}:main", self.database, "c", id_, "main", self.number, "update",
             None, {"n": self.number}, self.number,
         )  # fmt: skip
         self.outboxes[id_].append(change)
-        store.own[self.database, "c", id_] = None
+        replica.store.own[self.database, "c", id_] = None
         return change.id
 
-    async def until_us(self) -> int:
-        return (await self.feed.relayed_until(self.database)).get("mongo", 0)
+    async def until_tick(self) -> int:
+        return (await self.feed.relayed_until(self.database)).get(self.system, -1)
 
     async def ids(self) -> list[str]:
         found: list[Change] = []
@@ -121,107 +162,154 @@ async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
 
 
 async def test_what_is_brought_is_told(bench: Bench) -> None:
-    store, relays = bench.replica("one")
-    before_us = await bench.feed.now_us()
-    ids = [bench.write(store, f"o{n % 5}") for n in range(1_500)]
-    while not await bench.until_us() > before_us:
-        await relays.run()
+    [one] = await bench.settled("one")
+    before = await bench.feed.tick()
+    ids = [bench.write(one, f"o{n % 5}") for n in range(1_500)]
+    while not await bench.until_tick() > before:
+        await one.run()
     assert await bench.ids() == ids
     assert sum(o.count for o in bench.observed if isinstance(o, ChangesRelayed)) == 1_500
 
 
 async def test_nothing_is_complete_before_the_first_sweep(bench: Bench) -> None:
-    dead, _ = bench.replica("dead")
-    ids = [bench.write(dead)]
-    store, relays = bench.replica("one")
-    store.away = True
+    """Nor before whoever may have been forgotten by the server holds no lease any more."""
+    ids = [bench.write(bench.replica("dead"))]
+    one = bench.replica("one")
+    await one.run()
+    assert await bench.until_tick() < 0
+    bench.clock.at += OVER_S + 1
+    ids.append(bench.write(bench.replica("forgotten")))
+    one.store.away = True
     with pytest.raises(StoreUnavailable):
-        await relays.run()
-    assert await bench.until_us() == 0
-    store.away = False
-    await relays.run()
+        await one.run()
+    assert await bench.until_tick() < 0
+    one.store.away = False
+    for _ in range(2):
+        await one.run()
     assert await bench.ids() == ids
-    assert await bench.until_us() > 0
+    assert await bench.until_tick() > 0
 
 
 async def test_a_replica_that_lags_holds_the_time_back(bench: Bench) -> None:
-    slow_store, slow = bench.replica("slow")
-    _, quick = bench.replica("quick")
-    await slow.run()
-    await quick.run()
-    last_us = await bench.until_us()
-    bench.write(slow_store)
+    slow, quick = await bench.settled("slow", "quick")
+    last = await bench.until_tick()
+    bench.write(slow)
     for _ in range(3):
         await quick.run()
-    assert await bench.until_us() <= last_us
+        await slow.writers.renew()
+        bench.clock.at += LEASE_S - 1
+    assert await bench.until_tick() <= last
     await slow.run()
     await quick.run()
-    assert await bench.until_us() > last_us
+    assert await bench.until_tick() > last
 
 
 async def test_a_replica_that_died_is_swept_after_and_retired(bench: Bench) -> None:
-    dead_store, dead = bench.replica("dead")
-    store, relays = bench.replica("one")
-    await dead.run()
-    await relays.run()
-    sweeps = store.sweeps
-    ids = [bench.write(dead_store)]
-    gone_us = await bench.feed.now_us() - 60_000_000
-    await bench.feed.publish_own(bench.database, Account("mongo", "dead"), gone_us)
-    await relays.run()
-    assert store.sweeps > sweeps
+    dead, one = await bench.settled("dead", "one")
+    last, sweeps = await bench.until_tick(), one.store.sweeps
+    ids = [bench.write(dead)]
+    await one.run()
+    bench.clock.at += LEASE_S
+    await one.run()
+    assert await bench.until_tick() <= last, "it may acknowledge to the end of its lease"
+    bench.clock.at += OVER_S
+    for _ in range(3):
+        await one.run()
+    assert one.store.sweeps > sweeps
     assert await bench.ids() == ids
-    assert await bench.until_us() > gone_us + 30_000_000
+    assert await bench.until_tick() > last
+
+
+async def test_a_replica_that_is_cut_off_acknowledges_no_more_than_others_wait_for(
+    bench: Bench,
+) -> None:
+    """Whatever it acknowledged is below no tick that is told without it."""
+    cut, one = await bench.settled("cut", "one")
+    assert cut.writers.may_acknowledge(bench.system, bench.database)
+    acknowledged: list[str] = []
+    for _ in range(40):
+        bench.clock.at += 0.5
+        if cut.writers.may_acknowledge(bench.system, bench.database):
+            acknowledged.append(bench.write(cut))
+            last = await bench.feed.tick()
+        await one.run()
+        if await bench.until_tick() > last:
+            assert await bench.ids() == acknowledged
+    assert acknowledged
+    assert await bench.until_tick() > last
 
 
 async def test_a_replica_that_was_retired_and_lives_goes_on(bench: Bench) -> None:
-    """A system that was away for long leaves all replicas quiet; the first one back retires all."""
-    store, quiet = bench.replica("quiet")
-    _, relays = bench.replica("one")
-    ids = [bench.write(store)]
+    quiet, one = await bench.settled("quiet", "one")
+    ids = [bench.write(quiet)]
     await quiet.run()
-    await relays.run()
+    await one.run()
     life = await bench.feed.incarnation(bench.database)
-    gone_us = await bench.feed.now_us() - 60_000_000
-    await bench.feed.retire(bench.database, Account("mongo", "one"), gone_us + 120_000_000)
     for _ in range(2):
-        ids.append(bench.write(store))
+        bench.clock.at += OVER_S + 1
+        await one.run()
+    assert not quiet.writers.may_acknowledge(bench.system, bench.database)
+    await quiet.writers.renew()
+    assert not quiet.writers.may_acknowledge(bench.system, bench.database), "no feed counts it"
+    for _ in range(2):
         await quiet.run()
+        assert quiet.writers.may_acknowledge(bench.system, bench.database)
+        ids.append(bench.write(quiet))
+        written = await bench.feed.tick()
+        await one.run()
+        assert await bench.until_tick() < written, "it is counted again"
+    await quiet.run()
     assert await bench.ids() == ids
-    assert FeedFellBack("mongo") not in bench.observed
+    assert FeedFellBack(bench.system) not in bench.observed
     assert await bench.feed.incarnation(bench.database) == life, "followers go on"
 
 
 async def test_a_replica_that_ends_is_not_waited_for(bench: Bench) -> None:
-    store, relays = bench.replica("ends")
-    _, other = bench.replica("one")
-    await relays.run()
-    await other.run()
-    ids = [bench.write(store)]
-    await relays.close()
+    ends, other = await bench.settled("ends", "one")
+    ids = [bench.write(ends)]
+    await ends.relays.close()
+    assert not ends.writers.may_acknowledge(bench.system, bench.database)
     assert await bench.ids() == ids
-    last_us = await bench.until_us()
+    last = await bench.until_tick()
     await other.run()
-    assert await bench.until_us() > last_us
+    assert await bench.until_tick() > last
+
+
+async def test_another_run_of_the_server_is_waited_out(bench: Bench) -> None:
+    """It may lack the registration of a replica that holds its lease, and is cut off."""
+    forgotten, one = await bench.settled("forgotten", "one")
+    await bench.redis.hdel(WRITERS, f"forgotten_{bench.database}")
+    await bench.redis.hset(SETTLED, bench.system, "the last run")
+    last = await bench.until_tick()
+    await one.run()
+    ids = [bench.write(forgotten)]
+    bench.clock.at += LEASE_S
+    await one.run()
+    assert await bench.until_tick() <= last
+    bench.clock.at += OVER_S
+    for _ in range(2):
+        await one.run()
+    assert await bench.ids() == ids
+    assert await bench.until_tick() > last
 
 
 async def test_what_a_feed_has_lost_is_brought_before_anything_else(bench: Bench) -> None:
-    store, relays = bench.replica("one")
-    ids = [bench.write(store) for _ in range(3)]
-    await relays.run()
+    [one] = await bench.settled("one")
+    ids = [bench.write(one) for _ in range(3)]
+    await one.run()
     keys = [key async for key in bench.redis.scan_iter(f"*{bench.database}*")]
     older = {key: await bench.redis.dump(key) or b"" for key in keys}
-    ids += [bench.write(store) for _ in range(3)]
-    await relays.run()
+    ids += [bench.write(one) for _ in range(3)]
+    await one.run()
     life = await bench.feed.incarnation(bench.database)
     for key in keys:
         await bench.redis.restore(key, 0, older[key], replace=True)
-    ids += [bench.write(store) for _ in range(3)]
-    await relays.run()
+    ids += [bench.write(one) for _ in range(3)]
+    await one.run()
     assert await bench.ids() == ids
-    assert FeedFellBack("mongo") in bench.observed
+    assert FeedFellBack(bench.system) in bench.observed
     # What is brought again may stand before positions that were given before.
     assert await bench.feed.incarnation(bench.database) != life
     assert not any(isinstance(o, FeedGapFound) for o in bench.observed)
-    await relays.run()
-    assert bench.observed.count(FeedFellBack("mongo")) == 1
+    await one.run()
+    assert bench.observed.count(FeedFellBack(bench.system)) == 1

@@ -23,6 +23,7 @@ from app.api.options import DataOptions
 from mediator.changes.feed import LeaseLost
 from mediator.coordination.connecting import Coordination
 from mediator.coordination.leases import Lease
+from mediator.coordination.scripts import source_of
 from mediator.errors import Conflict, SchemaInvalid
 from mediator.materialise.freshness import Wish
 from mediator.materialise.state import CopyState, PartitionState, Step
@@ -118,12 +119,12 @@ class Primary:
         """Wait until everything written so far is in the primary."""
         feed = self.service.mediator._coordination
         assert feed is not None
-        now_us = await feed.feed.now_us()
+        tick = await feed.feed.tick()
 
         async def reached() -> bool:
             marks = await feed.primary_state.marks(self.database)
-            known = [m for marks_ in marks.until_us.values() for m in marks_]
-            return bool(known) and all(mark is not None and mark >= now_us for mark in known)
+            known = [m for marks_ in marks.until_tick.values() for m in marks_]
+            return bool(known) and all(mark is not None and mark > tick for mark in known)
 
         await eventually(reached)
         await self.service.mediator.primaries._works.primaries.learn()  # type: ignore[union-attr]
@@ -557,7 +558,7 @@ async def test_states_move_only_for_the_holder_and_from_where_they_are(
         assert await state.load(database, 0) == PartitionState("l/2", {"c": complete})
         await state.advance(database, 0, ("l/2", "l/2"), [Step("c", complete, later)], lease)
         marks = await state.marks(database)
-        assert marks.until_us == {(database, "c"): [7, None, None, None]}
+        assert marks.until_tick == {(database, "c"): [7, None, None, None]}
         await state.retract(database, ["c"])
         await state.advance(database, 0, ("l/2", "l/3"), [Step("c", later, complete)], lease)
         assert await state.load(database, 0) == PartitionState("l/3", {})
@@ -620,3 +621,73 @@ async def test_a_deletion_that_is_repeated_is_not_acknowledged_before_the_copy_i
     answer = await primary.send("DELETE", id_, idempotency_key=id_)
     assert answer.headers["idempotency-replayed"] == "true"
     assert await primary.held(id_) is None
+
+
+async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ages were differences of that clock: nothing was relayed, and all of it looked new."""
+    shift = f"test:{unique()}"
+    monkeypatch.setattr(
+        "mediator.coordination.primary_state.source_of",
+        lambda name: (
+            _SHIFTED.format(shift) + source_of(name).replace("redis.call('TIME')", "time()")
+        ),
+    )
+    configs = (redis_config, postgresql_config, mongodb_config)
+    async with (
+        scratch_systems(*configs) as own,
+        scratch_catalogue(postgresql_config) as url,
+        service(own, url, coordination_url=redis_config.url) as started,
+    ):
+        await started.favour()
+        database = await started.put_schema(
+            {"articles": {"fields": fields()}},
+            mode="microbatched",
+            primary={"system": "postgres", "staleness_s": BOUND_S},
+        )
+        await started.create(database, "articles", "a", title="t", hits=0)
+        found = await eventual_copy(started, database, hits=0)
+        assert found.freshness is not None
+        coordination = started.mediator._coordination
+        assert coordination is not None
+        logs = started.mediator.changes._logs
+        assert logs is not None
+        await started.mediator._watch.stop()  # nobody tends the relays, or learns, but the test
+        await logs.close()
+        await coordination._redis.set(shift, -60, ex=600)
+        await started.mediator.data.write(inc(database, "articles", "a"))
+        acknowledged_at = time.monotonic()
+        for _ in range(20):
+            await started.mediator.primaries._works.primaries.learn()  # type: ignore[union-attr]
+            asked_at = time.monotonic()
+            read = Get(database, "articles", "a")
+            found = await started.mediator.data.read(read, Wish("primary"))
+            if found.freshness is not None and (found.values or {})["hits"] == 0:
+                assert found.freshness.measured_s >= asked_at - acknowledged_at
+
+
+async def eventual_copy(started: Service, database: str, **values: Any) -> Outcome:
+    """Wait until the primary answers with these values."""
+    outcome: Outcome | None = None
+
+    async def answers() -> bool:
+        nonlocal outcome
+        outcome = await started.mediator.data.read(Get(database, "articles", "a"), Wish("primary"))
+        held = outcome.values or {}
+        return outcome.freshness is not None and values.items() <= held.items()
+
+    await eventually(answers)
+    assert outcome is not None
+    return outcome
+
+
+_SHIFTED = """
+local function time()
+  local now = redis.call('TIME')
+  return {{ now[1] + (redis.call('GET', '{}') or 0), now[2] }}
+end
+"""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS, partition_of
+from mediator.changes.ticks import TickTimes
 from mediator.materialise.audit import Finding, Wrong, compare
 from mediator.materialise.condense import condense
 from mediator.materialise.copier import join_parts
@@ -115,9 +116,10 @@ def test_a_copy_has_what_was_seen(seen: int, held: bool) -> None:
 
 @dataclass
 class Time:
-    """A clock that is set by hand."""
+    """A clock that is set by hand, and a count that goes on."""
 
     at: float = 100.0
+    ticks: int = 1_000
 
     def now(self) -> float:
         return self.at
@@ -126,32 +128,81 @@ class Time:
         return self.at
 
 
-def learnt(until: list[int | None], now_us: int = 9_000_000) -> tuple[Watermarks, Time]:
+def learnt(until: list[int | None]) -> tuple[Watermarks, Time]:
+    """Return what is known at 109 s; tick 10 was read at 101 s, and so on up to 90 at 109 s."""
     time = Time()
     watermarks = Watermarks(time)
     assert ARTICLES.copy is not None
-    watermarks.learn(Marks(now_us, time.at, {place_of(ARTICLES.copy): until}))
+    for tick in range(10, 100, 10):
+        time.at += 1
+        watermarks.learn(Marks(tick, {place_of(ARTICLES.copy): until}), time.at)
     return watermarks, time
 
 
 def test_the_age_of_a_class_is_that_of_its_oldest_partition() -> None:
-    watermarks, time = learnt([8_000_000, 7_000_000, 8_500_000, 9_000_000])
+    watermarks, time = learnt([81, 75, 85, 95])
     assert watermarks.measured_s(ARTICLES) == 2.0
     time.at += 3
     assert watermarks.measured_s(ARTICLES) == 5.0
 
 
 def test_the_age_of_an_object_is_that_of_its_partition() -> None:
-    until: list[int | None] = [8_000_000] * PARTITIONS
-    until[partition_of("articles", "a")] = 5_000_000
+    until: list[int | None] = [81] * PARTITIONS
+    until[partition_of("articles", "a")] = 50
     watermarks, _ = learnt(until)
-    assert watermarks.measured_s(ARTICLES, "a") == 4.0
+    assert watermarks.measured_s(ARTICLES, "a") == 5.0, "tick 50 itself was given before 105 s"
 
 
 def test_the_age_of_an_incomplete_copy_is_not_known() -> None:
-    watermarks, _ = learnt([8_000_000, None, 8_000_000, 8_000_000])
+    watermarks, _ = learnt([80, None, 80, 80])
     assert watermarks.measured_s(ARTICLES) is None
     assert watermarks.measured_s(ROUTES["notes"]) is None
+
+
+def test_what_is_older_than_all_that_was_read_has_no_age() -> None:
+    watermarks, _ = learnt([10] * PARTITIONS)
+    assert watermarks.measured_s(ARTICLES) is None
+
+
+def test_a_count_that_stands_still_makes_copies_older() -> None:
+    """Nobody relays, whatever the clock of the server that counts shows meanwhile."""
+    time = Time()
+    watermarks, copy = Watermarks(time), ARTICLES.copy
+    assert copy is not None
+    for tick in (10, 20, *[30] * 60):
+        watermarks.learn(Marks(tick, {place_of(copy): [30] * PARTITIONS}), time.at)
+        time.at += 1
+    assert watermarks.measured_s(ARTICLES) == 61.0
+
+
+def test_of_a_count_that_was_removed_nothing_is_remembered() -> None:
+    watermarks, copy = Watermarks(Time()), ARTICLES.copy
+    assert copy is not None
+    for tick in (1_000, 1_010, 5):
+        watermarks.learn(Marks(tick, {place_of(copy): [4] * PARTITIONS}), 100.0)
+    assert watermarks.measured_s(ARTICLES) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.floats(0.001, 5.0)), min_size=1, max_size=300),
+    st.integers(0, 300),
+)
+def test_an_age_is_never_less_than_the_time_since_the_tick(
+    steps: list[tuple[int, float]], index: int
+) -> None:
+    """However the count went on, and however many readings were forgotten."""
+    time, count = Time(), 0
+    times = TickTimes(time)
+    given_at: list[float] = []
+    for grows, passes_s in steps * 10:
+        for _ in range(grows):
+            count += 1
+            given_at.append(time.at)
+        times.note(count, time.at)
+        time.at += passes_s
+    if index < len(given_at):
+        age_s = times.age_s(index + 1)
+        assert age_s is None or age_s >= time.at - given_at[index]
 
 
 def record(main: int = 10, hits: int = 10, birth: int = 10, title: Any = "t") -> Record:
@@ -217,13 +268,13 @@ class _Leases:
 
 
 async def test_a_primary_that_gets_late_is_told_of_before_its_bound_breaks() -> None:
-    watermarks, time = learnt([9_000_000] * PARTITIONS)
+    time = Time()
+    watermarks = Watermarks(time)
     model = RoutingModel(1, {"news": database()})
-    _rebase(watermarks, model, time)
     log, seen = _Log(), list[Observation]()
     lateness = Lateness(watermarks, lambda: model, log, _Leases(), "one", seen.append, time)
     for age in (1.0, 4.5, 4.8, 3.0, 1.0):
-        _rebase(watermarks, model, time, 9_000_000 - int(age * 1e6))
+        _rebase(watermarks, model, time, age)
         await lateness.watch()
     assert log.told == [("began", 4.5), ("ended", 1.0)]
     [event] = seen
@@ -232,13 +283,13 @@ async def test_a_primary_that_gets_late_is_told_of_before_its_bound_breaks() -> 
     assert event.score < event.below
 
 
-def _rebase(
-    watermarks: Watermarks, model: RoutingModel, time: Time, until_us: int = 9_000_000
-) -> None:
+def _rebase(watermarks: Watermarks, model: RoutingModel, time: Time, age_s: float) -> None:
+    """Let the copies be as old as that."""
     copy = _articles(model).copy
     assert copy is not None
-    marks = Marks(9_000_000, time.at, {place_of(copy): [until_us] * PARTITIONS})
-    watermarks.learn(marks)
+    time.ticks += 2
+    marks = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
+    watermarks.learn(marks, time.at - age_s)
 
 
 def _articles(model: RoutingModel) -> ClassRoute:

@@ -149,7 +149,7 @@ class World:
         return self.state.copies[COPY]
 
 
-COMPLETE = CopyState(until_us=1)
+COMPLETE = CopyState(until_tick=1)
 
 
 async def test_a_round_promises_only_what_it_has_done() -> None:
@@ -250,7 +250,7 @@ async def test_copies_are_built_anew_if_changes_are_missing(life: str) -> None:
     rounds, builds = world.rounds()
     await rounds.round()
     assert world.state.cursor == f"{life}/2"
-    assert world.known.until_us is None
+    assert world.known.until_tick is None
     assert world.known.build
     await builds.end()
 

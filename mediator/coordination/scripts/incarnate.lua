@@ -18,6 +18,25 @@ local function below(one, other)
   return #one < #other
 end
 
+-- The number of the count at `key`, which only rises; `on`: counted on. Numbers tell what came first,
+-- and nothing else: the clock only makes them unlike those of a count that was lost. Where another
+-- server goes on, or the same one with an older state, numbers are skipped that may have been given
+-- out since that state: nobody's number from before is above one that is given out, or read, here.
+local function counted(key, on)
+  local last, run = unpack(redis.call('HMGET', key, 'number', 'run'))
+  local here = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  local number = tonumber(last or 0)
+  if run ~= here then
+    number = number + SKIPPED
+  elseif not on then
+    return number
+  end
+  local clock = redis.call('TIME')
+  number = math.max(number + 1, clock[1] * 1000000 + clock[2])
+  redis.call('HSET', key, 'number', string.format('%.0f', number), 'run', here)
+  return number
+end
+
 -- The counts of replicas that were retired some periods ago.
 local function retired(ago)
   return base .. 'retired:' .. (math.floor(redis.call('TIME')[1] / RETIRED_KEPT_S) - ago)

@@ -1,5 +1,4 @@
--- Answers the time and all states of a database's copies, as of one instant.
--- KEYS: prefix.
+-- Answers the count and all states of a database's copies, as of one instant.
+-- KEYS: prefix, the count.
 
-local now = redis.call('TIME')
-return { now[1], now[2], redis.call('HGETALL', base .. 'primary') }
+return { counted(KEYS[2], false), redis.call('HGETALL', base .. 'primary') }

@@ -1,12 +1,11 @@
--- Forgets replicas of a system that have told nothing for a while; their counts are kept for a
--- time, as one that lives comes back.
--- KEYS: prefix. ARGV: what their fields begin with, time before which they told last, one to keep.
+-- Forgets replicas that have been looked after, unless they have come back meanwhile; their counts
+-- are kept for a time, as one that lives may come back later.
+-- KEYS: prefix, the writers. ARGV: rows of system, replica, what it had told when it was looked at.
 
-local told = redis.call('HGETALL', base .. 'until')
-for at = 1, #told, 2 do
-  local field = told[at]
-  if string.sub(field, 1, #ARGV[1]) == ARGV[1] and field ~= ARGV[3]
-    and tonumber(told[at + 1]) < tonumber(ARGV[2]) then
+for at = 1, #ARGV, 3 do
+  local replica, field = ARGV[at + 1], ARGV[at] .. '/' .. ARGV[at + 1]
+  if redis.call('HEXISTS', KEYS[2], replica) == 0
+    and redis.call('HGET', base .. 'until', field) == ARGV[at + 2] then
     redis.call('HDEL', base .. 'until', field)
     local count = redis.call('HGET', base .. 'brought', field)
     if count then

@@ -1,0 +1,57 @@
+"""How long ago a tick of the feeds was, by this process's own monotonic clock.
+
+The coordination Redis counts (`Feed.tick`), and that is all that its clock is used for: the count
+says what came first, wherever it was read. How long ago that was, each process finds by when it
+read the count itself. So no times of two machines are ever compared, and a clock that is set, or a
+server that goes on with another one's state, makes nothing look younger than it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from mediator.clock import Clock
+
+__all__ = ["TickTimes"]
+
+_MOST: Final = 2_048
+"""Readings kept; of the older half every second one goes when there are more."""
+
+
+class TickTimes:
+    """When this process read which tick.
+
+    Args:
+        clock: Its monotonic time is used.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ticks: list[int] = []
+        self._times: list[float] = []
+
+    def note(self, tick: int, asked_at: float) -> None:
+        """Note a reading: at our monotonic time `asked_at` (seconds), no later tick was given."""
+        if self._ticks and tick < self._ticks[-1]:  # somebody has removed the count
+            self._ticks, self._times = [], []
+        if self._ticks and tick == self._ticks[-1]:
+            self._times[-1] = asked_at
+            return
+        self._ticks.append(tick)
+        self._times.append(asked_at)
+        if len(self._ticks) > _MOST:
+            self._thin_out()
+
+    def age_s(self, tick: int) -> float | None:
+        """Return how long ago a tick was given, at most, in seconds; None: not known.
+
+        It was given after every reading of a lower one.
+        """
+        before = bisect_left(self._ticks, tick) - 1
+        return None if before < 0 else self._clock.monotonic() - self._times[before]
+
+    def _thin_out(self) -> None:
+        old = _MOST // 2
+        self._ticks[:old] = self._ticks[:old:2]
+        self._times[:old] = self._times[:old:2]
