@@ -5,7 +5,6 @@ The GPU is Numba's simulator of one, in the processes of Python that compare.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -46,7 +45,7 @@ def desk(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(comparing, "BLOCK", 32)
     monkeypatch.setattr(comparing, "_TASKS_AT_ONCE", 2)
     monkeypatch.setattr(comparing, "_TIMES_ON_GPU", 1)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(comparing, "slots_of", lambda _: 2)
     inputs = {n: frame(spark, of) for n, of in zip("abc", (LEFT, RIGHT, THIRD), strict=True)}
     return TrialDesk(spark, inputs, tmp_path)
 

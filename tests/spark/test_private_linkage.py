@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -185,6 +186,19 @@ def test_its_forecast_counts_pairs_that_the_length_filter_leaves(desk: TrialDesk
     assert told.heaviest[0].pairs == max(block.pairs for block in told.heaviest)
     run(desk, spec())
     assert desk.counters["after_length"] == expected
+
+
+def test_it_counts_on_the_cluster_s_cores_and_not_on_those_of_the_driver(
+    desk: TrialDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = KIND.forecast(spec(), desk).time_s
+    run(desk, spec())
+    waves = desk.steps
+    desk.steps = []
+    monkeypatch.setattr(os, "cpu_count", lambda: 1_000)
+    assert KIND.forecast(spec(), desk).time_s == expected
+    run(desk, spec())
+    assert desk.steps == waves
 
 
 def test_it_ends_when_it_is_cancelled(desk: TrialDesk) -> None:

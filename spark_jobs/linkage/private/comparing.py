@@ -10,7 +10,6 @@ Where a GPU is used, all blocks of a wave go to one process, which holds it (`gp
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -28,6 +27,7 @@ from spark_jobs.linkage.private.found import FOUND_DDL, MATCHES, Named, told
 from spark_jobs.linkage.private.gpu.wave import compared_together
 from spark_jobs.linkage.private.vectors import Order, cardinalities, unpacked
 from spark_jobs.runner.port import InputUnfit
+from spark_jobs.slots import slots_of
 
 __all__ = ["MATCHES", "BlockSpan", "Task", "blocks_of", "compared", "spans_of", "tasks_between"]
 
@@ -199,7 +199,7 @@ def compared(
     Raises:
         InputUnfit: There are too many matches.
     """
-    cores = os.cpu_count() or 1
+    cores = slots_of(blocks.sparkSession)
     together = comparison.by_length and uses_gpu(blocks.sparkSession)
     at_once = cores * _TASKS_AT_ONCE * (_TIMES_ON_GPU if together else 1)
     parts, tally, count = [MATCHES.empty_table()], Tally(), 0

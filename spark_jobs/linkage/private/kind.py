@@ -9,7 +9,6 @@ first: exactly the pairs that brute force finds, whichever filters are chosen.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import combinations
@@ -57,12 +56,13 @@ class PrivateLinkage:
     def forecast(self, spec: PrivateSpec, desk: Desk) -> Forecast:
         """Count records by cardinality, and from that the pairs; raises `InputUnfit`."""
         from spark_jobs.linkage.private import records  # noqa: PLC0415 - needs Spark
+        from spark_jobs.slots import slots_of  # noqa: PLC0415 - as above
 
         whole = _records(spec, desk)
         rows = records.checked(whole, list(spec.parties))
         pairs = _pairs_by_size(spec, records.sizes_of(whole, len(rows)))
         total, people = sum(block.pairs for block in pairs), sum(rows.values())
-        rate = _PAIRS_PER_S * (os.cpu_count() or 1)
+        rate = _PAIRS_PER_S * slots_of(desk.spark)
         return Forecast(
             rows,
             total,
