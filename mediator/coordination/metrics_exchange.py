@@ -54,7 +54,7 @@ class RedisExchange:
 
     def __init__(self, url: str, key: str = KEY) -> None:
         self._key = key
-        self._told = 0
+        self._published = 0
         self._first_seen: dict[str, tuple[Any, float]] = {}
         self._redis = Redis.from_url(
             url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
@@ -62,10 +62,10 @@ class RedisExchange:
 
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
         """Tell what this replica measured."""
-        self._told += 1
-        told = orjson.dumps({"number": self._told, "snapshot": snapshot})
+        self._published += 1
+        entry = orjson.dumps({"number": self._published, "snapshot": snapshot})
         try:
-            await self._redis.hset(self._key, replica, told)
+            await self._redis.hset(self._key, replica, entry)
         except (RedisError, OSError):
             return
 
@@ -76,8 +76,8 @@ class RedisExchange:
         by the clock of this replica alone.
         """
         try:
-            told = await self._redis.hgetall(self._key)
-            return await self._lively({str(k): orjson.loads(v) for k, v in told.items()}, replica)
+            stored = await self._redis.hgetall(self._key)
+            return await self._lively({str(k): orjson.loads(v) for k, v in stored.items()}, replica)
         except (RedisError, OSError):
             return []
 
@@ -85,13 +85,13 @@ class RedisExchange:
         """Release every connection."""
         await self._redis.aclose()
 
-    async def _lively(self, told: dict[str, Any], replica: str) -> list[dict[str, Any]]:
-        ages = self._ages({name: entry["number"] for name, entry in told.items()})
+    async def _lively(self, entries: dict[str, Any], replica: str) -> list[dict[str, Any]]:
+        ages = self._ages({name: entry["number"] for name, entry in entries.items()})
         gone = [name for name, age_s in ages.items() if age_s > STALE_S]
         if gone:
             await self._redis.hdel(self._key, *gone)
-        kept = sorted(set(told) - set(gone) - {replica})
-        return [{**told[name]["snapshot"], "age_s": ages[name]} for name in kept]
+        kept = sorted(set(entries) - set(gone) - {replica})
+        return [{**entries[name]["snapshot"], "age_s": ages[name]} for name in kept]
 
     def _ages(self, numbers: Mapping[str, int]) -> dict[str, float]:
         """Tell for how long each number is known here; replicas that are gone are forgotten."""
