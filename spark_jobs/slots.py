@@ -19,7 +19,7 @@ def slots_of(spark: SparkSession) -> int:
     """Return the cores of the session's cluster, or of this machine where that is the cluster.
 
     Asked once: it is the number of partitions that Spark divides a range into, which follows the
-    cores of all executors. `SparkContext.defaultParallelism` is the same, and not there over Connect.
+    cores of all executors. `SparkContext.defaultParallelism` is the same, but not over Connect.
     """
     partitions = spark.range(_ROWS).select(f.spark_partition_id().alias("partition"))
     return partitions.distinct().count()

@@ -57,16 +57,16 @@ class RedisExchange:
     def __init__(self, url: str, key: str = KEY) -> None:
         self._key = key
         self._clock = SystemClock()
-        self._told: Unchanged[str] = Unchanged(self._clock)
+        self._entries: Unchanged[str] = Unchanged(self._clock)
         self._redis = Redis.from_url(
             url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
         )
 
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
         """Tell what this replica measured."""
-        told = orjson.dumps({"id": uuid4().hex, "snapshot": snapshot})
+        entry = orjson.dumps({"id": uuid4().hex, "snapshot": snapshot})
         try:
-            await self._redis.hset(self._key, replica, told)
+            await self._redis.hset(self._key, replica, entry)
         except (RedisError, OSError):
             return
 
@@ -77,8 +77,8 @@ class RedisExchange:
         """
         asked_at = self._clock.monotonic()
         try:
-            told = await self._redis.hgetall(self._key)
-            return await self._lively({str(k): str(v) for k, v in told.items()}, asked_at, replica)
+            stored = await self._redis.hgetall(self._key)
+            return await self._lively({str(k): str(v) for k, v in stored.items()}, asked_at, replica)
         except (RedisError, OSError):
             return []
 
@@ -87,12 +87,12 @@ class RedisExchange:
         await self._redis.aclose()
 
     async def _lively(
-        self, told: Mapping[str, str], asked_at: float, replica: str
+        self, stored: Mapping[str, str], asked_at: float, replica: str
     ) -> list[dict[str, Any]]:
-        silent_s = {name: self._told.look(name, text, asked_at) for name, text in told.items()}
+        silent_s = {name: self._entries.look(name, text, asked_at) for name, text in stored.items()}
         gone = [name for name, seconds in silent_s.items() if seconds > STALE_S]
-        self._told.keep(told.keys() - set(gone))
+        self._entries.keep(stored.keys() - set(gone))
         if gone:
             await self._redis.hdel(self._key, *gone)
-        kept = sorted(set(told) - set(gone) - {replica})
-        return [{**orjson.loads(told[name])["snapshot"], "age_s": silent_s[name]} for name in kept]
+        kept = sorted(set(stored) - set(gone) - {replica})
+        return [{**orjson.loads(stored[name])["snapshot"], "age_s": silent_s[name]} for name in kept]

@@ -156,13 +156,13 @@ def terms(
     None stands for a field that asks for capabilities only, which all systems of the ballot have.
     """
     for node, share in ballot.voters.items():
-        asked = requirements[node]
-        if not asked:
+        own = requirements[node]
+        if not own:
             yield share, None
             continue
-        largest = max(requirement.weight for requirement in asked)
-        total = fsum(requirement.weight / largest for requirement in asked)
-        for requirement in asked:
+        largest = max(requirement.weight for requirement in own)
+        total = fsum(requirement.weight / largest for requirement in own)
+        for requirement in own:
             yield share * (requirement.weight / largest / total), requirement
 
 

@@ -185,11 +185,11 @@ class MetricsBook:
 
     def _rows_of_peers(self, part: str) -> Iterator[Mapping[str, Any]]:
         now = self._monotonic()
-        for heard, snapshot in self._peers:
+        for since, snapshot in self._peers:
             for row in snapshot[part]:
                 # Another calibration than ours: one of us is about to learn of the newer one.
                 if row["calibration"] == self._calibration(row["system"]):
-                    yield pooling.aged(row, int(now - heard)) if part == "lanes" else row
+                    yield pooling.aged(row, int(now - since)) if part == "lanes" else row
 
     def _calibration(self, system: str) -> str:
         """Name the calibration that live figures of a system came after."""

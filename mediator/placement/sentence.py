@@ -18,7 +18,7 @@ from mediator.schema.annotations import Metric, Statistic
 
 __all__ = ["Sentences"]
 
-_TOLD_AT_MOST: Final = 5
+_SHOWN_AT_MOST: Final = 5
 _TWICE: Final = (1.95, 2.05)
 _VERBS: Final[Mapping[Metric, str]] = {
     Metric.READ_LATENCY: "reads",
@@ -44,17 +44,17 @@ class Sentences:
         self._ranks = {rank.node: rank for rank in ranking.walk()}
         self._systems = {candidate.name: candidate for candidate in candidates}
         self._order = order
-        self._said: dict[int, tuple[Choice, str]] = {}
+        self._sentences: dict[int, tuple[Choice, str]] = {}
         self._compared: dict[int, tuple[Ballot, str]] = {}
         self._out: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def of(self, choice: Choice) -> str:
         """Say why a choice is as it is."""
         # Kept with what was said of it: no other object may come to have its id.
-        kept = self._said.get(id(choice))
+        kept = self._sentences.get(id(choice))
         if kept is None:
-            told = self._because(choice) + self._figures(choice) + self._excluded(choice) + "."
-            kept = self._said[id(choice)] = choice, told
+            text = self._because(choice) + self._figures(choice) + self._excluded(choice) + "."
+            kept = self._sentences[id(choice)] = choice, text
         return kept[1]
 
     def _because(self, choice: Choice) -> str:
@@ -90,10 +90,10 @@ class Sentences:
     def _figures(self, choice: Choice) -> str:
         """Say by what the system was chosen, or would be if nothing held it."""
         if choice.ballot is None:
-            told = self._default(choice.by, self._running(choice))
+            text = self._default(choice.by, self._running(choice))
         else:
-            told = self._compared_by(choice.ballot, choice)
-        return f"; by what is known today, {told}" if choice.kind == "pinned" else f": {told}"
+            text = self._compared_by(choice.ballot, choice)
+        return f"; by what is known today, {text}" if choice.kind == "pinned" else f": {text}"
 
     def _running(self, choice: Choice) -> tuple[str, ...]:
         """Return the systems that could have been chosen.
@@ -108,8 +108,8 @@ class Sentences:
     def _compared_by(self, ballot: Ballot, choice: Choice) -> str:
         kept = self._compared.get(id(ballot))
         if kept is None:
-            told = self._comparison(ballot, choice.by, choice.eligible)
-            kept = self._compared[id(ballot)] = ballot, told
+            text = self._comparison(ballot, choice.by, choice.eligible)
+            kept = self._compared[id(ballot)] = ballot, text
         return kept[1]
 
     def _comparison(self, ballot: Ballot, by: str, eligible: tuple[str, ...]) -> str:
@@ -126,12 +126,14 @@ class Sentences:
         gains: dict[tuple[Metric, Statistic], float] = {}
         shares: dict[tuple[Metric, Statistic], float] = {}
         requirements = {node: self._ranks[node].requirements for node in ballot.voters}
-        for weight, asked in terms(ballot, requirements):
-            if asked is None:
+        for weight, requirement in terms(ballot, requirements):
+            if requirement is None:
                 continue
-            key = asked.metric, asked.statistic
-            one, two = (self._systems[name].measured(asked) or 0.0 for name in (first, second))
-            gain = weight * (fulfilment(asked, one) - fulfilment(asked, two))
+            key = requirement.metric, requirement.statistic
+            one, two = (
+                self._systems[name].measured(requirement) or 0.0 for name in (first, second)
+            )
+            gain = weight * (fulfilment(requirement, one) - fulfilment(requirement, two))
             gains[key] = gains.get(key, 0.0) + gain
             shares[key] = shares.get(key, 0.0) + weight
         name, statistic = most = max(gains, key=lambda key: gains[key])
@@ -143,19 +145,19 @@ class Sentences:
         systems = (self._systems[first], self._systems[second])
         known = [s.p99 if statistic == "p99" else s.metrics for s in systems]
         one, two = (figures.get(name, 0.0) for figures in known)
-        told = f"({metric(one, name)}, {metric(two, name)})"
+        values = f"({metric(one, name)}, {metric(two, name)})"
         better, worse = (two, one) if name.small_is_good else (one, two)
         if better <= worse:
-            return f"the {name_of(name)} of {first} suits it better than that of {second} {told}"
+            return f"the {name_of(name)} of {first} suits it better than that of {second} {values}"
         if name in _AVAILABILITIES:
-            return f"{first} {_VERBS[name]} more reliably than {second} {told}"
-        return f"{first} {_VERBS[name]} {_times(better, worse)} {second} {told}"
+            return f"{first} {_VERBS[name]} more reliably than {second} {values}"
+        return f"{first} {_VERBS[name]} {_times(better, worse)} {second} {values}"
 
     def _default(self, by: str, systems: Sequence[str]) -> str:
         """Say why the first of some systems is the default."""
         first, *others = systems
         if first == self._order.named:
-            return f"the schema names {first}"
+            return f"the schema names {first} as default"
         all_of_it = f"can do all that {_name(_scope(by))} is asked"
         able = first in self._able(by)
         if not others:
@@ -165,10 +167,10 @@ class Sentences:
 
     def _least(self, first: Candidate, others: Sequence[Candidate]) -> str:
         """Say that none loses less in a crash, and what ends a tie."""
-        known = [system for system in others if system.metrics or not first.metrics]
-        if first.loses_s < min((system.loses_s for system in known), default=inf):
-            told = [f"{system.name} {_loss(system)}" for system in known[:_TOLD_AT_MOST]]
-            figures = "; ".join(filter(None, (_loss(first), ", ".join(told))))
+        measured = [system for system in others if system.metrics or not first.metrics]
+        if first.loses_s < min((system.loses_s for system in measured), default=inf):
+            losses = [f"{system.name} {_loss(system)}" for system in measured[:_SHOWN_AT_MOST]]
+            figures = "; ".join(filter(None, (_loss(first), ", ".join(losses))))
             return f"{first.name} loses least in a crash ({figures})"
         role = "is the primary" if first.name == self._order.primary else "was registered first"
         return f"none is known to lose less in a crash than {first.name}, which {role}"
@@ -182,9 +184,9 @@ class Sentences:
         key = by, self._running(choice)
         if key not in self._out:
             out = [name for name in self._systems if name not in key[1]]
-            told = [f"{name} ({self._reason(choice, by, name)})" for name in out[:_TOLD_AT_MOST]]
-            more = [f"{len(out) - _TOLD_AT_MOST} others"] if len(out) > _TOLD_AT_MOST else []
-            self._out[key] = f"; out: {_listed([*told, *more])}" if out else ""
+            shown = [f"{name} ({self._reason(choice, by, name)})" for name in out[:_SHOWN_AT_MOST]]
+            more = [f"{len(out) - _SHOWN_AT_MOST} others"] if len(out) > _SHOWN_AT_MOST else []
+            self._out[key] = f"; out: {_listed([*shown, *more])}" if out else ""
         return self._out[key]
 
     def _reason(self, choice: Choice, by: str, system: str) -> str:

@@ -128,6 +128,7 @@ async def test_stated_metrics_move_the_next_schema_and_no_data(mediator: Service
         assert mediator.systems_of(full, "notes") == ("redis",)
         [proposal] = [p for p in await control.proposals(full) if p["node"] == "notes.title"]
         assert (proposal["current"], proposal["proposed"]) == ("redis", "mongo")
+        assert proposal["why"].startswith("notes.title decides for itself: mongo writes ")
         advice = await control.advise({"schema": {"classes": {"notes": on("redis")}}})
         assert advice["placements"]["notes.title"]["system"] == "mongo"
         later = await mediator.put_schema({"notes": on("redis")})

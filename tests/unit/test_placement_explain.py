@@ -92,6 +92,98 @@ def test_a_default_has_no_thresholds_and_a_single_candidate_no_margin() -> None:
     assert alone["why"] == "articles.title decides for itself: only B is left."
 
 
+def why(annotations: list[dict[str, Any]], *systems: Candidate, **members: Any) -> str:
+    fields = {"title": {"type": "string", "annotations": annotations}}
+    document = {"classes": {"articles": {"fields": fields}}, **members}
+    return decide(parse_schema("news", document), systems).why("articles.title")
+
+
+def measured(name: str, metric: Metric, value: float, p99: float = 1.0) -> Candidate:
+    return Candidate(name, metrics={metric: value}, p99={metric: p99})
+
+
+@pytest.mark.parametrize(
+    ("metric", "goal", "values", "sentence"),
+    [
+        (
+            "write_throughput",
+            5_000,
+            (5321, 2616),
+            "A writes twice as fast as B (5,321/s, 2,616/s), and write throughput is 100 % of",
+        ),
+        (
+            "write_latency",
+            0.01,
+            (0.001, 0.0053),
+            "A writes 5.3 times as fast as B (1 ms, 5.3 ms), and write latency is 100 % of",
+        ),
+        (
+            "read_availability",
+            0.9,
+            (0.999, 0.98),
+            "A answers reads more reliably than B (99.9 %, 98 %), and read availability is",
+        ),
+        ("read_latency", 0.01, (0.0, 0.01), "A reads faster than B (0 s, 10 ms), and read latency"),
+    ],
+)
+def test_a_sentence_compares_the_best_two(
+    metric: str, goal: float, values: tuple[float, float], sentence: str
+) -> None:
+    systems = [measured(n, Metric(metric), v) for n, v in zip("AB", values, strict=True)]
+    told = why([{"metric": metric, "goal": goal}], *systems)
+    assert told.startswith(f"articles.title decides for itself: {sentence}")
+
+
+def test_a_sentence_names_the_metric_that_sets_the_best_two_apart() -> None:
+    quick = Candidate("A", metrics={Metric.READ_LATENCY: 0.001, Metric.WRITE_THROUGHPUT: 2_000})
+    strong = Candidate("B", metrics={Metric.READ_LATENCY: 0.002, Metric.WRITE_THROUGHPUT: 9_000})
+    told = why(
+        [
+            {"metric": "read_latency", "goal": 0.001},
+            {"metric": "write_throughput", "goal": 3_000, "weight": 3},
+        ],
+        quick,
+        strong,
+    )
+    assert "B writes 4.5 times as fast as A" in told
+    assert "write throughput is 75 % of the score" in told
+
+
+def test_a_sentence_says_which_statistic_and_how_a_curve_may_prefer_the_worse() -> None:
+    slow_tail = measured("A", Metric.READ_LATENCY, 0.001, p99=0.1)
+    told = why(
+        [{"metric": "read_latency", "goal": 0.01, "statistic": "p99"}],
+        slow_tail,
+        measured("B", Metric.READ_LATENCY, 0.002, p99=0.05),
+    )
+    assert "B reads twice as fast as A (50 ms, 100 ms)" in told
+    assert "the 99th percentile of read latency is 100 % of the score" in told
+    curve = {"shape": "step", "points": [[0, 0], [0.0015, 1]]}
+    odd = why(
+        [{"metric": "read_latency", "utility": curve}], A, measured("C", Metric.READ_LATENCY, 0)
+    )
+    assert "the read latency of A suits it better than that of C (4 ms, 0 s)" in odd
+
+
+def test_a_sentence_names_those_who_are_out_the_first_few() -> None:
+    many = [Candidate(f"s{n}") for n in range(8)]
+    told = why([{"metric": "read_latency", "goal": 0.01}], A, *many)
+    reason = "has no measured read_latency, needed by articles.title"
+    assert told.startswith(f"articles.title decides for itself: only A is left; out: s0 ({reason})")
+    assert told.endswith(f"s4 ({reason}) and 3 others.")
+
+
+def test_a_sentence_tells_of_modes_and_named_defaults() -> None:
+    goal = [{"metric": "read_latency", "goal": 0.01}]
+    assert why(goal, A, B, mode="entity").startswith(
+        "articles stays on one system, as mode entity splits no object: B reads twice as fast as A"
+    )
+    named = Candidate("named")
+    assert why([], A, named, default={"system": "named"}) == (
+        "nothing is asked of it, so it is on the default system: the schema names named as default."
+    )
+
+
 def test_a_node_that_is_not_there_is_not_found() -> None:
     with pytest.raises(NotFound):
         explain(decided({"goal": 0.02}, A), "articles.nothing")

@@ -156,7 +156,7 @@ HITS = f"{FIELDS}/hits/annotations"
         (f"{ARTICLES}/annotations/0/require", "magic"),
         (f"{FIELDS}/id", {"type": "string"}),
         (f"{FIELDS}/1a", {"type": "string"}),
-        *((f"{FIELDS}/tags/items", items) for items in ("reference", "document")),
+        (f"{FIELDS}/tags/items", "reference"),
         (f"{FIELDS}/title/type", "text"),
         (f"{FIELDS}/title/type", None),
         (f"{FIELDS}/title/required", "yes"),
