@@ -15,6 +15,7 @@ from app.http.browser import send_problem
 from app.http.framework import answer_problems
 from app.http.message import Receive, Request, Scope, Send, request_id
 from app.http.problems import HttpError
+from app.http.reference import serve_reference
 from mediator.access.decision import Decision
 from mediator.access.model import Scope as Permission
 from mediator.errors import MediatorError
@@ -31,10 +32,11 @@ def create_app() -> FastAPI:
         summary="Declare what your data needs; the right database serves it.",
         version="1",
         openapi_url="/openapi.json",
-        docs_url="/docs",
+        docs_url=None,
         redoc_url=None,
     )
     answer_problems(app)
+    serve_reference(app)
     document = app.openapi
 
     def with_data_routes() -> dict[str, Any]:

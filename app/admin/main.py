@@ -25,6 +25,7 @@ from app.admin.pages.site import mount_pages
 from app.admin.parts import AdminParts
 from app.http.browser import BrowserGuard
 from app.http.framework import answer_problems
+from app.http.reference import serve_reference
 from mediator.planes import ControlPlane
 
 __all__ = ["create_admin_app"]
@@ -57,11 +58,13 @@ def create_admin_app(
         title="Portolan admin",
         summary="Schemas, systems and placements.",
         version="1",
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         responses={"default": PROBLEM},
     )
     answer_problems(app)
+    serve_reference(app)
     app.state.control = control
     app.state.metrics = metrics
     for part in fields(parts):

@@ -58,7 +58,6 @@ NEEDS: Final[Mapping[str, Mapping[str, Need]]] = {
     "/metrics": {"GET": _LOOK},
     "/openapi.json": {"GET": _ANY_KEY},
     "/docs": {"GET": _ANY_KEY},
-    "/docs/oauth2-redirect": {"GET": _ANY_KEY},
     "/static/{digest}/{name:path}": {"GET": _ANY_KEY},
     "/": {"GET": _LOOK},
     "/map": {"GET": _LOOK},

@@ -35,16 +35,11 @@ CONTENT_POLICY: Final = (
 )
 """Everything of a page comes from us; an answer that needs more says so itself."""
 
-_DOCS_POLICY: Final = (
-    b"default-src 'none'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; "
-    b"style-src https://cdn.jsdelivr.net; img-src data: https://fastapi.tiangolo.com; "
-    b"connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-_DOCS: Final = "/docs"
 _LOOPBACK_NAME: Final = "localhost"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN: Final = frozenset({b"same-origin", b"none"})
 _ALWAYS: Final = {
+    b"content-security-policy": CONTENT_POLICY,
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
     b"cross-origin-opener-policy": b"same-origin",
@@ -71,12 +66,10 @@ class BrowserGuard:
             await self._app(scope, receive, send)
             return
         id_ = request_id(scope)
-        policy = _DOCS_POLICY if scope["path"] == _DOCS else CONTENT_POLICY
 
         async def guarded(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                told = {b"content-security-policy": policy, b"x-request-id": id_.encode()}
-                _add(message, {**_ALWAYS, **told})
+                _add(message, {**_ALWAYS, b"x-request-id": id_.encode()})
             await send(message)
 
         headers = dict(scope["headers"])

@@ -79,7 +79,6 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
 DOCUMENTS: Final = {
     "GET /openapi.json": ("read", ANY_KEY, NOTHING),
     "GET /docs": ("read", ANY_KEY, NOTHING),
-    "GET /docs/oauth2-redirect": ("read", ANY_KEY, NOTHING),
 }
 PAGES: Final = {
     "GET /static/{digest}/{name:path}": ("read", ANY_KEY, NOTHING),
