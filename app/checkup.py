@@ -30,15 +30,22 @@ async def look_at(url: str, objects: int, key: SecretStr | None = None) -> list[
         objects: How many objects of each database are compared with what the feed tells of them.
         key: Sent to it; None: it asks for none.
     """
-    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, headers=bearer(key)) as admin:
-        try:
+    headers = bearer(key)
+    try:
+        async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, headers=headers) as admin:
             return [finding async for finding in _findings(admin, objects)]
-        except httpx.HTTPStatusError as error:
-            return [_refused(url, error.response.status_code)]
-        except (httpx.HTTPError, ValueError) as error:
-            remedy = "Give the address of the admin API, such as http://127.0.0.1:8081."
-            said = f"{url} does not answer as an admin API: {type(error).__name__}"
-            return [Finding("admin API", False, said, remedy, fatal=True)]
+    except httpx.HTTPStatusError as error:
+        return [_refused(url, error.response.status_code)]
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return [_elsewhere(f"{url} does not answer: {type(error).__name__}")]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        # JSON of another form, or none: it may be the data API, or a stranger.
+        return [_elsewhere(f"{url} answers, but not as an admin API")]
+
+
+def _elsewhere(said: str) -> Finding:
+    remedy = "Give the address of the admin API, such as http://127.0.0.1:8081."
+    return Finding("admin API", False, said, remedy, fatal=True)
 
 
 def _refused(url: str, status: int) -> Finding:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
-from importlib import import_module
-from typing import Final
+from importlib import import_module, metadata
+from typing import Annotated, Final
 
 import typer
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
 
 from app.commands.consoles import errors
-from app.telemetry.log import start_logging
-from app.telemetry.settings import TelemetrySettings
+from mediator.stores.embedded.private import PRIVATE_UMASK
 
 __all__ = ["COMMANDS", "command_line", "main"]
 
@@ -37,16 +35,41 @@ COMMANDS: Final = {
 }
 """Where each command is; those of the last three have commands of their own."""
 
+_HELP: Final = ("-h", "--help")
+_ONLY_TELL: Final = {*_HELP, "--version"}
+
 
 def main() -> None:
     """Run the command line; of the commands, only the one that is called is imported."""
+    os.umask(PRIVATE_UMASK)
     called = sys.argv[1:2]
     try:
-        start_logging(TelemetrySettings().log_format)
+        if called and not _ONLY_TELL & {*sys.argv}:
+            _start()
         command_line(called if COMMANDS.keys() & called else COMMANDS)()
-    except (ValidationError, SettingsError) as error:
+    except ValueError as error:
+        if not _is_about_settings(error):
+            raise
         errors.print(f"Portolan cannot run: {error}", markup=False)
         raise SystemExit(1) from None
+
+
+def _start() -> None:
+    """Begin to log, and warn of settings that there are not."""
+    from app.known_settings import unknown_settings  # noqa: PLC0415 - help has no time for it
+    from app.telemetry.log import start_logging  # noqa: PLC0415 - as above
+    from app.telemetry.settings import TelemetrySettings  # noqa: PLC0415 - as above
+
+    start_logging(TelemetrySettings().log_format)
+    for warning in unknown_settings(os.environ):
+        errors.print(f"Warning: {warning}", markup=False, soft_wrap=True)
+
+
+def _is_about_settings(error: ValueError) -> bool:
+    from pydantic import ValidationError  # noqa: PLC0415 - as above
+    from pydantic_settings import SettingsError  # noqa: PLC0415 - as above
+
+    return isinstance(error, (ValidationError, SettingsError))
 
 
 def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -55,6 +78,7 @@ def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": list(_HELP)},
         help="Declare what your data needs; the right database serves it.",
     )
     app.callback()(_portolan)  # so that one command alone still has its name
@@ -68,5 +92,17 @@ def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-def _portolan() -> None:
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"portolan {metadata.version('portolan')}")
+        raise typer.Exit
+
+
+def _portolan(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Say the version."),
+    ] = False,
+) -> None:
     pass

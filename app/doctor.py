@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from app.known_settings import unknown_settings
 from app.settings import (
     HttpSettings,
     JobSettings,
@@ -26,7 +28,7 @@ from mediator.stores.port import StoreError
 from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu
 from spark_jobs.session import SparkUnavailable, look_for_spark
 
-__all__ = ["Finding", "examine", "examine_tls"]
+__all__ = ["Finding", "examine", "examine_environment", "examine_tls"]
 
 OLDEST = (3, 11)
 _SOON = timedelta(days=14)
@@ -72,6 +74,11 @@ def examine_tls(http: HttpSettings) -> list[Finding]:
         return [_certificate(certificate) for certificate in certificates(http).values()]
     except MissingSetting as error:
         return [Finding("TLS", False, str(error), fatal=True)]
+
+
+def examine_environment() -> list[Finding]:
+    """Look for variables that look like settings and are none."""
+    return [Finding("setting", False, told) for told in unknown_settings(os.environ)]
 
 
 def _certificate(certificate: Certificate) -> Finding:

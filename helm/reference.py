@@ -16,24 +16,14 @@ from typing import Any, Final
 
 import yaml
 
-from app.access.settings import AccessSettings
-from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings
-from app.telemetry.settings import TelemetrySettings
+from app.known_settings import SETTINGS
 
-__all__ = ["CHART", "SETTINGS", "generated", "main"]
+__all__ = ["CHART", "generated", "main"]
 
 CHART: Final = Path(__file__).parent / "portolan"
 
 _LABEL: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _CIDR: Final = r"^([0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*/[0-9]{1,3})$"
-SETTINGS: Final = (
-    AccessSettings,
-    HttpSettings,
-    MediatorSettings,
-    CacheSettings,
-    JobSettings,
-    TelemetrySettings,
-)
 _OWN: Final = frozenset(
     {
         *("host", "port", "admin_host", "admin_port", "data_dir", "jobs_dir"),

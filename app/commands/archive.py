@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress as Bars
@@ -14,12 +14,12 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from app.commands.consoles import console, errors
 from app.commands.running import run
-from app.container import reading, writing
-from app.serve import on_stores
-from app.settings import CacheSettings, MediatorSettings
-from mediator.archive.backup import Progress, Tell
-from mediator.archive.filling import Restored
-from mediator.archive.model import Manifest
+
+if TYPE_CHECKING:
+    from app.settings import MediatorSettings
+    from mediator.archive.backup import Progress, Tell
+    from mediator.archive.filling import Restored
+    from mediator.archive.model import Manifest
 
 __all__ = ["backup", "restore"]
 
@@ -54,6 +54,8 @@ def restore(
 
 
 async def _backup(directory: Path, databases: list[str] | None, settings: MediatorSettings) -> None:
+    from app.container import reading
+
     async with reading(settings) as mediator:
         with _shown() as tell:
             manifest = await mediator.archive.backup(tell).write(directory, databases)
@@ -67,6 +69,9 @@ async def _restore(
     force: bool,
     settings: MediatorSettings,
 ) -> None:
+    from app.container import writing
+    from app.settings import CacheSettings
+
     async with writing(settings, CacheSettings()) as mediator:
         with _shown() as tell:
             restoration = mediator.archive.restoration(tell)
@@ -107,6 +112,8 @@ def _shown() -> Iterator[Tell]:
 
 
 def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | None) -> None:
+    from app.settings import MediatorSettings
+
     settings = MediatorSettings()
     if data_dir is not None:
         settings = settings.model_copy(update={"embedded": True, "data_dir": data_dir})
@@ -116,5 +123,7 @@ def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | Non
 async def _on_stores(
     do: Callable[[MediatorSettings], Awaitable[None]], settings: MediatorSettings
 ) -> None:
+    from app.serve import on_stores
+
     async with on_stores(settings) as (ready, _):
         await do(ready)

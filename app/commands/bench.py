@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import orjson
 import typer
 
 from app.commands.running import run
-from benchmarks.measured import Failed, Options
-from benchmarks.runner import UnknownBenchmark, available, lines, measure
+
+if TYPE_CHECKING:
+    from benchmarks.measured import Options
 
 __all__ = ["bench"]
 
@@ -29,6 +29,9 @@ def bench(
     list_: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
 ) -> None:
     """Measure a claim of the README; the last line is the report as one JSON object."""
+    from benchmarks.measured import Failed, Options
+    from benchmarks.runner import UnknownBenchmark, available
+
     if list_ or name is None:
         for each, about in available().items():
             typer.echo(f"{each:10} {about}")
@@ -41,6 +44,10 @@ def bench(
 
 
 async def _bench(name: str, options: Options, file: Path | None) -> None:
+    import orjson
+
+    from benchmarks.runner import lines, measure
+
     report = await measure(name, options)
     text = orjson.dumps(report).decode()
     if file is not None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import uvloop
 
 from app.commands.consoles import errors
-from app.settings import MediatorSettings, MissingSetting
-from mediator.catalogue.connection import Catalogue
 from mediator.errors import MediatorError
+
+if TYPE_CHECKING:
+    from mediator.catalogue.connection import Catalogue
 
 __all__ = ["catalogue"]
 
@@ -84,6 +84,10 @@ async def _history(opened: Catalogue) -> None:
 
 
 def _run(do: Callable[[Catalogue], Awaitable[None]]) -> None:
+    import uvloop
+
+    from app.settings import MissingSetting
+
     try:
         uvloop.run(_opened(do))
     except (MediatorError, MissingSetting) as error:
@@ -92,6 +96,9 @@ def _run(do: Callable[[Catalogue], Awaitable[None]]) -> None:
 
 
 async def _opened(do: Callable[[Catalogue], Awaitable[None]]) -> None:
+    from app.settings import MediatorSettings, MissingSetting
+    from mediator.catalogue.connection import Catalogue
+
     url = MediatorSettings().catalogue_url
     if url is None:
         raise MissingSetting("There is no catalogue: set PORTOLAN_CATALOGUE_URL.")

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from app.commands.consoles import errors
-from sketch.trace import check_trace as judge
 
 __all__ = ["check_trace"]
 
@@ -29,6 +28,8 @@ def check_trace(
     docs/instruments.md tells what a line is. Ends with 1 if the trace does not hold, with 2 if it
     cannot be read.
     """
+    from sketch.trace import check_trace as judge
+
     try:
         text, status = judge(file, delta, "ack" if ack else "vis", as_json=json)
     except (OSError, ValueError) as error:

@@ -8,8 +8,6 @@ import typer
 from rich.console import Console
 
 from app.commands.running import AdminPort, DataDir, Port, overridden, run
-from app.demo.story import DemoOptions, tell
-from app.settings import HttpSettings, MediatorSettings
 
 __all__ = ["demo"]
 
@@ -28,6 +26,9 @@ def demo(
 
     The service is left up until Ctrl-C. A second demo on the same data directory goes on there.
     """
+    from app.demo.story import DemoOptions, tell
+    from app.settings import HttpSettings, MediatorSettings
+
     http = overridden(HttpSettings(), port=port, admin_port=admin_port)
     settings = overridden(MediatorSettings(), embedded=True, data_dir=data_dir)
     run(tell(http, settings, DemoOptions(seconds, once), Console()))

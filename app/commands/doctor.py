@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-import uvloop
 
-from app.checkup import look_at
 from app.commands.consoles import console
 from app.commands.key_option import KeyFile, key_in
-from app.doctor import examine, examine_tls
-from app.settings import HttpSettings, MediatorSettings
 
 __all__ = ["doctor"]
 
@@ -32,8 +28,18 @@ def doctor(
     With --url: whether an installation that is running serves, and whether anybody has written to
     its stores past it.
     """
+    import uvloop
+
+    from app.checkup import look_at
+    from app.doctor import examine, examine_environment, examine_tls
+    from app.settings import HttpSettings, MediatorSettings
+
     if url is None:
-        findings = examine(MediatorSettings(), embedded=embedded) + examine_tls(HttpSettings())
+        findings = [
+            *examine(MediatorSettings(), embedded=embedded),
+            *examine_tls(HttpSettings()),
+            *examine_environment(),
+        ]
     else:
         findings = uvloop.run(look_at(url, objects, key_in(key_file)))
     for finding in findings:

@@ -12,10 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.commands.consoles import errors
-from spark_jobs.linkage.private.clk import ClkShape
 from spark_jobs.linkage.private.hardening import Hardening
-from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys, read_keys
-from spark_jobs.linkage.private.owner import BadRecords, Encoding, encode_file
 
 __all__ = ["encode"]
 
@@ -52,6 +49,10 @@ def encode(
     Both owners use the same keys, fields and options. docs/linkage-security.md tells what an
     encoding protects against, and what it does not.
     """
+    from spark_jobs.linkage.private.clk import ClkShape
+    from spark_jobs.linkage.private.key_file import make_keys, read_keys
+    from spark_jobs.linkage.private.owner import Encoding, encode_file
+
     if new_keys:
         with _told():
             make_keys(keys)
@@ -80,6 +81,9 @@ def encode(
 @contextmanager
 def _told() -> Iterator[None]:
     """End with a sentence instead of a traceback."""
+    from spark_jobs.linkage.private.key_file import BadKeyFile
+    from spark_jobs.linkage.private.owner import BadRecords
+
     try:
         yield
     except (BadKeyFile, BadRecords, OSError, ValueError) as error:

@@ -8,19 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import orjson
 import typer
 
 from app.commands import remote_job
 from app.commands.consoles import errors
 from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
-from app.settings import JobSettings
-from spark_jobs.kinds import find_kind, kind_names
-from spark_jobs.runner.job import Job, read_job
-from spark_jobs.runner.port import SpecInvalid
-from spark_jobs.session import SparkUnavailable, open_session
+
+if TYPE_CHECKING:
+    from spark_jobs.runner.job import Job
 
 __all__ = ["job"]
 
@@ -32,6 +29,8 @@ _LONGEST_JOB = 2**20
 @job.command("kinds")
 def kinds() -> None:
     """List the kinds of job there are."""
+    from spark_jobs.kinds import find_kind, kind_names
+
     for name in kind_names():
         typer.echo(f"{name:20} {find_kind(name).summary}")
 
@@ -68,6 +67,11 @@ def run(
 
 
 def _read(path: Path) -> Job:
+    import orjson
+
+    from spark_jobs.runner.job import read_job
+    from spark_jobs.runner.port import SpecInvalid
+
     if path.stat().st_size > _LONGEST_JOB:
         raise SpecInvalid("", f"a job has {_LONGEST_JOB:,} bytes at most")
     try:
@@ -86,11 +90,13 @@ def _check(out: Path | None, *, dry_run: bool) -> None:
 
 
 def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
-    from spark_jobs.runner import local  # noqa: PLC0415 - as above
-    from spark_jobs.runner.control import Control  # noqa: PLC0415 - as above
-    from spark_jobs.runner.execution import Run  # noqa: PLC0415 - as above
-    from spark_jobs.runner.run_directory import RunDirectory  # noqa: PLC0415 - as above
-    from spark_jobs.sources.reading import read_input  # noqa: PLC0415 - as above
+    from app.settings import JobSettings
+    from spark_jobs.runner import local
+    from spark_jobs.runner.control import Control
+    from spark_jobs.runner.execution import Run
+    from spark_jobs.runner.run_directory import RunDirectory
+    from spark_jobs.session import open_session
+    from spark_jobs.sources.reading import read_input
 
     control, directory = Control(), RunDirectory(path)
     with bars() as progress:
@@ -114,6 +120,9 @@ def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int
 @contextmanager
 def _told() -> Iterator[None]:
     """End with a sentence instead of a traceback."""
+    from spark_jobs.runner.port import SpecInvalid
+    from spark_jobs.session import SparkUnavailable
+
     try:
         yield
     except SpecInvalid as error:

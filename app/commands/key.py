@@ -9,21 +9,19 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import orjson
 import typer
 
-from app.settings import MediatorSettings, MissingSetting
 from mediator.access.model import OPERATOR
-from mediator.access.tenancy import Tenancy
-from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.tenants import CatalogueTenants
 from mediator.clock import SystemClock
 from mediator.errors import MediatorError
-from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.lock import DataDirectoryBusy
 from mediator.stores.embedded.port import EmbeddedStartError
+
+if TYPE_CHECKING:
+    from app.settings import MediatorSettings
+    from mediator.access.tenancy import Tenancy
 
 __all__ = ["key"]
 
@@ -84,6 +82,8 @@ def revoke(
 def _run(
     task: Callable[[Tenancy], Awaitable[Any]], *, embedded: bool, data_dir: Path | None
 ) -> Any:
+    from app.settings import MediatorSettings, MissingSetting
+
     settings = MediatorSettings()
     if data_dir is not None:
         settings = settings.model_copy(update={"data_dir": data_dir})
@@ -98,6 +98,10 @@ def _run(
 async def _with_tenancy(
     task: Callable[[Tenancy], Awaitable[Any]], settings: MediatorSettings, *, embedded: bool
 ) -> Any:
+    from mediator.access.tenancy import Tenancy
+    from mediator.catalogue.connection import Catalogue
+    from mediator.catalogue.tenants import CatalogueTenants
+
     async with _catalogue_url(settings, embedded=embedded) as url:
         catalogue = Catalogue(url)
         try:
@@ -109,6 +113,9 @@ async def _with_tenancy(
 
 @asynccontextmanager
 async def _catalogue_url(settings: MediatorSettings, *, embedded: bool) -> AsyncIterator[str]:
+    from app.settings import MissingSetting
+    from mediator.stores.embedded.fleet import EmbeddedFleet
+
     if not embedded:
         if settings.catalogue_url is None:
             raise MissingSetting("There is no catalogue: set PORTOLAN_CATALOGUE_URL.")
@@ -123,4 +130,6 @@ async def _catalogue_url(settings: MediatorSettings, *, embedded: bool) -> Async
 
 
 def _print(document: dict[str, Any]) -> None:
+    import orjson
+
     typer.echo(orjson.dumps(document).decode())

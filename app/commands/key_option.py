@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from pydantic import SecretStr
 
-from app.access.settings import AccessSettings
+if TYPE_CHECKING:
+    from pydantic import SecretStr
 
 __all__ = ["KeyFile", "key_in"]
 
@@ -26,6 +26,10 @@ def key_in(file: Path | None) -> SecretStr | None:
     Raises:
         typer.BadParameter: The file holds none, or cannot be read.
     """
+    from pydantic import SecretStr
+
+    from app.access.settings import AccessSettings
+
     if file is None:
         return AccessSettings().key
     try:

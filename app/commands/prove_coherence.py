@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-import uvloop
 
-from app.access.settings import AccessSettings
 from app.commands.consoles import errors
-from app.proof import Incoherent, Proof
-from app.settings import HttpSettings
 
 __all__ = ["prove_coherence"]
 
@@ -30,6 +26,12 @@ def prove_coherence(
     A scratch database is made for it with the key in PORTOLAN_KEY, and removed. Ends with 1 if a
     step comes out differently.
     """
+    import uvloop
+
+    from app.access.settings import AccessSettings
+    from app.proof import Incoherent, Proof
+    from app.settings import HttpSettings
+
     http = HttpSettings()
     where = admin or http.admin_url
     try:

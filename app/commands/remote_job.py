@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import orjson
 import typer
 
 from app.commands.consoles import errors
 from app.commands.key_option import KeyFile, key_in
 from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
-from app.remote_runs import ENDED, RemoteRuns, ServiceRefused
-from app.settings import HttpSettings
+
+if TYPE_CHECKING:
+    from app.remote_runs import RemoteRuns
 
 __all__ = ["cancel", "list_", "resume", "show_", "submit"]
 
@@ -108,6 +108,8 @@ def list_(
 
 def _go_on(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait: bool) -> None:
     """Print a run; if somebody waits for it, when it has ended, with its result."""
+    from app.remote_runs import ENDED
+
     if not wait and out is None:
         print_document(run)
         return
@@ -134,10 +136,15 @@ def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
 
 
 def _runs(url: str | None, database: str, key_file: Path | None) -> RemoteRuns:
+    from app.remote_runs import RemoteRuns
+    from app.settings import HttpSettings
+
     return RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file))
 
 
 def _read(path: Path) -> dict[str, Any]:
+    import orjson
+
     if path.stat().st_size > _LONGEST_JOB:
         raise typer.BadParameter(f"A job has {_LONGEST_JOB:,} bytes at most.")
     try:
@@ -153,6 +160,8 @@ def _read(path: Path) -> dict[str, Any]:
 @contextmanager
 def _told() -> Iterator[None]:
     """End with a sentence instead of a traceback."""
+    from app.remote_runs import ServiceRefused
+
     try:
         yield
     except (ServiceRefused, OSError) as error:

@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.commands.consoles import errors
-from spark_jobs.runner.target import FORMS
 
 __all__ = ["EXIT", "bars", "check_target", "print_document", "show", "tell_reasons"]
 
@@ -49,6 +47,8 @@ def tell_reasons(state: str, reasons: Iterable[str]) -> None:
 
 def check_target(out: Path) -> None:
     """Refuse a file that no result could be written to, before anything is done for it."""
+    from spark_jobs.runner.target import FORMS
+
     if out.suffix.lower() not in FORMS:
         raise typer.BadParameter(f"--out must end with one of {', '.join(FORMS)}.")
     if not out.parent.is_dir():
@@ -57,4 +57,6 @@ def check_target(out: Path) -> None:
 
 def print_document(document: Any) -> None:
     """Print JSON for people, and for programs."""
+    import orjson
+
     typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())

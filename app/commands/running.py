@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
-import uvloop
 
 from app.commands.consoles import errors
 from app.interruption import Interrupted
-from app.settings import HttpSettings, MediatorSettings, MissingSetting
 from mediator.errors import MediatorError
 from mediator.stores.embedded.lock import DataDirectoryBusy
 from mediator.stores.embedded.port import EmbeddedStartError
+
+if TYPE_CHECKING:
+    from app.settings import HttpSettings, MediatorSettings
 
 __all__ = ["AdminPort", "DataDir", "Port", "overridden", "run"]
 
@@ -23,14 +24,13 @@ Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the da
 AdminPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the admin API.")]
 
 _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
-    MissingSetting,
     DataDirectoryBusy,
     EmbeddedStartError,
     MediatorError,
     OSError,
 )
 
-S = TypeVar("S", HttpSettings, MediatorSettings)
+S = TypeVar("S", "HttpSettings", "MediatorSettings")
 
 
 def run(task: Coroutine[Any, Any, None], *failures: type[Exception]) -> None:
@@ -40,12 +40,17 @@ def run(task: Coroutine[Any, Any, None], *failures: type[Exception]) -> None:
         task: The command.
         failures: What ends it like that besides what may end any.
     """
+    import uvloop
+
+    from app.settings import MissingSetting
+
+    cannot_run: tuple[type[Exception], ...] = (MissingSetting, *_CANNOT_RUN, *failures)
     try:
         uvloop.run(task)
     except Interrupted:
         errors.print("Interrupted.")
         raise typer.Exit(130) from None
-    except _CANNOT_RUN + failures as error:
+    except cannot_run as error:
         errors.print(f"Portolan cannot run: {error}")
         raise typer.Exit(1) from None
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.access.settings import AccessSettings
 from app.commands.consoles import console, errors
 from app.commands.running import AdminPort, DataDir, Port, overridden, run
-from app.serve import Serving, serving
-from app.settings import CacheSettings, HttpSettings, MediatorSettings
+
+if TYPE_CHECKING:
+    from app.serve import Serving
+    from app.settings import HttpSettings, MediatorSettings
 
 __all__ = ["serve"]
 
@@ -30,6 +31,8 @@ def serve(
     Without --embedded the service runs on the databases that the settings name; `portolan doctor`
     says what is found. Every setting is an environment variable, listed in docs/settings.md.
     """
+    from app.settings import HttpSettings, MediatorSettings
+
     http = overridden(HttpSettings(), port=port, admin_port=admin_port)
     given = {"embedded": embedded or None, "data_dir": data_dir, "durability": durability}
     settings = overridden(MediatorSettings(), **given)
@@ -37,6 +40,10 @@ def serve(
 
 
 async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
+    from app.access.settings import AccessSettings
+    from app.serve import serving
+    from app.settings import CacheSettings
+
     async with serving(http, settings, CacheSettings(), AccessSettings()) as service:
         _announce(service)
         await service.ended.wait()

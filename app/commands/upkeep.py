@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.access.settings import AccessSettings
 from app.commands.consoles import console
 from app.commands.running import run
-from app.settings import HttpSettings
-from app.upkeep import RunFailed, Upkeep
+
+if TYPE_CHECKING:
+    from app.upkeep import Upkeep
 
 __all__ = ["rebuild_primary", "verify"]
 
@@ -31,7 +31,7 @@ def verify(
 
     Ends with 1 if something is wrong and was not repaired. The service has to be running.
     """
-    run(_look_after(_upkeep(url).verify(database, repair=repair)), RunFailed)
+    _look_after(_upkeep(url).verify(database, repair=repair))
 
 
 def rebuild_primary(
@@ -43,15 +43,25 @@ def rebuild_primary(
 
     Ends with 1 if something is wrong afterwards. The service has to be running.
     """
-    run(_look_after(_upkeep(url).rebuild(database)), RunFailed)
+    _look_after(_upkeep(url).rebuild(database))
 
 
 def _upkeep(url: str | None) -> Upkeep:
+    from app.access.settings import AccessSettings
+    from app.settings import HttpSettings
+    from app.upkeep import Upkeep
+
     http = HttpSettings()
     key = AccessSettings().key
     return Upkeep(url or http.admin_url, console, key)
 
 
-async def _look_after(run: Coroutine[Any, Any, bool]) -> None:
-    if not await run:
+def _look_after(work: Coroutine[Any, Any, bool]) -> None:
+    from app.upkeep import RunFailed
+
+    run(_exit(work), RunFailed)
+
+
+async def _exit(work: Coroutine[Any, Any, bool]) -> None:
+    if not await work:
         raise typer.Exit(1)

@@ -10,32 +10,22 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 from uuid import uuid4
 
 import typer
-import uvloop
-from pydantic import SecretStr
 
 from app.commands.consoles import console, errors
-from app.container import writing
-from app.settings import CacheSettings, HttpSettings, JobSettings, MediatorSettings, MissingSetting
 from mediator.errors import MediatorError
-from mediator.service import Mediator
-from mediator.stores.embedded.joining import join
 from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
-from spark_jobs.session import SessionDied, SparkUnavailable, open_session
+
+if TYPE_CHECKING:
+    from app.settings import JobSettings, MediatorSettings
+    from mediator.service import Mediator
 
 __all__ = ["worker"]
 
-_CANNOT_RUN = (
-    MissingSetting,
-    MediatorError,
-    EmbeddedStartError,
-    ServerUnavailable,
-    SparkUnavailable,
-    OSError,
-)
+_CANNOT_RUN = (MediatorError, EmbeddedStartError, ServerUnavailable, OSError)
 
 
 def worker(
@@ -50,18 +40,28 @@ def worker(
     The run under way is given some time then, and is given back to the queue; another worker goes
     on behind the stages that were finished. Settings are those of the service: docs/settings.md.
     """
+    import uvloop
+
+    from app.settings import HttpSettings, MissingSetting
+    from spark_jobs.session import SessionDied, SparkUnavailable
+
     logging.getLogger("portolan").setLevel(HttpSettings().log_level.upper())
     try:
         uvloop.run(_work(_settings(embedded=embedded, data_dir=data_dir)))
     except SessionDied:
         _begin_anew()
-    except _CANNOT_RUN as error:
+    except (MissingSetting, SparkUnavailable, *_CANNOT_RUN) as error:
         errors.print(f"The worker cannot run: {error}")
         raise typer.Exit(1) from None
 
 
 def _settings(*, embedded: bool, data_dir: Path | None) -> MediatorSettings:
     """Return the settings; with those of embedded stores that run, which are not ours to start."""
+    from pydantic import SecretStr
+
+    from app.settings import MediatorSettings
+    from mediator.stores.embedded.joining import join
+
     settings = MediatorSettings()
     if data_dir is not None:
         settings = settings.model_copy(update={"data_dir": data_dir})
@@ -83,6 +83,9 @@ def _begin_anew() -> NoReturn:
 
 
 async def _work(settings: MediatorSettings) -> None:
+    from app.container import writing
+    from app.settings import CacheSettings, JobSettings
+
     async with writing(settings, CacheSettings()) as mediator:
         assert settings.catalogue_url is not None  # without it there is no mediator
         # Where the tasks of Spark look for it: they inherit what this process has.
@@ -91,6 +94,8 @@ async def _work(settings: MediatorSettings) -> None:
 
 
 async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSettings) -> None:
+    from spark_jobs.session import SessionDied, SparkUnavailable, open_session
+
     name = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -101,9 +106,9 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
         await mediator.workers.greet(name, str(error))
         raise
     # Kinds and readers need Spark, which is known to be there only now.
-    from spark_jobs.runner.worker import Worker, WorkerOptions  # noqa: PLC0415
-    from spark_jobs.sinks.classes import ClassSink  # noqa: PLC0415
-    from spark_jobs.sources.reading import read_input  # noqa: PLC0415
+    from spark_jobs.runner.worker import Worker, WorkerOptions
+    from spark_jobs.sinks.classes import ClassSink
+    from spark_jobs.sources.reading import read_input
 
     worker_options = WorkerOptions(
         name,

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-import orjson
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from sketch.simulate.climb import Climb
-from sketch.simulate.comparison import ESTIMATORS, Comparison, Question, compare
-from sketch.simulate.latency import parse
-from sketch.simulate.page import page
-from sketch.simulate.plots import PlotsMissing, cost_plot, latency_plot, reads_plot, sweep_plot
-from sketch.simulate.run import Prepared
-from sketch.simulate.workload import WORKLOADS, Workload
-from sketch.simulate.world import World, layers_of
-from sketch.ttl.cate import Ratio
-from sketch.ttl.weights import Weights
+if TYPE_CHECKING:  # help must not wait for numpy
+    from sketch.simulate.comparison import Comparison, Question
+    from sketch.simulate.world import World
+    from sketch.ttl.cate import Ratio
+    from sketch.ttl.weights import Weights
 
 __all__ = ["simulate"]
 
 _errors = Console(stderr=True, highlight=False)
 _FURTHER: Final = ("invalidations", "stale", "stalest", "ops/s")
-_PLOTS: Final = {
-    "cost.svg": cost_plot,
-    "sweep.svg": sweep_plot,
-    "reads.svg": reads_plot,
-    "latency.svg": latency_plot,
-}
 
 
 class _Estimator(StrEnum):
@@ -91,6 +79,13 @@ def simulate(
     Static lifetimes are swept, and CATE's settings are found by hill climbing, so that each shows
     the best it can do; the oracle knows the next write. docs/ttl.md tells how to read the report.
     """
+    from sketch.simulate.climb import Climb
+    from sketch.simulate.comparison import ESTIMATORS, Question
+    from sketch.simulate.latency import parse
+    from sketch.simulate.plots import PlotsMissing
+    from sketch.simulate.workload import WORKLOADS, Workload
+    from sketch.simulate.world import World, layers_of
+
     try:
         has_client, layers = layers_of(caches)
         world = World(
@@ -119,6 +114,8 @@ def simulate(
 
 
 def _weights(text: str) -> Weights:
+    from sketch.ttl.weights import Weights
+
     numbers = [float(number) for number in text.split(",")]
     if len(numbers) != len(Weights.__slots__):
         raise ValueError("there are four weights, separated by commas")
@@ -134,6 +131,9 @@ def _ratio(text: str) -> Ratio:
 
 
 def _compared(world: World, question: Question) -> Comparison:
+    from sketch.simulate.comparison import compare
+    from sketch.simulate.run import Prepared
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=_errors, transient=True) as progress:
         task = progress.add_task("Drawing accesses", total=None)
@@ -162,11 +162,22 @@ def _table(comparison: Comparison) -> Table:
 def _write(
     comparison: Comparison, out: Path | None, json: Path | None, report: Path | None
 ) -> None:
+    import orjson
+
+    from sketch.simulate.page import page
+
     if json is not None:
         json.write_bytes(orjson.dumps(comparison.to_json(), option=orjson.OPT_INDENT_2))
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, plot in _PLOTS.items():
-            (out / name).write_text(plot(comparison))
+        _plot(comparison, out)
     if report is not None:
         report.write_text(page(comparison))
+
+
+def _plot(comparison: Comparison, out: Path) -> None:
+    from sketch.simulate.plots import cost_plot, latency_plot, reads_plot, sweep_plot
+
+    out.mkdir(parents=True, exist_ok=True)
+    plots = {"cost": cost_plot, "sweep": sweep_plot, "reads": reads_plot, "latency": latency_plot}
+    for name, plot in plots.items():
+        (out / f"{name}.svg").write_text(plot(comparison))

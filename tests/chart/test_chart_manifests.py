@@ -11,8 +11,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from app.known_settings import SETTINGS
 from benchmarks.proxy_process import program
-from helm.reference import CHART, SETTINGS
+from helm.reference import CHART
 from sketch.proxies import shipped
 from tests.chart.conftest import EXAMPLES, Manifest, Render
 from tests.chart.foreign import mistakes

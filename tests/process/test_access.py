@@ -542,6 +542,18 @@ async def test_what_a_tenant_asks_of_the_admin_port_is_bounded_too(running: Guar
         assert (await running.admin.get(path, headers=operator)).status_code == 200
 
 
+async def test_the_doctor_knows_the_data_port_from_the_admin_port(
+    running: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Client(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options, transport=httpx.ASGITransport(running.container.data))
+
+    monkeypatch.setattr("app.checkup.httpx.AsyncClient", Client)
+    [finding] = await look_at("http://portolan", 10)
+    assert "not as an admin API" in finding.detail
+
+
 async def test_the_doctor_shows_its_key_to_the_installation(
     running: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -240,10 +240,40 @@ async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyP
     assert "onmongo/a (title): changed" in ours.detail
 
 
-async def test_an_address_that_does_not_answer_is_a_finding() -> None:
-    [finding] = await look_at("http://127.0.0.1:1", 1)
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[", "nowhere", "http://nowhere:x"])
+async def test_an_address_that_does_not_answer_is_a_finding(url: str) -> None:
+    [finding] = await look_at(url, 1)
     assert finding.fatal
     assert not finding.found
+    assert "does not answer" in finding.detail
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"type": "/problems/not-found", "status": 404},
+        {"ready": True},
+        {"ready": True, "degraded": 5},
+        {"ready": True, "degraded": [], "items": [{}]},
+        {"ready": True, "degraded": [], "items": 1},
+        [],
+        "hello",
+        None,
+    ],
+)
+async def test_an_address_of_something_else_is_a_finding(
+    told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Client(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            transport = httpx.MockTransport(lambda _: httpx.Response(200, json=told))
+            super().__init__(**options, transport=transport)
+
+    monkeypatch.setattr("app.checkup.httpx.AsyncClient", Client)
+    [finding] = await look_at("http://portolan", 1)
+    assert finding.fatal
+    assert "not as an admin API" in finding.detail
+    assert "8081" in finding.remedy
 
 
 def change(version: int, kind: str, before: Any, after: Any) -> Change:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from app.cli import COMMANDS, command_line
+from app.doctor import examine_environment
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -20,14 +24,71 @@ def test_each_command_is_called_by_its_name_alone_or_among_others(name: str) -> 
     assert alone.output == among.output
 
 
-def test_only_the_command_that_is_called_is_imported() -> None:
+HEAVY = {
+    *("alembic", "asyncpg", "fastapi", "httpx", "opentelemetry", "orjson", "pandas", "pyarrow"),
+    *("prometheus_client", "psutil", "pydantic_settings", "pymongo", "pyspark", "redis"),
+    *("sqlalchemy", "starlette", "uvicorn", "uvloop"),
+    *("app.container", "app.serve", "app.settings", "mediator.service", "spark_jobs.session"),
+}
+"""What takes most of the time that imports take."""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["job", "run", "-h"], []])
+def test_help_waits_for_nothing_that_a_command_needs(arguments: list[str]) -> None:
     code = (
-        "import sys; sys.argv = ['portolan', 'encode', '--help']\n"
+        "import sys\n"
         "from app.cli import main\n"
         "try: main()\n"
-        "finally: assert not {'fastapi', 'sqlalchemy', 'app.serve'} & sys.modules.keys()"
+        f"except SystemExit: assert not {HEAVY!r} & sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    done = ran(code, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout or done.stderr
+
+
+def ran(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *arguments]
+    settings = {**os.environ, **environment, "COLUMNS": "200"}
+    return subprocess.run(command, env=settings, check=False, capture_output=True, text=True)
+
+
+MAIN = "from app.cli import main; main()"
+
+
+def test_a_variable_that_is_no_setting_is_warned_of() -> None:
+    done = ran(MAIN, "bench", "--list", PORTOLAN_PROT="80", PORTOLAN_TEST_REDIS_URL="redis://x")
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "Warning: PORTOLAN_PROT is not a setting and changes nothing; did you mean PORTOLAN_PORT?"
+    ]
+
+
+def test_the_doctor_finds_variables_that_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORTOLAN_SPARK_MASTER", "local")
+    monkeypatch.setenv("portolan_port", "1")
+    [finding] = examine_environment()
+    assert (finding.found, finding.fatal) == (False, False)
+    assert finding.detail.startswith("PORTOLAN_SPARK_MASTER is not a setting")
+
+
+def test_what_commands_write_is_for_their_user_alone(tmp_path: Path) -> None:
+    keys, people, encoded = (tmp_path / name for name in ("keys", "people.csv", "encoded.csv"))
+    people.write_text("id,name\n1,Anna\n")
+    options = ("--keys", str(keys), "--fields", "name", "--workers", "1")
+    previous = os.umask(0)
+    try:
+        assert ran(MAIN, "encode", "--keys", str(keys), "--new-keys").returncode == 0
+        done = ran(MAIN, "encode", str(people), str(encoded), *options)
+    finally:
+        os.umask(previous)
+    assert done.returncode == 0, done.stderr
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (keys, encoded)} == {0o600}
+
+
+def test_a_setting_that_cannot_be_ends_a_command_with_a_sentence() -> None:
+    done = ran(MAIN, "bench", "--list", PORTOLAN_LOG_FORMAT="loud")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Portolan cannot run: ")
 
 
 @pytest.mark.parametrize("command", ["verify", "rebuild-primary"])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from app.known_settings import SETTINGS
 from app.settings import HttpSettings, PurgeTarget, SystemSettings
-from helm.reference import SETTINGS
 from tests.process.image import STAGES, Stage
 
 ROOT = Path(__file__).parents[2]
