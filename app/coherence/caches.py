@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from app.coherence.beginnings import Beginnings
+from app.coherence.clock_watch import LOOKED_EVERY_S, ClockWatch
 from app.coherence.guard import SYSTEM, SketchGuard
 from app.coherence.layouts import Layouts
 from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
@@ -120,6 +121,7 @@ class Caches:
         self.guard = SketchGuard(
             sketch, estimator, results, layouts, tell.results, first, clock, wake, self._lingering
         )
+        self._clock_watch = ClockWatch(sketch, self.guard.renew, self._parts, clock)
         self._watch = Watch([])
         self._hearing: asyncio.Task[None] | None = None
         self._giving_way: asyncio.Task[None] | None = None
@@ -139,6 +141,7 @@ class Caches:
         recovery = Recovery(self.sketch, self.guard, settlement, model)
         duties = [
             Duty("looking after orphaned writes", 1.0, recovery.run),
+            Duty("watching the sketch's clock", LOOKED_EVERY_S, self._clock_watch.look),
             self._lingering.start(),
         ]
         if self._tell.measured is not None:

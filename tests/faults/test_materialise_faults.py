@@ -25,6 +25,7 @@ OBJECTS = 40
 WRITERS = 4
 KILLS = 2
 SAMPLES_BETWEEN_KILLS = 150
+SAMPLES_BETWEEN_CUTS = 60
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 PRIMARY = {"prefer": "consistency=primary"}
 STRONG = {"prefer": "consistency=strong"}
@@ -202,7 +203,7 @@ async def test_a_replica_that_cannot_be_followed_acknowledges_nothing(
             for _ in range(WRITERS):
                 group.create_task(load.write())
             group.create_task(load.sample())
-            await _sampled(load)
+            await _sampled(load, SAMPLES_BETWEEN_CUTS)
             if fault != "stalled":
                 holding.hold()
                 await eventually(lambda: _is_refused(load, both[1]))
@@ -211,7 +212,9 @@ async def test_a_replica_that_cannot_be_followed_acknowledges_nothing(
                 both[1].up.clear()
             elif fault == "cut and killed":
                 await both[1].kill()
-            await _sampled(load)  # by the other one, which has gone on without it
+            await _sampled(
+                load, SAMPLES_BETWEEN_CUTS
+            )  # by the other one, which has gone on without it
             if fault == "stalled":
                 both[1].send(signal.SIGCONT)
                 both[1].up.set()
@@ -219,7 +222,7 @@ async def test_a_replica_that_cannot_be_followed_acknowledges_nothing(
                 await holding.release()
             if fault == "cut and killed":
                 await both[1].start()
-            await _sampled(load)
+            await _sampled(load, SAMPLES_BETWEEN_CUTS)
             load.ended = True
         await load.check_equal()
         await _is_verified(both[1])
@@ -229,8 +232,8 @@ async def _is_refused(load: Load, replica: Service) -> bool:
     return replica in load.refused
 
 
-async def _sampled(load: Load) -> None:
-    enough = load.samples + SAMPLES_BETWEEN_KILLS
+async def _sampled(load: Load, count: int = SAMPLES_BETWEEN_KILLS) -> None:
+    enough = load.samples + count
 
     async def done() -> bool:
         return load.samples >= enough

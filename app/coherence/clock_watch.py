@@ -1,0 +1,72 @@
+"""Watching the sketch's clock: if it is set forward, copies outlive what is known of them.
+
+The sketch knows of each key until when copies of it may be used, by its own clock. One that jumps
+forward passes these times too early, and a write would not bring the key into the filter. So every
+part is begun anew then, and everything is revalidated. A clock that is set back does no harm: keys
+stay in the filter for longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from mediator.clock import DRIFT, Clock
+from mediator.errors import Unavailable
+from sketch.port import Part, ServerSketch, SketchUnavailable
+
+__all__ = ["LOOKED_EVERY_S", "ClockWatch"]
+
+LOOKED_EVERY_S: Final = 0.5
+SET_US: Final = 250_000
+"""Microseconds by which a clock is ahead of what it can have become before it counts as set."""
+
+
+class ClockWatch:
+    """Compares the sketch's clock with this process's monotonic clock.
+
+    Args:
+        sketch: The sketch.
+        renew: Begins a part anew (database, class); raises `Unavailable`.
+        parts: Returns all parts.
+        clock: Its monotonic time is used.
+    """
+
+    def __init__(
+        self,
+        sketch: ServerSketch,
+        renew: Callable[[str, str], Awaitable[None]],
+        parts: Callable[[], Iterable[Part]],
+        clock: Clock,
+    ) -> None:
+        self._sketch = sketch
+        self._renew = renew
+        self._parts = parts
+        self._clock = clock
+        self._last: tuple[int, float] | None = None
+        self._due: set[Part] = set()
+
+    async def look(self) -> None:
+        """Read the sketch's clock; if it was set forward since, begin all parts anew.
+
+        Raises:
+            Unavailable: The sketch does not answer; what is left is done the next time.
+        """
+        sent_at = self._clock.monotonic()
+        try:
+            shown_us = (await self._sketch.snapshot(())).time_us
+        except SketchUnavailable as error:
+            raise Unavailable(str(error), system="sketch") from error
+        if shown_us > self._latest_us() + SET_US:
+            self._due.update(self._parts())
+        self._last = shown_us, sent_at
+        for part in tuple(self._due):
+            await self._renew(*part)
+            self._due.discard(part)
+
+    def _latest_us(self) -> float:
+        """Return the latest time that the clock shows now, unless it was set."""
+        if self._last is None:
+            return float("inf")
+        shown_us, sent_at = self._last
+        return shown_us + (self._clock.monotonic() - sent_at) * (1 + DRIFT) * 1_000_000

@@ -1,0 +1,114 @@
+"""The sketch's clock is set: what it has accounted for counts to its real end all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.coherence.clock_watch import ClockWatch
+from mediator.clock import SystemClock
+from mediator.errors import Unavailable
+from sketch.bloom import FilterShape
+from sketch.lifetimes import lifetime_us
+from sketch.port import Part, SketchLimits, SketchUnavailable, Snapshot
+from sketch.server import MemorySketch
+from tests.process.sketches import has
+
+PART = Part("shop", "articles")
+KEY = "articles/a#main"
+LIMITS = SketchLimits()
+
+
+class HandClock(SystemClock):
+    """A monotonic clock that is moved by hand."""
+
+    at = 100.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+class World:
+    """A sketch whose clock can be set, and a replica that watches it."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.set_us = 1_800_000_000_000_000
+        self.sketch = MemorySketch(LIMITS, FilterShape(8_192, 4, 7), self._shown_us, fresh=False)
+        self.watch = ClockWatch(self.sketch, self._renew, lambda: [PART], self.clock)
+        self.renewed = 0
+        self.away = False
+
+    def _shown_us(self) -> int:
+        return self.set_us + round(self.clock.at * 1_000_000)
+
+    async def _renew(self, database: str, class_name: str) -> None:
+        if self.away:
+            raise Unavailable("away", system="sketch")
+        self.renewed += 1
+        await self.sketch.renew(Part(database, class_name))
+
+    async def pass_by(self, seconds: float, *, looks: int = 10) -> None:
+        """Let time pass, with looks at the clock."""
+        for _ in range(looks):
+            self.clock.at += seconds / looks
+            await self.watch.look()
+
+    async def covers(self) -> bool:
+        """Whether the filter makes a reader ask again for the key."""
+        return has(await self.sketch.snapshot([PART]), KEY)
+
+
+@pytest.fixture
+async def world() -> World:
+    world = World()
+    await world.sketch.create(PART)
+    await world.watch.look()
+    # A part that was not fresh says that everything is to be asked for again, for as long as this.
+    await world.pass_by(lifetime_us(LIMITS) / 1_000_000 + 1)
+    assert not await world.covers()
+    return world
+
+
+async def test_a_copy_that_outlives_a_clock_that_is_set_is_revalidated(world: World) -> None:
+    grant = await world.sketch.report_read(PART, [KEY], 60.0)
+    assert grant.ttl_us > 0
+    world.set_us += 3600 * 1_000_000
+    await world.pass_by(0.5, looks=1)
+    await world.sketch.begin(PART, [KEY], "token")
+    await world.sketch.end(PART, "token", {KEY: 1})
+    await world.pass_by(50.0)
+    assert await world.covers(), "the copy is alive, and older than the write"
+    assert world.renewed == 1
+
+
+async def test_a_clock_that_goes_or_is_set_back_begins_nothing_anew(world: World) -> None:
+    await world.pass_by(3600.0)
+    world.set_us -= 60 * 1_000_000
+    await world.pass_by(3600.0)
+    assert world.renewed == 0
+
+
+async def test_a_part_that_could_not_be_begun_anew_is_still_due(world: World) -> None:
+    world.set_us += 60 * 1_000_000
+    world.away = True
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await world.watch.look()
+    world.away = False
+    await world.pass_by(1.0)
+    assert world.renewed == 1
+
+
+async def test_a_sketch_that_does_not_answer_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(parts: object) -> Snapshot:
+        raise SketchUnavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.sketch, "snapshot", away)
+        with pytest.raises(Unavailable):
+            await world.watch.look()
+    world.set_us += 60 * 1_000_000
+    await world.pass_by(1.0)
+    assert world.renewed == 1
