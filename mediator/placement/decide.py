@@ -251,7 +251,8 @@ def _class_route(
 ) -> ClassRoute:
     # The main group comes first in `groups`, so that its system, the anchor, does so here.
     systems = dict.fromkeys(placed.system for placed in groups.values())
-    fragments = tuple(_fragment(database, class_, groups, s, version) for s in systems)
+    joint = len(systems) > 1
+    fragments = tuple(_fragment(database, class_, groups, s, version, joint) for s in systems)
     copy = _copy(database, class_, groups, primary, version) if primary else None
     return ClassRoute(class_, version, fragments, copy)
 
@@ -275,8 +276,9 @@ def _fragment(
     groups: Mapping[str, GroupPlacement],
     system: str,
     version: int,
+    joint: bool,
 ) -> Fragment:
     here = {name: placed.fields for name, placed in groups.items() if placed.system == system}
     held = {name for names in here.values() for name in names}
     fields = {name: field for name, field in class_.fields.items() if name in held}
-    return Fragment(system, database, class_.name, fields, here, version, class_.ttl_s)
+    return Fragment(system, database, class_.name, fields, here, version, class_.ttl_s, joint)

@@ -19,7 +19,7 @@ from mediator.stores.port.errors import (
     StoreTooCostly,
     StoreUnavailable,
 )
-from mediator.stores.port.locks import Lockable, Standing
+from mediator.stores.port.locks import Lockable, RecordKey, Standing
 from mediator.stores.port.mirror import Mirror
 from mediator.stores.port.outbox import ChangeLog, FragmentOf, Logged, PendingChanges, Unsettled
 from mediator.stores.port.records import Fragment, Read, Record
@@ -62,6 +62,7 @@ __all__ = [
     "Reapable",
     "Recalled",
     "Record",
+    "RecordKey",
     "ServerFacts",
     "Standing",
     "Status",

@@ -1,14 +1,17 @@
-"""Records that carry the mark of a transaction."""
+"""Records that carry the write intent of a write over several records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from mediator.immutable import immutable
 from mediator.stores.port.records import Fragment
 
-__all__ = ["Lockable", "Standing"]
+__all__ = ["Lockable", "RecordKey", "Standing"]
+
+RecordKey: TypeAlias = tuple[Fragment, str]
+"""Names a record: its fragment, and the id of its object."""
 
 
 @immutable
@@ -18,7 +21,7 @@ class Standing:
     Attributes:
         birth: The record's birth; None if it is not there.
         versions: Versions by group, those of a tombstone too.
-        mark: The mark that lies on it; empty if none.
+        mark: The write intent that lies on it; empty if none.
     """
 
     birth: int | None
@@ -28,18 +31,24 @@ class Standing:
 
 @runtime_checkable
 class Lockable(Protocol):
-    """A store whose records, absent ones too, can carry the mark of a transaction.
+    """A store whose records, absent ones too, can carry a write intent, the *mark* of a write.
 
-    A mark is no write: it makes no version, and nothing is said of it in the outbox. Writes heed it
-    in the step in which they take effect (`Write.mark`). It stays until it is taken away, or the
-    write of its transaction takes it along.
+    An intent is no write: it makes no version, and nothing is said of it in the outbox. Writes
+    compare it in the step in which they take effect (`Write.mark`). It stays until it is taken
+    away, or the write that it announces takes it along.
+
+    Keys of one call name different records. Each is treated atomically by itself.
     """
 
-    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
-        """Mark a record that has no mark; the answer tells which one it has now."""
+    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+        """Set an intent on each record that has none; the answers tell which one it has now."""
 
-    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
-        """Take a mark away, if it is this one."""
+    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+        """Take an intent away wherever it is this one.
 
-    async def standing(self, fragment: Fragment, id_: str) -> Standing:
-        """Tell what stands of a record."""
+        `joint`: its write has happened, without touching these records; those that are there note
+        it as `Record.joint`.
+        """
+
+    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+        """Tell what stands of records."""

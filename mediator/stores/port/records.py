@@ -25,6 +25,8 @@ class Fragment:
             without fields: the anchor group of a class whose fields all live elsewhere.
         schema_version: Version of the class's schema.
         ttl_s: Seconds that objects of the class live from their creation; None: for ever.
+        joint: Whether the class has further fragments. Then records read from it tell of the writes
+            that concern several of them (`Record.mark`, `Record.joint`).
     """
 
     system: str
@@ -34,6 +36,7 @@ class Fragment:
     groups: Mapping[str, tuple[str, ...]]
     schema_version: int = 1
     ttl_s: float | None = None
+    joint: bool = False
 
 
 @immutable
@@ -45,12 +48,19 @@ class Record:
         birth: Version of the object's creation; equal in all fragments of one incarnation.
         versions: Version of each group here; strictly increasing, over deletes too.
         values: The fields asked for that are not missing.
+        mark: The write intent that lies on the record; empty if none, or if its fragment is not
+            `joint`.
+        joint: The last write over all fragments of the object that has happened (the mark under
+            which it did): the same in all of them, but while one is being applied. Empty as for
+            `mark`.
     """
 
     id: str
     birth: int
     versions: Mapping[str, int]
     values: Values
+    mark: str = ""
+    joint: str = ""
 
 
 @immutable

@@ -50,8 +50,9 @@ class Write:
         remember: A fingerprint of the request: the store keeps (operation, fingerprint, result)
             with the write itself for `REMEMBER_S`, and answers a repeated operation with REPLAYED.
         returning: Fields whose values after the write are returned; None: none; (): all.
-        mark: The mark that the record must have (`Lockable`), which goes with the write; empty: it
-            must have none. Else the write is not applied (LOCKED).
+        mark: The write intent that the record must have (`Lockable`), which goes with the write,
+            and is noted as the record's last joint write; empty: it must have none. Else the write
+            is not applied (LOCKED).
     """
 
     fragment: Fragment
