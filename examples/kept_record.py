@@ -30,7 +30,8 @@ class KeptRecord:
         values: The fields that are not missing.
         remembered: Operations by their ids.
         fenced: Tokens whose writes take effect no more.
-        mark: The mark of a transaction; empty: none.
+        mark: The write intent that lies on it; empty: none.
+        joint: The intent under which it was written last; empty: none.
     """
 
     there: bool = False
@@ -40,6 +41,7 @@ class KeptRecord:
     remembered: dict[str, Recalled] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
     mark: str = ""
+    joint: str = ""
 
     def shown(self, id_: str, fields: tuple[str, ...] | None) -> Record:
         """Return what a reader sees of it."""
@@ -120,6 +122,7 @@ def _applied(record: KeptRecord, call: Write, values: Values, clock_us: int) -> 
     for group in call.groups:
         record.versions[group] = max(record.versions.get(group, 0) + 1, clock_us)
     record.there, record.values, record.mark = call.kind is not WriteKind.DELETE, values, ""
+    record.joint = call.mark or record.joint
     highest = max(record.versions.values())
     if created or call.birth is not None:
         record.birth = highest if call.birth is None else call.birth

@@ -37,15 +37,15 @@ class Marker:
 
     async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
         """Mark a record that has no mark; see `Lockable.lock`."""
-        return await self._ask(fragment, lambda store: store.lock(fragment, id_, mark))
+        return (await self._ask(fragment, lambda store: store.lock([(fragment, id_)], mark)))[0]
 
     async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
         """Take a mark away, if it is this one."""
-        await self._ask(fragment, lambda store: store.unlock(fragment, id_, mark))
+        await self._ask(fragment, lambda store: store.unlock([(fragment, id_)], mark))
 
     async def standing(self, fragment: Fragment, id_: str) -> Standing:
         """Tell what stands of a record."""
-        return await self._ask(fragment, lambda store: store.standing(fragment, id_))
+        return (await self._ask(fragment, lambda store: store.standing([(fragment, id_)])))[0]
 
     async def _ask(self, fragment: Fragment, call: Callable[[Lockable], Awaitable[_T]]) -> _T:
         guarded = self._systems.get(fragment.system)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from examples.kept_record import KeptRecord, write_to
@@ -15,6 +16,7 @@ from mediator.stores.port import (
     Read,
     Recalled,
     Record,
+    RecordKey,
     ServerFacts,
     Standing,
     SystemConfig,
@@ -58,7 +60,9 @@ class ModelStore:
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         rows = [(call, self._rows(call.fragment).get(call.id)) for call in calls]
-        return [self._record(c.id, row, c.fields) if row and row.there else None for c, row in rows]
+        return [
+            self._record(c.fragment, c.id, c.fields) if r and r.there else None for c, r in rows
+        ]
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         return [self._write(call, token) for call in calls]
@@ -68,19 +72,22 @@ class ModelStore:
         row.fenced.add(token)
         return dict(row.versions)
 
-    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
-        row = self._rows(fragment).setdefault(id_, KeptRecord())
-        row.mark = row.mark or mark
-        return await self.standing(fragment, id_)
+    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+        for fragment, id_ in keys:
+            row = self._rows(fragment).setdefault(id_, KeptRecord())
+            row.mark = row.mark or mark
+        return await self.standing(keys)
 
-    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
-        row = self._rows(fragment).get(id_)
-        if row is not None and row.mark == mark:
-            row.mark = ""
+    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+        for fragment, id_ in keys:
+            row = self._rows(fragment).get(id_)
+            if row is not None and row.mark == mark:
+                row.mark = ""
+                row.joint = mark if joint and row.there else row.joint
 
-    async def standing(self, fragment: Fragment, id_: str) -> Standing:
-        row = self._rows(fragment).get(id_) or KeptRecord()
-        return Standing(row.birth if row.there else None, dict(row.versions), row.mark)
+    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+        rows = [self._rows(fragment).get(id_) or KeptRecord() for fragment, id_ in keys]
+        return [Standing(r.birth if r.there else None, dict(r.versions), r.mark) for r in rows]
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         row = self._rows(fragment).get(id_)
@@ -95,8 +102,8 @@ class ModelStore:
     ) -> list[Record]:
         start = (after or "").encode()
         ids = sorted((i for i, r in self._rows(fragment).items() if r.there), key=str.encode)
-        rows = self._rows(fragment)
-        return [self._record(i, rows[i], fields) for i in ids if i.encode() > start][:limit]
+        found = [i for i in ids if i.encode() > start][:limit]
+        return [self._record(fragment, i, fields) for i in found]
 
     async def count(self, fragment: Fragment) -> int:
         return sum(row.there for row in self._rows(fragment).values())
@@ -113,20 +120,22 @@ class ModelStore:
     ) -> list[Record]:
         rows = [(i, row) for i, row in self._rows(fragment).items() if row.there]
         ranked = sorted(
-            ((_rank(row.values.get(field_name, MISSING), i), i, row) for i, row in rows),
+            ((_rank(row.values.get(field_name, MISSING), i), i) for i, row in rows),
             key=lambda entry: entry[0],
             reverse=descending,
         )
         if after is not None:
             edge = _rank(*after)
             ranked = [e for e in ranked if (e[0] < edge if descending else e[0] > edge)]
-        return [self._record(i, row, fields) for _, i, row in ranked[:limit]]
+        return [self._record(fragment, i, fields) for _, i in ranked[:limit]]
 
     def _rows(self, fragment: Fragment) -> dict[str, KeptRecord]:
         return self._classes[fragment.database, fragment.class_name]
 
-    def _record(self, id_: str, row: KeptRecord, fields: tuple[str, ...] | None) -> Record:
-        return row.shown(id_, fields)
+    def _record(self, fragment: Fragment, id_: str, fields: tuple[str, ...] | None) -> Record:
+        row = self._rows(fragment)[id_]
+        record = row.shown(id_, fields)
+        return replace(record, mark=row.mark, joint=row.joint) if fragment.joint else record
 
     def _write(self, call: Write, token: str) -> WriteResult:
         row = self._rows(call.fragment).setdefault(call.id, KeptRecord())

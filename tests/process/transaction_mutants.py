@@ -54,7 +54,7 @@ class Echo:
             if self._fenced:
                 await send([call])
             else:
-                await store.lock(call.fragment, call.id, call.mark)
+                await store.lock([(call.fragment, call.id)], call.mark)
                 await send([replace(call, remember=None)])
 
 
@@ -88,7 +88,7 @@ def _heedless(store: Any) -> Any:
     send = store.write
 
     async def write(calls: Sequence[Write], *token: str) -> Any:
-        stand = [await store.standing(call.fragment, call.id) for call in calls]
+        stand = await store.standing([(call.fragment, call.id) for call in calls])
         taken = [
             call if call.mark else replace(call, mark=standing.mark)
             for call, standing in zip(calls, stand, strict=True)
@@ -96,7 +96,7 @@ def _heedless(store: Any) -> Any:
         results = await send(taken, *token)
         for call, other in zip(calls, taken, strict=True):
             if other.mark != call.mark:
-                await store.lock(call.fragment, call.id, other.mark)
+                await store.lock([(call.fragment, call.id)], other.mark)
         return results
 
     return write

@@ -1,8 +1,9 @@
-"""Marks of transactions: writes heed them, in the step in which they take effect."""
+"""Write intents: writes compare them in the step in which they take effect."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from mediator.schema.types import FieldType
@@ -18,7 +19,7 @@ from mediator.stores.conformance.expect import (
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter
 from mediator.stores.conformance.scratch import Scratch, Subject, gathered
 from mediator.stores.conformance.told import Listener, told
-from mediator.stores.port import Lockable, Ordered, Standing, Status, Write
+from mediator.stores.port import Find, Lockable, Ordered, Queryable, Standing, Status, Write
 
 __all__ = ["THEME"]
 
@@ -36,7 +37,11 @@ def _lockable(scratch: Scratch) -> Lockable:
 
 
 async def _lock(store: Lockable, subject: Subject, id_: str, mark: str = MARK) -> Standing:
-    return await store.lock(subject.fragment, id_, mark)
+    return (await store.lock([(subject.fragment, id_)], mark))[0]
+
+
+async def _standing(store: Lockable, subject: Subject, id_: str) -> Standing:
+    return (await store.standing([(subject.fragment, id_)]))[0]
 
 
 def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]:
@@ -100,7 +105,7 @@ async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
         name = write.kind.name
         await _lock(store, subject, "x")
         result = applied(await subject.write(write), f"{name} under its mark")
-        stands = await store.standing(subject.fragment, "x")
+        stands = await _standing(store, subject, "x")
         same((stands.mark, stands.versions), ("", dict(result.versions)), f"after {name}")
         again = await subject.write(write)
         if write.remember is None:
@@ -120,11 +125,11 @@ async def a_mark_makes_no_version(scratch: Scratch) -> None:
     same((await _lock(store, subject, "x")).mark, MARK, "marked")
     same((await _lock(store, subject, "x")).mark, MARK, "marked again")
     same((await _lock(store, subject, "x", OTHER)).mark, MARK, "marked by somebody else")
-    await store.unlock(subject.fragment, "x", OTHER)
-    same((await store.standing(subject.fragment, "x")).mark, MARK, "unmarked by somebody else")
-    await store.unlock(subject.fragment, "x", MARK)
-    await store.unlock(subject.fragment, "y", MARK)
-    same((await store.standing(subject.fragment, "x")).mark, "", "unmarked")
+    await store.unlock([(subject.fragment, "x")], OTHER)
+    same((await _standing(store, subject, "x")).mark, MARK, "unmarked by somebody else")
+    await store.unlock([(subject.fragment, "x")], MARK)
+    await store.unlock([(subject.fragment, "y")], MARK)
+    same((await _standing(store, subject, "x")).mark, "", "unmarked")
     same(await subject.read("x"), state, "the record")
     applied(await subject.update("x", {"n": 2}), "a plain write")
 
@@ -155,7 +160,7 @@ async def marks_are_seen_by_nobody_else(scratch: Scratch) -> None:
         await _lock(store, subject, id_)
     same(await _everything(subject), before, "what reads show of marked records")
     for id_ in ("x", "gone", "never"):
-        await store.unlock(subject.fragment, id_, MARK)
+        await store.unlock([(subject.fragment, id_)], MARK)
     same(await _everything(subject), before, "what reads show of records that were marked")
 
 
@@ -187,7 +192,7 @@ async def marks_are_told_to_nobody(scratch: Scratch) -> None:
     await _lock(store, subject, "x")
     third = applied(await subject.delete("x", mark=MARK))
     await _lock(store, subject, "x")
-    await store.unlock(subject.fragment, "x", MARK)
+    await store.unlock([(subject.fragment, "x")], MARK)
     versions = [result.versions["main"] for result in (first, second, third)]
     expected = [
         ("main", "create", versions[0], None, {"n": 1}),
@@ -195,7 +200,7 @@ async def marks_are_told_to_nobody(scratch: Scratch) -> None:
         ("main", "delete", versions[2], {"n": 2}, None),
     ]
     same([told(change) for change in await listener.changes_of("x")], expected, "changes told")
-    await store.unlock(subject.fragment, "y", MARK)
+    await store.unlock([(subject.fragment, "y")], MARK)
     same(await listener.changes_of("y"), [], "changes told of what was only marked")
 
 
@@ -210,7 +215,7 @@ async def one_of_many_marks_wins(scratch: Scratch) -> None:
             stands = await gathered([_lock(store, subject, id_, mark) for mark in marks])
             winners = {stand.mark for stand in stands}
             require(len(winners) == 1 and winners <= set(marks), f"one mark, not {winners}")
-            await store.unlock(subject.fragment, id_, winners.pop())
+            await store.unlock([(subject.fragment, id_)], winners.pop())
 
 
 @THEME.proves("contract")
@@ -226,7 +231,7 @@ async def write_or_mark_comes_first(scratch: Scratch) -> None:
             subject.creation(f"made{round_}", {"n": round_}),
         ):
             await _race(store, subject, write)
-            await store.unlock(subject.fragment, write.id, MARK)
+            await store.unlock([(subject.fragment, write.id)], MARK)
 
 
 async def _race(store: Lockable, subject: Subject, write: Write) -> None:
@@ -238,5 +243,84 @@ async def _race(store: Lockable, subject: Subject, write: Write) -> None:
         same(stands.versions, dict(result.versions), f"told of a faster {write.kind.name}")
     else:
         expect_status(result, Status.LOCKED, f"a slower {write.kind.name}")
-        now = await store.standing(subject.fragment, write.id)
+        now = await _standing(store, subject, write.id)
         same(now.versions, stands.versions, f"the record after a slower {write.kind.name}")
+
+
+@THEME.proves("contract")
+async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
+    """Of many records, of several classes, those that are free are marked; all are told."""
+    store = _lockable(scratch)
+    first, second = await scratch.subject(counter()), await scratch.subject(counter())
+    await first.create("there", {"n": 1})
+    applied(await first.create("gone", {"n": 1}))
+    deleted = applied(await first.delete("gone")).versions
+    await _lock(store, first, "taken", OTHER)
+    keys = [(first.fragment, id_) for id_ in ("there", "gone", "taken", *HOSTILE_TEXTS[1:])]
+    keys += [(second.fragment, "there")]
+    stands = await store.lock(keys, MARK)
+    marks = [OTHER if id_ == "taken" else MARK for _, id_ in keys]
+    same([stand.mark for stand in stands], marks, "the marks that are told")
+    births = [stand.birth is None for stand in stands]
+    same(births, [id_ != "there" or f is second.fragment for f, id_ in keys], "who is absent")
+    same(stands[1].versions, deleted, "versions of a tombstone")
+    same(await store.standing(keys), stands, "what stands")
+    await store.unlock(keys, MARK)
+    same(
+        [s.mark for s in await store.standing(keys)],
+        ["", "", OTHER, *[""] * (len(keys) - 3)],
+        "left",
+    )
+    same(await store.lock([], MARK), [], "no records")
+    await store.unlock([], MARK)
+
+
+@THEME.proves("contract")
+async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
+    """Records of a class with further fragments tell of intents, and of their last joint write."""
+    store = _lockable(scratch)
+    fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
+    plain = await scratch.subject(*fields)
+    subject = await scratch.prepare(replace(plain.fragment, joint=True), plain.fragment)
+    for number, write in enumerate(
+        (
+            subject.creation("x", {"n": 1, "l": [1]}),
+            subject.change("x", {"n": 2}),
+            subject.replacement("x", {"n": 3}),
+            subject.change("x", {"n": 4}, remember="f"),
+        )
+    ):
+        mark = f"joint-{number}"
+        await _lock(store, subject, "x", mark)
+        if number:
+            same(await _shown(subject), {(mark, f"joint-{number - 1}")}, "what readers are told")
+        applied(await subject.write(replace(write, mark=mark)))
+        same(await _shown(subject), {("", mark)}, f"after {write.kind.name}")
+    applied(await subject.update("x", {"n": 5}), "a plain update")
+    same(await _shown(subject), {("", "joint-3")}, "after a plain update")
+    same(await _shown(plain), {("", "")}, "readers of a class that is in one place")
+    for joint in (False, True):
+        await _lock(store, subject, "x")
+        await _lock(store, subject, "absent")
+        keys = [(subject.fragment, id_) for id_ in ("x", "absent")]
+        await store.unlock(keys, MARK, joint=joint)
+        same(
+            await _shown(subject), {("", MARK if joint else "joint-3")}, "after the intent has gone"
+        )
+    same(await subject.read("absent"), None, "an absent record")
+    state = await subject.values("x")
+    same(state, {"n": 5}, "the record")
+
+
+async def _shown(subject: Subject) -> set[tuple[str, str]]:
+    """Return what every way of reading tells of `x`."""
+    store, fragment = subject.store, subject.fragment
+    records = await subject.read_all(["x"]) + await subject.read_all(["x"], ("n",))
+    records += await subject.read_all(["x", "y"])
+    records += await store.scan(fragment, None, 10)
+    records += await store.scan(fragment, None, 10, ("n",))
+    if isinstance(store, Ordered):
+        records += await store.ordered(fragment, "n", descending=True, after=None, limit=10)
+    if isinstance(store, Queryable):
+        records += (await store.find(Find(fragment, None, (), 10))).records
+    return {(record.mark, record.joint) for record in records if record is not None}

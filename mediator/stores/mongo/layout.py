@@ -10,7 +10,8 @@
 ``_pending``    outbox: the writes that the relay has not taken yet, each as `Effects.text`
 ``_base``       values before the first of these, as JSON text; absent if there was no record
 ``_fences``     tokens whose writes take no effect any more, each with its time
-``_mark``       the mark of a transaction that will write the record
+``_mark``       the write intent that lies on the record
+``_joint``      the last joint write of the record: the intent under which it happened
 ``_settled``    how many writes the relay has taken, and which were the last, as JSON text
 =============== ===================================================================================
 
@@ -50,6 +51,7 @@ BOOKKEEPING: Final[Document] = {"birth": 1, "versions": 1, "tombstone": 1}
 """The projection that every answer needs."""
 
 _WHOLE: Final[Document] = {**BOOKKEEPING, "values": 1}
+_JOINT: Final[Document] = {"_mark": 1, "_joint": 1}
 _LAYOUTS: Final = 4096
 
 
@@ -102,9 +104,10 @@ class Layout:
 
     def projection(self, fields: tuple[str, ...] | None) -> Document:
         """Return the projection of some fields, or of all (None), without the bookkeeping lists."""
+        joint = _JOINT if self.fragment.joint else {}
         if fields is None:
-            return _WHOLE
-        return BOOKKEEPING | dict.fromkeys((self.paths[name] for name in fields), 1)
+            return _WHOLE | joint
+        return BOOKKEEPING | joint | dict.fromkeys((self.paths[name] for name in fields), 1)
 
     def encode(self, name: str, value: Any) -> Any:
         """Return a field's value as BSON."""
@@ -143,6 +146,8 @@ class Layout:
             int(document["birth"]),
             self.decode_versions(document),
             self.decode_all(document.get("values")),
+            document.get("_mark", ""),
+            document.get("_joint", ""),
         )
 
 

@@ -104,6 +104,25 @@ class Session:
         batch: list[Document] = reply["cursor"]["firstBatch"]
         return batch[0] if batch else None
 
+    async def find_each(
+        self, layout: Layout, query: Document, projection: Document, most: int
+    ) -> list[Document]:
+        """Read up to so many documents, in one round trip."""
+        fragment = layout.fragment
+        reply = await self._lines.command(
+            self.database(fragment.database).name,
+            {
+                "find": fragment.class_name,
+                "filter": query,
+                "projection": projection,
+                "batchSize": most,
+                "singleBatch": True,
+                **self._read_concern,
+            },
+        )
+        batch: list[Document] = reply["cursor"]["firstBatch"]
+        return batch
+
     async def modify(self, layout: Layout, attempt: Attempt) -> tuple[bool, Document | None]:
         """Run an attempt; say whether it applied, and return the document it asked for."""
         reply = await self._write(
@@ -138,9 +157,20 @@ class Session:
         return document
 
     async def change(self, layout: Layout, query: Document, update: Document) -> None:
-        """Update the document that a query selects, if there is one."""
+        """Update the documents that a query selects."""
+        steps = [{"q": query, "u": update, "multi": True}]
+        await self._write(layout, {"update": layout.fragment.class_name, "updates": steps})
+
+    async def upsert_each(
+        self, layout: Layout, queries: Sequence[Document], update: Document
+    ) -> None:
+        """Update the document that each query selects, or make it unless there is its id."""
+        steps = [{"q": query, "u": update, "upsert": True} for query in queries]
         name = layout.fragment.class_name
-        await self._write(layout, {"update": name, "updates": [{"q": query, "u": update}]})
+        reply = await self._write(layout, {"update": name, "updates": steps, "ordered": False})
+        for error in reply.get("writeErrors", ()):
+            if error["code"] != DUPLICATE_KEY:
+                raise StoreRefused(f"{self._config.name} answered with error {error['code']}")
 
     async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
         """Insert, or change under a condition; say whether it applied."""

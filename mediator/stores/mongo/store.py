@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -18,7 +18,7 @@ from mediator.stores.mongo import marks
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.facts import observe
 from mediator.stores.mongo.fencing import fence
-from mediator.stores.mongo.layout import layout_of
+from mediator.stores.mongo.layout import Layout, layout_of
 from mediator.stores.mongo.mirror import absorb, forget
 from mediator.stores.mongo.reading import Reader
 from mediator.stores.mongo.reaping import reap
@@ -43,6 +43,7 @@ from mediator.stores.port import (
     Read,
     Recalled,
     Record,
+    RecordKey,
     ServerFacts,
     Standing,
     StoreRefused,
@@ -160,18 +161,33 @@ class MongoStore:
         work = fence(self._open_link.session, fragment, id_, token, now_us)
         return await self._guarded(work)
 
-    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
-        """Mark a record that has no mark; see `Lockable`."""
+    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+        """Set an intent on each record that has none; see `Lockable`."""
         now_us = int(self._clock.now() * 1_000_000)
-        return await self._guarded(marks.lock(self._open_link.session, fragment, id_, mark, now_us))
+        return await self._standings(
+            keys, lambda session, layout, ids: marks.lock(session, layout, ids, mark, now_us)
+        )
 
-    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
-        """Take a mark away, if it is this one."""
-        await self._guarded(marks.unlock(self._open_link.session, fragment, id_, mark))
+    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+        """Take an intent away wherever it is this one; see `Lockable`."""
+        for layout, ids in _by_layout(keys).items():
+            session = self._open_link.session
+            await self._guarded(marks.unlock(session, layout, ids, mark, joint=joint))
 
-    async def standing(self, fragment: Fragment, id_: str) -> Standing:
-        """Tell what stands of a record."""
-        return await self._guarded(marks.standing(self._open_link.session, fragment, id_))
+    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+        """Tell what stands of records."""
+        return await self._standings(keys, marks.standing)
+
+    async def _standings(
+        self,
+        keys: Sequence[RecordKey],
+        work: Callable[[Session, Layout, list[str]], Awaitable[dict[str, Standing]]],
+    ) -> list[Standing]:
+        found = {
+            layout: await self._guarded(work(self._open_link.session, layout, ids))
+            for layout, ids in _by_layout(keys).items()
+        }
+        return [found[layout_of(fragment)][id_] for fragment, id_ in keys]
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation on an object."""
@@ -280,3 +296,10 @@ class MongoStore:
 
     async def _guarded(self, work: Awaitable[_T]) -> _T:
         return await guarded(self.config.name, self.config.deadline_s, work)
+
+
+def _by_layout(keys: Sequence[RecordKey]) -> dict[Layout, list[str]]:
+    layouts: dict[Layout, list[str]] = {}
+    for fragment, id_ in keys:
+        layouts.setdefault(layout_of(fragment), []).append(id_)
+    return layouts

@@ -198,6 +198,7 @@ class _Revision:
         update = changes | {"$set": changes["$set"] | versions, "$push": pushes(lists)}
         if self.write.mark:
             update["$unset"] = update.get("$unset", {}) | {"_mark": ""}
+            update["$set"] |= {"_joint": self.write.mark}
         return Change(self._unchanged(), update, result)
 
     def _complete(self, result: WriteResult, values: Values | None) -> WriteResult:

@@ -46,12 +46,15 @@ def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: An
 
 
 def record(records: RecordTable, names: Any, row: Any) -> Record:
-    """Read a record out of a row: id, birth, nulls, versions, fields."""
+    """Read a record out of a row: id, birth, nulls, versions, fields, mark and joint write."""
     groups = records.versions
-    versions = dict(zip(groups, row[3 : 3 + len(groups)], strict=True))
-    return Record(
-        row[0], row[1], versions, _values_of(records, names, row, 3 + len(groups), row[2])
-    )
+    first = 3 + len(groups)
+    versions = dict(zip(groups, row[3:first], strict=True))
+    values = _values_of(records, names, row, first, row[2])
+    if not records.fragment.joint:
+        return Record(row[0], row[1], versions, values)
+    mark, joint = row[first + len(names)], row[first + len(names) + 1]
+    return Record(row[0], row[1], versions, values, mark or "", joint or "")
 
 
 def recalled(records: RecordTable, row: Any) -> Recalled:

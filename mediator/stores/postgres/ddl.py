@@ -27,7 +27,8 @@ _INDEXES: Final = """
 SELECT c.relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid
 WHERE indrelid = $1::regclass AND NOT indisprimary
 """
-_LATER: Final = {"_mark": 'text COLLATE "C"', "_fences": "jsonb"}
+_TEXT: Final = 'text COLLATE "C"'
+_LATER: Final = {"_mark": _TEXT, "_joint": _TEXT, "_fences": "jsonb"}
 """Columns of `fragment_table` that older versions did not make, and their types."""
 
 _LACKING: Final = """

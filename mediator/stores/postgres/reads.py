@@ -34,6 +34,8 @@ def record_columns(records: RecordTable, names: tuple[str, ...]) -> list[Any]:
     """Return the columns that `answers.record` reads."""
     own = [records.table.c[name] for name in ("id", "_birth", "_nulls")]
     columns = [*own, *records.versions.values(), *(records.columns[name] for name in names)]
+    if records.fragment.joint:
+        columns += [records.table.c["_mark"], records.table.c["_joint"]]
     return [column.label(f"c{i}") for i, column in enumerate(columns)]
 
 
@@ -115,7 +117,7 @@ def ordered_statement(
     if len(parts) == 1:
         return Statement(parts[0])
     union = sa.union_all(*(part.subquery().select() for part in parts)).subquery()
-    width = 3 + len(records.versions) + len(names)
+    width = len(record_columns(records, names))
     answer = [union.c[f"c{i}"] for i in range(width)]
     keys = [union.c["k0"], union.c["k1"], union.c["k2"]]
     query = sa.select(*answer).order_by(*_directed(keys, descending))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from mediator.clock import Clock, SystemClock
@@ -23,6 +24,7 @@ from mediator.stores.port import (
     Read,
     Recalled,
     Record,
+    RecordKey,
     ServerFacts,
     Standing,
     SystemConfig,
@@ -35,6 +37,7 @@ from mediator.stores.postgres.answers import recalled, record
 from mediator.stores.postgres.changelog import LOG, OutboxLog
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.fetching import Fetcher
+from mediator.stores.postgres.marks import Marking
 from mediator.stores.postgres.mirror import Copies
 from mediator.stores.postgres.plans import Plans
 from mediator.stores.postgres.pool import Pool, transaction
@@ -120,20 +123,30 @@ class PostgresStore:
         pairs = zip(fragment.groups, row, strict=True)
         return {group: version for group, version in pairs if version}
 
-    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
-        """Mark a record that has no mark; see `Lockable`."""
-        marking = self._plans.marking(fragment)
-        return await self._use(lambda c: marking.lock(c, id_, mark))
+    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+        """Set an intent on each record that has none; see `Lockable`."""
+        return await self._standings(keys, lambda m, ids: lambda c: m.lock(c, ids, mark))
 
-    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
-        """Take a mark away, if it is this one."""
-        marking = self._plans.marking(fragment)
-        await self._use(lambda c: marking.unlock(c, id_, mark))
+    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+        """Take an intent away wherever it is this one; see `Lockable`."""
+        for fragment, ids in _by_fragment(keys).items():
+            marking = self._plans.marking(fragment)
+            await self._use(partial(marking.unlock, ids=ids, mark=mark, joint=joint))
 
-    async def standing(self, fragment: Fragment, id_: str) -> Standing:
-        """Tell what stands of a record."""
-        marking = self._plans.marking(fragment)
-        return await self._use(lambda c: marking.look(c, id_))
+    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+        """Tell what stands of records."""
+        return await self._standings(keys, lambda m, ids: lambda c: m.look(c, ids))
+
+    async def _standings(
+        self,
+        keys: Sequence[RecordKey],
+        work: Callable[[Marking, list[str]], Callable[[Any], Awaitable[dict[str, Standing]]]],
+    ) -> list[Standing]:
+        found = {
+            fragment: await self._use(work(self._plans.marking(fragment), ids))
+            for fragment, ids in _by_fragment(keys).items()
+        }
+        return [found[fragment][id_] for fragment, id_ in keys]
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation on an object."""
@@ -279,3 +292,10 @@ class PostgresStore:
 
     async def _connect(self) -> Any:
         return await connect(self.config)
+
+
+def _by_fragment(keys: Sequence[RecordKey]) -> dict[Fragment, list[str]]:
+    fragments: dict[Fragment, list[str]] = {}
+    for fragment, id_ in keys:
+        fragments.setdefault(fragment, []).append(id_)
+    return fragments

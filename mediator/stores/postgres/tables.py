@@ -2,7 +2,7 @@
 
 A row is a record or its tombstone (`_deleted` set, all fields null). Where a field's column is
 null, `_nulls` says whether a null is stored or nothing. `_mark` and `_fences` say which writes it
-does not take (see `marks` and `fences`).
+does not take (see `marks` and `fences`), `_joint` which joint write was its last.
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         sa.Column("_deleted", sa.DateTime(timezone=True)),
         sa.Column("_nulls", NULLS, nullable=False, server_default="{}"),
         sa.Column("_mark", sa.Text(collation="C")),
+        sa.Column("_joint", sa.Text(collation="C")),
         sa.Column("_fences", JSONB()),
         *columns.values(),
         postgresql_with=_FILL,

@@ -218,7 +218,7 @@ class _WriteBuilder:
         values = self._tombstone() if shape.kind is WriteKind.DELETE else self._changed()
         values |= {self.records.versions[group].name: self._later(group) for group in shape.groups}
         if shape.has_mark:
-            values["_mark"] = sa.null()
+            values["_mark"], values["_joint"] = sa.null(), parameter("mark", sa.Text())
         return sa.update(table).values(values).where(*conditions).returning(*self._returned())
 
     def _tombstone(self) -> dict[str, Any]:
@@ -258,6 +258,8 @@ class _WriteBuilder:
             "_nulls": _given_nulls(),
             **{column.name: self._value(name) for name, column in records.columns.items()},
         }
+        if self.shape.has_mark:
+            row["_joint"] = parameter("mark", sa.Text())
         source = sa.select(*(value.label(f"r{i}") for i, value in enumerate(row.values())))
         source = source.select_from(self.tick.outerjoin(self.old, sa.true()))
         conditions = [*self._let_pass(), *self._conditions(), *self._unprecedented()]

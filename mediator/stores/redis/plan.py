@@ -20,6 +20,9 @@ REMEMBER_MS = REMEMBER_S * 1000
 TOMBSTONE_MS = (REMEMBER_S + 3600) * 1000
 """Life of a tombstone: it outlasts what is remembered of the operations on its object."""
 
+_JOINT = {b"!m": "mark", b"!j": "joint"}
+"""What a record tells of writes over several, by the name in the hash."""
+
 MOST_PLANS = 512
 """Plans kept; a routing model that is replaced leaves its own behind."""
 
@@ -31,6 +34,7 @@ class Plan:
         self.fragment = fragment
         self.groups = tuple(fragment.groups)
         self.head = ("!b", *(f"@{group}" for group in self.groups))
+        self._read_head = (*self.head, "!m", "!j") if fragment.joint else self.head
         self._partitions = config.partitions
         tags = [f"{{{config.namespace}:{p}}}:" for p in range(config.partitions)]
         self.prefixes = [f"{tag}{fragment.database}.{fragment.class_name}:" for tag in tags]
@@ -67,7 +71,7 @@ class Plan:
 
     def names(self, fields: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the names of the hash to read for some fields; none: all there are."""
-        return () if fields is None else (*self.head, *fields)
+        return () if fields is None else (*self._read_head, *fields)
 
     def query(self, call: Read) -> bytes:
         """Pack a read; only collections need a script, to be read together with the hash."""
@@ -94,7 +98,7 @@ class Plan:
         return self._record(id_, zip(texts, texts, strict=True))
 
     def _record(self, id_: str, pairs: Iterable[tuple[bytes, bytes | None]]) -> Record | None:
-        birth, versions, values = None, {}, {}
+        birth, versions, values, joint = None, {}, {}, {}
         for name, text in pairs:
             if text is None:
                 continue
@@ -104,7 +108,9 @@ class Plan:
                 versions[self._group_names[name]] = int(text)
             elif name == b"!b":
                 birth = int(text)
-        return None if birth is None else Record(id_, birth, versions, values)
+            elif self.fragment.joint and name in _JOINT:
+                joint[_JOINT[name]] = text.decode()
+        return None if birth is None else Record(id_, birth, versions, values, **joint)
 
     def recollection(self, id_: str, operation: str) -> list[bytes]:
         """Pack what asks for a remembered operation, and for the incarnation of the class."""
@@ -121,7 +127,7 @@ class Plan:
         return call_of(FENCE, (self.prefix(id_),), arguments)
 
     def marking(self, id_: str, what: str, mark: str) -> bytes:
-        """Pack what marks a record, takes its mark away, or only looks."""
+        """Pack what sets an intent on a record, takes it away, or only looks."""
         arguments = (id_, what, mark, TOMBSTONE_MS, *self.head[1:])
         return call_of(MARK, (self.prefix(id_),), arguments)
 

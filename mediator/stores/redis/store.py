@@ -23,6 +23,7 @@ from mediator.stores.port import (
     Read,
     Recalled,
     Record,
+    RecordKey,
     ServerFacts,
     Standing,
     StoreRefused,
@@ -152,24 +153,26 @@ class RedisStore:
         [versions] = await self._line.ask(commands, writes=True)
         return plan.versions(versions)
 
-    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
-        """Mark a record that has no mark; see `Lockable`."""
-        return await self._mark(fragment, id_, "lock", mark)
+    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+        """Set an intent on each record that has none; see `Lockable`."""
+        return await self._mark(keys, "lock", mark)
 
-    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
-        """Take a mark away, if it is this one."""
-        await self._mark(fragment, id_, "unlock", mark)
+    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+        """Take an intent away wherever it is this one; see `Lockable`."""
+        await self._mark(keys, "join" if joint else "unlock", mark)
 
-    async def standing(self, fragment: Fragment, id_: str) -> Standing:
-        """Tell what stands of a record."""
-        return await self._mark(fragment, id_, "look", "")
+    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+        """Tell what stands of records."""
+        return await self._mark(keys, "look", "")
 
-    async def _mark(self, fragment: Fragment, id_: str, what: str, mark: str) -> Standing:
-        plan = self._plans.of(fragment)
+    async def _mark(self, keys: Sequence[RecordKey], what: str, mark: str) -> list[Standing]:
+        if not keys:
+            return []
+        plans = [self._plans.of(fragment) for fragment, _ in keys]
         with _packing:
-            commands = [plan.marking(id_, what, mark)]
-        [texts] = await self._line.ask(commands, writes=what != "look")
-        return plan.standing(texts)
+            commands = [p.marking(k[1], what, mark) for p, k in zip(plans, keys, strict=True)]
+        replies = await self._line.ask(commands, writes=what != "look")
+        return [plan.standing(texts) for plan, texts in zip(plans, replies, strict=True)]
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation, unless its class was dropped since."""

@@ -1,6 +1,7 @@
 -- How a record lies in its keys. The hash holds one field per schema field; '!b' is the birth (a
--- record without it is a tombstone) and '@group' a group's version. Lists, sets and maps are keys
--- of their own; their hash field is only a marker, so that empty, null and missing stay apart.
+-- record without it is a tombstone), '@group' a group's version, '!m' the write intent, and '!j' the
+-- last joint write. Lists, sets and maps are keys of their own; their hash field is only a marker, so
+-- that empty, null and missing stay apart.
 
 local call = redis.call
 local MARKERS = { L = true, S = true, M = true }

@@ -203,6 +203,10 @@ end
 local function put(shape, row, held, after)
   local birth = held[1]
   local fields, highest = advanced(shape, held)
+  if row.mark and row.lives then
+    fields[#fields + 1] = '!j'
+    fields[#fields + 1] = row.mark
+  end
   if shape.updates then
     put_update(shape, row, after, fields)
     return birth
