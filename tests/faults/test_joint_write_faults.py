@@ -96,9 +96,9 @@ async def pair(
     configs = (redis_config, postgresql_config, mongodb_config)
     async with AsyncExitStack() as stack:
         systems = await stack.enter_async_context(scratch_systems(*configs))
-        systems = [replace(c, pool_size=4, deadline_s=DEADLINE_S) for c in systems]
         catalogue = await stack.enter_async_context(scratch_catalogue(postgresql_config))
         second = await stack.enter_async_context(service(systems, catalogue))
+        await eventually(lambda: _are_open(second))
         await second.favour()
         database = await second.put_schema({"split": SPLIT})
         assert set(second.systems_of(database, "split")) == set(SYSTEMS)
@@ -106,9 +106,11 @@ async def pair(
         for config in systems:
             holding, through = await stack.enter_async_context(proxied(config))
             proxies[config.name] = holding
-            reached.append(through)
+            reached.append(replace(through, pool_size=4, deadline_s=DEADLINE_S))
         first = await stack.enter_async_context(service(reached, catalogue))
-        yield Pair(first, second, proxies, database)
+        both = Pair(first, second, proxies, database)
+        await eventually(lambda: _is_well(both))
+        yield both
 
 
 async def expire(pair: Pair) -> None:
@@ -245,6 +247,10 @@ async def _values(pair: Pair, id_: str) -> Any:
         return None
     assert not now.partial
     return now.values
+
+
+async def _are_open(replica: Service) -> bool:
+    return all(replica.mediator._systems.find(name) for name in SYSTEMS)
 
 
 async def _is_well(pair: Pair) -> bool:
