@@ -157,7 +157,9 @@ class MediatorSettings(BaseSettings):
     model_config = _FROM_ENVIRONMENT
 
     catalogue_url: SecretStr | None = Field(
-        None, description="PostgreSQL that holds schemas, placements and redo records."
+        None,
+        description="PostgreSQL that holds schemas, placements and the log of writes over several"
+        " systems.",
     )
     catalogue_migrate: Literal["auto", "off"] = Field(
         "auto",

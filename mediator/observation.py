@@ -111,11 +111,10 @@ class ViolationDetected:
 
 @dataclass(frozen=True, slots=True)
 class RedoRecovered:
-    """A write over several systems was rolled forward (or dropped before it had begun)."""
+    """A write over several systems was rolled forward, or dropped: its coordinator had gone."""
 
     database: str
-    class_name: str
-    operation: str
+    mark: str
     outcome: Literal["applied", "dropped"]
 
 

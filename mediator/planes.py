@@ -43,7 +43,10 @@ class DataPlane(Protocol):
         """Do many operations with few round trips; operations on one object keep their order."""
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
-        """Return the answer remembered for an operation id; `IdempotencyReused` if it differs."""
+        """Return the answer remembered for an operation id; `IdempotencyReused` if it differs.
+
+        None does not say that it has not happened: `write` answers it again if it has.
+        """
 
     async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
         """Answer a query; the same wherever the data lives.

@@ -15,7 +15,6 @@ from mediator.archive.service import Archive
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.events import CatalogueEvents
 from mediator.catalogue.presence import Presence
-from mediator.catalogue.redo_log import CatalogueRedoLog
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.runs import CatalogueRuns
@@ -53,7 +52,6 @@ from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.operations.expiry import Sweep
 from mediator.operations.settling import Settlement
-from mediator.operations.split import SplitWriter
 from mediator.placement.metrics import MetricsBook
 from mediator.placement.routing import RoutingModel
 from mediator.planes import SystemRegistration
@@ -167,15 +165,15 @@ class Mediator:
         )
 
     def _operate(self, calls: StoreCalls) -> Executor:
-        split = SplitWriter(calls, CatalogueRedoLog(self._catalogue), self._observe)
         limits = self._options.query_limits
-        return Executor(
-            calls, split, self._watermarks, self._refresh, limits, self._clock, self._observe
-        )
+        return Executor(calls, self._watermarks, self._refresh, limits, self._clock, self._observe)
 
     def _transact(self, calls: StoreCalls) -> Transactions:
         log = CatalogueTransactions(self._catalogue)
-        return Transactions(self.data, calls, log, EarliestTime(self._systems, self._clock))
+        clock = EarliestTime(self._systems, self._clock)
+        transactions = Transactions(self.data, calls, log, clock, self._observe)
+        calls.marks, self.data.joint = transactions.settler, transactions.joint
+        return transactions
 
     def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> MaterialiseService:
         shared = self._coordination
@@ -258,8 +256,7 @@ class Mediator:
     def _serving_duties(self, judgement: Judgement) -> list[Duty]:
         return [
             Duty("holding the place among replicas", 2.0, self._presence.hold),
-            Duty("rolling writes forward", 1.0, self.data.recover),
-            Duty("settling transactions", 1.0, self._settle),
+            Duty("resolving writes over several systems", 1.0, self._settle),
             Duty("sharing metrics", 5.0, self._share_metrics),
             Duty("looking at utilisation", SAMPLED_EVERY_S, self._advisor.sample),
             Duty("judging placements", 5.0, partial(judgement.judge, JUDGING_SHARE)),
@@ -292,12 +289,13 @@ class Mediator:
         if self._options.relaying != "only":
             await self._presence.hold()
             await self.changes.begin()
-            await self.data.recover()
+            await self.transactions.recover()
         self._watch.start()
 
     async def stop(self) -> None:
         """End the duties and release every connection."""
         await self._watch.stop()
+        await self.transactions.close()
         await self.primaries.close()
         await self.changes.close()
         if self._coordination is not None:

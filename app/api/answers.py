@@ -92,7 +92,7 @@ def answer_read(
     kept = selection.canonical and outcome.freshness is None and not outcome.partial
     headers = [(b"etag", tag.encode()), *(keeping if kept else (NO_STORE,))]
     add_freshness(headers, outcome.freshness)
-    if call.preconditions().not_modified(tag):
+    if not outcome.partial and call.preconditions().not_modified(tag):
         return Response(304, headers)
     headers.append(JSON_TYPE)
     add_wishes(headers, call.preferences, outcome.partial)

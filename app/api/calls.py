@@ -70,7 +70,8 @@ class Call:
         if wishes.consistency is None and wishes.max_staleness_s is None and not wishes.at_least:
             return ANY
         seen = seen_at(wishes.at_least, self.database) if wishes.at_least else None
-        return Wish(wishes.consistency, wishes.max_staleness_s, seen)
+        whole = wishes.consistency == "strong"
+        return Wish(wishes.consistency, wishes.max_staleness_s, seen, whole)
 
     def selection(self) -> Selection:
         """Return the part of the object that the query names."""

@@ -17,7 +17,7 @@ from app.http.message import Response, forbid_body
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query
 from mediator.errors import TooManyRequests
-from mediator.materialise.freshness import STRONG
+from mediator.materialise.freshness import WHOLE
 from mediator.operations.model import Get
 from mediator.query.execution import Answer
 from mediator.query.model import Position, Query
@@ -56,7 +56,7 @@ class Exports:
             limit=self._size,
             fields=selection.fields,
         )
-        return await call.plane.query(query, STRONG)
+        return await call.plane.query(query, WHOLE)
 
     async def _stream(self, call: Call, selection: Selection, page: Answer) -> AsyncIterator[bytes]:
         resource = call.resource

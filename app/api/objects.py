@@ -27,7 +27,7 @@ from app.http.message import Response, forbid_body, read_body
 from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, UPDATE
 from app.http.preconditions import NO_PRECONDITIONS
 from mediator.errors import NotFound
-from mediator.materialise.freshness import STRONG, Wish
+from mediator.materialise.freshness import STRONG, WHOLE, Wish
 from mediator.operations.model import ANYTHING, Get
 
 __all__ = ["PATCH_TYPES", "Objects"]
@@ -68,7 +68,7 @@ class Objects:
         tag = reads.current_tag(asked, selection, call.preconditions())
         if tag is not None:
             return Response(304, [(b"etag", tag.encode()), *reads.keeping(asked, hit=True)])
-        return await self._read(call, selection, STRONG, asked)
+        return await self._read(call, selection, WHOLE if wish.whole else STRONG, asked)
 
     async def _read(
         self, call: Call, selection: Selection, wish: Wish, asked: Asked | None = None

@@ -125,7 +125,8 @@ class Queries:
             call.access.require_all(resource.database, resource.name)
         query = replace(read.query, after=self._position(resource, read))
         call.request.phases.end("parse")
-        answer = await call.plane.query(query, STRONG if asked else call.wish())
+        wish = call.wish()
+        answer = await call.plane.query(query, STRONG if asked and not wish.whole else wish)
         call.request.phases.end("store")
         document: dict[str, Any] = {"items": self._items(call, selection, read, answer)}
         if query.aggregate is None:
@@ -133,11 +134,10 @@ class Queries:
         if read.explain:
             returned = len(answer.items) + len(answer.rows)
             document["explain"] = explanation(answer.plan, answer.budget, returned)
-        partial = {group for item in answer.items for group in item.outcome.partial}
         fresh = cacheable and selection.canonical and answer.freshness is None
-        keeping = self._keeping(asked) if fresh and not partial else [NO_STORE]
+        keeping = self._keeping(asked) if fresh and not answer.partial else [NO_STORE]
         body = orjson.dumps(document)
-        return _represented(call, body, keeping, answer.freshness, tuple(sorted(partial)))
+        return _represented(call, body, keeping, answer.freshness, answer.partial)
 
     def _keeping(self, asked: Asked | None) -> Headers:
         if asked is None or self._reads is None:
@@ -184,8 +184,9 @@ class Queries:
                 missing.append(get.id)
             else:
                 raise outcome
-        headers: Headers = [JSON_TYPE, REVALIDATE if selection.canonical else NO_STORE]
         partial = {group for outcome in found for group in outcome.partial}
+        kept = selection.canonical and not partial
+        headers: Headers = [JSON_TYPE, REVALIDATE if kept else NO_STORE]
         add_wishes(headers, call.preferences, tuple(sorted(partial)))
         items = [_shown(resource, selection, outcome) for outcome in found]
         return Response(200, headers, orjson.dumps({"items": items, "missing": missing}))
@@ -202,7 +203,8 @@ def _represented(
     tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
     headers: Headers = [(b"etag", tag.encode()), *keeping]
     add_freshness(headers, freshness)
-    if call.request.method != "POST" and call.preconditions().not_modified(tag):
+    conditional = call.request.method != "POST" and not partial
+    if conditional and call.preconditions().not_modified(tag):
         return Response(304, headers)
     headers.append(JSON_TYPE)
     add_wishes(headers, call.preferences, partial)

@@ -20,7 +20,7 @@ from app.http.paths import parse_pairs
 from app.http.preconditions import Preconditions
 from mediator.clock import Clock
 from mediator.guard import guard_key
-from mediator.materialise.freshness import ANY, STRONG, Wish
+from mediator.materialise.freshness import ANY, STRONG, WHOLE, Wish
 from mediator.operations.model import Outcome
 from mediator.query.filters import Filter
 from sketch.lifetimes import granted_us
@@ -32,7 +32,7 @@ from sketch.ttl.events import LifeGranted
 
 __all__ = ["Asked", "CachedReads"]
 
-_CACHEABLE: Final = (ANY, STRONG)
+_CACHEABLE: Final = (ANY, STRONG, WHOLE)
 _NONE: Final = Grant(0)
 _log = logging.getLogger("portolan.coherence")
 

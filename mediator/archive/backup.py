@@ -7,10 +7,8 @@ W of an object that begins and ends while the backup runs:
 - The object is read before W or after it: the backup has the one or the other state of each group.
   A group lives in one record of one system, which is read as a whole, so its values are those of
   its version: a state that was.
-- W writes groups on several systems, and they are read between: one group is of before W, another
-  of after it. Each is a state that was; the object as a whole is one that readers could see too.
-  W *creates* the object, and a group is not there yet: the redo record says so (`Outcome.partial`),
-  and the object is read again until W is settled. It never lacks what it always had.
+- W writes groups on several systems, and they are read between: they are seen not to be of one
+  write (`Outcome.partial`), and the object is read again until they are, before W or after it.
 - W creates an object whose place was passed already, or deletes one that was read: the backup lacks
   the object, or still has it, as it was when its page was read.
 - W is part of a transaction over several objects: the backup may have some of them as of before and

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import Connection, make_url, select
+from sqlalchemy import Connection, Executable, Row, make_url, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -38,12 +38,15 @@ class Catalogue:
         self._url = make_url(url).set(drivername="postgresql+asyncpg")
         self._migrate = migrate
         self.revisions = revisions or Revisions()
-        self._engine: AsyncEngine = create_async_engine(
+        self._engine = self._connect(pool_pre_ping=True)
+        self._statements = self._connect(isolation_level="AUTOCOMMIT")
+
+    def _connect(self, **more: Any) -> AsyncEngine:
+        return create_async_engine(
             self._url,
             pool_size=4,
             max_overflow=4,
             pool_timeout=DEADLINE_S,
-            pool_pre_ping=True,
             json_serializer=_dumps,
             json_deserializer=orjson.loads,
             connect_args={
@@ -52,6 +55,7 @@ class Catalogue:
                 # What it holds must survive whatever the stores' own setting loses.
                 "server_settings": {"synchronous_commit": "on"},
             },
+            **more,
         )
 
     async def open(self) -> None:
@@ -92,6 +96,7 @@ class Catalogue:
     async def close(self) -> None:
         """Release every connection."""
         await self._engine.dispose()
+        await self._statements.dispose()
 
     async def ping(self) -> None:
         """Return if the catalogue answers; raises `Unavailable` otherwise."""
@@ -107,6 +112,37 @@ class Catalogue:
         """
         async with self.failing(), self._engine.begin() as connection:
             yield connection
+
+    async def run(
+        self, statement: Executable, *, again: bool = False
+    ) -> tuple[Sequence[Row[Any]], int]:
+        """Run one statement, a transaction by itself, in one round trip.
+
+        Args:
+            statement: What to run.
+            again: Whether it may be sent twice: the server may have closed a connection that was
+                kept.
+
+        Returns:
+            Its rows, and how many it has changed.
+
+        Raises:
+            Unavailable: The catalogue does not answer.
+        """
+        async with self.failing():
+            try:
+                return await self._run(statement)
+            except DBAPIError as error:
+                if not (again and error.connection_invalidated):
+                    raise
+            return await self._run(statement)
+
+    async def _run(self, statement: Executable) -> tuple[Sequence[Row[Any]], int]:
+        async with self._statements.connect() as connection:
+            result = await connection.execute(statement)
+            if result.returns_rows:
+                return result.all(), 0
+            return (), result.rowcount
 
     async def session(self) -> AsyncConnection:
         """Open a connection that the caller keeps and closes, without transactions."""

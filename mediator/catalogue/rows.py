@@ -15,7 +15,6 @@ from mediator.catalogue.tables import (
     api_keys,
     databases,
     epoch,
-    redo,
     revisions,
     runs,
     schema_changes,
@@ -40,8 +39,7 @@ LEFT: Final[tuple[Table, ...]] = (
     epoch,
     schema_changes,
     access,  # counts on where it is restored
-    redo,  # settled, or not in the backup
-    transactions,
+    transactions,  # resolved, or not in the backup
     revisions,
     violations,
     workers,

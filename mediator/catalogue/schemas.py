@@ -22,7 +22,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.tables import databases, epoch, redo, schema_changes
+from mediator.catalogue.tables import databases, epoch, schema_changes, transactions
 from mediator.errors import PreconditionFailed
 
 __all__ = ["NOTED", "CatalogueSchemas", "Difference", "Moment", "Snapshot", "StoredDatabase"]
@@ -131,7 +131,7 @@ class CatalogueSchemas:
         """Forget a database, and the writes to it that are not settled; return the new moment."""
         async with self._catalogue.begin() as connection:
             new = await _next(connection, name)
-            await connection.execute(delete(redo).where(redo.c.database == name))
+            await connection.execute(delete(transactions).where(transactions.c.database == name))
             await connection.execute(delete(databases).where(databases.c.name == name))
         return new
 

@@ -28,7 +28,6 @@ __all__ = [
     "databases",
     "epoch",
     "metadata",
-    "redo",
     "revisions",
     "runs",
     "schema_changes",
@@ -84,20 +83,6 @@ systems = Table(
 )
 """One row per system: what the operator said of it, and what was found out about it."""
 
-redo = Table(
-    "redo_records",
-    metadata,
-    Column("operation", Text, primary_key=True),
-    Column("database", Text, nullable=False),
-    Column("class_name", Text, nullable=False),
-    Column("object", Text, nullable=False),
-    Column("steps", JSONB, nullable=False),
-    Column("birth", BigInteger),
-    Column("leased_until", DateTime(timezone=True), nullable=False, index=True),
-    UniqueConstraint("database", "class_name", "object"),
-)
-"""Writes over several systems that are not settled yet, at most one for an object."""
-
 transactions = Table(
     "transactions",
     metadata,
@@ -111,7 +96,7 @@ transactions = Table(
     Column("answer", JSONB(none_as_null=True)),
     Column("leased_until", DateTime(timezone=True), nullable=False, index=True),
 )
-"""Transactions that are under way, and those whose answers are remembered: a lease that long."""
+"""Writes over several systems that are under way, and answers that are kept: a lease that long."""
 
 violations = Table(
     "violations",

@@ -78,7 +78,8 @@ class RedisExchange:
         asked_at = self._clock.monotonic()
         try:
             stored = await self._redis.hgetall(self._key)
-            return await self._lively({str(k): str(v) for k, v in stored.items()}, asked_at, replica)
+            entries = {str(name): str(text) for name, text in stored.items()}
+            return await self._lively(entries, asked_at, replica)
         except (RedisError, OSError):
             return []
 
@@ -95,4 +96,5 @@ class RedisExchange:
         if gone:
             await self._redis.hdel(self._key, *gone)
         kept = sorted(set(stored) - set(gone) - {replica})
-        return [{**orjson.loads(stored[name])["snapshot"], "age_s": silent_s[name]} for name in kept]
+        snapshots = {name: orjson.loads(stored[name])["snapshot"] for name in kept}
+        return [{**snapshots[name], "age_s": silent_s[name]} for name in kept]

@@ -14,7 +14,7 @@ from mediator.operations.model import Outcome
 from mediator.operations.plan import resource_of
 from mediator.placement.routing import ClassRoute
 
-__all__ = ["ANY", "STRONG", "Staleness", "Wish", "bound_of", "has_seen", "is_for_primary"]
+__all__ = ["ANY", "STRONG", "WHOLE", "Staleness", "Wish", "bound_of", "has_seen", "is_for_primary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,19 @@ class Wish:
             one system could answer by itself. None: whatever serves best.
         max_staleness_s: How old the answer may be; the schema's bound holds in any case.
         at_least: Versions that the groups of some objects must have reached, by class and id.
+        whole: Whether writes over several systems that are under way are resolved first, so that no
+            answer shows a part of one.
     """
 
     consistency: Literal["strong", "primary"] | None = None
     max_staleness_s: float | None = None
     at_least: Mapping[tuple[str, str], Mapping[str, int]] | None = None
+    whole: bool = False
 
 
 ANY = Wish()
 STRONG = Wish("strong")
+WHOLE = Wish("strong", whole=True)
 
 
 class Staleness(Protocol):

@@ -2,8 +2,9 @@
 
 Operations on one object keep their order; operations on different objects need none. So a batch
 runs in waves: each wave takes, for every object, the longest run at the head of its queue that can
-travel in one call sequence (reads, or writes to one and the same record). What needs more than one
-call (revisions, writes or conditions over several systems) travels alone.
+travel in one call sequence (reads, or writes to one and the same record). Writes that concern
+several systems go through their phases together, one of each object. What else needs more than one
+call (revisions) travels alone.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Protocol, TypeAlias
 from mediator.errors import MediatorError, NotFound
 from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import outcome_of
+from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
 from mediator.operations.merge import merge_records
 from mediator.operations.model import Delete, Get, Operation, Outcome, Revise, WriteOperation
-from mediator.operations.parts import lacks_part
 from mediator.operations.plan import Steps, plan_read
 from mediator.placement.routing import ClassRoute
 from mediator.stores.port import Fragment, Read, Record, Write, WriteResult
@@ -37,6 +38,10 @@ class Single(Protocol):
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
         """Find where a class lives."""
+
+    @property
+    def joint(self) -> JointWrites:
+        """What carries out writes over several systems."""
 
     def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
         """Plan a write that one round trip can carry out; None if it takes more."""
@@ -59,19 +64,21 @@ class _Planned:
     route: ClassRoute
     reads: tuple[Read, ...] = ()
     steps: Steps | None = None
+    joint: bool = False
 
     @property
-    def lane(self) -> Fragment | str:
+    def lane(self) -> Fragment | str | None:
         """Operations on one object may share a wave only if they are in the same lane."""
         if self.reads:
             return "read"
-        return self.steps.first.fragment if self.steps else "alone"
+        return self.steps.first.fragment if self.steps else None
 
 
 @dataclass(slots=True)
 class _Wave:
     reads: list[_Planned] = field(default_factory=list)
     writes: list[_Planned] = field(default_factory=list)
+    joint: list[_Planned] = field(default_factory=list)
     alone: list[_Planned] = field(default_factory=list)
 
     def add(self, planned: _Planned) -> None:
@@ -79,6 +86,8 @@ class _Wave:
             self.reads.append(planned)
         elif planned.steps:
             self.writes.append(planned)
+        elif planned.joint:
+            self.joint.append(planned)
         else:
             self.alone.append(planned)
 
@@ -106,12 +115,13 @@ async def run_batch(
                 queues[key] = deque((planned,))
     while queues:
         wave = _next_wave(queues)
-        if not (wave.reads or wave.alone):
+        if not (wave.reads or wave.joint or wave.alone):
             await _write(plane, calls, wave.writes, answers)
             continue
         await asyncio.gather(
             _read(plane, calls, wave.reads, answers),
             _write(plane, calls, wave.writes, answers),
+            _jointly(plane, wave.joint, answers),
             _alone(plane, wave.alone, answers),
         )
     return [answers[index] for index in range(len(operations))]
@@ -120,9 +130,9 @@ async def run_batch(
 def _plan(plane: Single, route: ClassRoute, index: int, operation: Operation) -> _Planned:
     if isinstance(operation, Get):
         return _Planned(index, operation, route, reads=plan_read(route, operation))
+    if is_joint(route, operation):
+        return _Planned(index, operation, route, joint=True)
     steps = None if _takes_more(route, operation) else plane.plan_simply(route, operation)
-    if steps is not None and steps.rest:
-        steps = None
     return _Planned(index, operation, route, steps=steps)
 
 
@@ -138,7 +148,7 @@ def _next_wave(queues: dict[tuple[str, str], deque[_Planned]]) -> _Wave:
     for key, queue in list(queues.items()):
         planned = queue.popleft()
         wave.add(planned)
-        while queue and planned.lane != "alone" and queue[0].lane is planned.lane:
+        while queue and planned.lane is not None and queue[0].lane is planned.lane:
             wave.add(queue.popleft())
         if not queue:
             del queues[key]
@@ -178,7 +188,7 @@ async def _write(
         return
     writes: list[Write] = [p.steps.first for p in planned if p.steps]
     for p, write, result in zip(planned, writes, await calls.write_each(writes), strict=True):
-        if isinstance(result, WriteResult) and lacks_part(p.route, write, result):
+        if isinstance(result, WriteResult) and lacks_fragment(p.route, write, result):
             await _one(plane, p, answers)
         else:
             answers[p.index] = _written(p, result)
@@ -193,6 +203,14 @@ def _written(planned: _Planned, result: WriteResult | MediatorError) -> _Answer:
         return outcome_of(planned.route, planned.operation, planned.steps, [result])
     except MediatorError as error:
         return error
+
+
+async def _jointly(plane: Single, planned: Sequence[_Planned], answers: dict[int, _Answer]) -> None:
+    if not planned:
+        return
+    operations = [(p.route, p.operation) for p in planned if not isinstance(p.operation, Get)]
+    for p, answer in zip(planned, await plane.joint.write_each(operations), strict=True):
+        answers[p.index] = answer
 
 
 async def _alone(plane: Single, planned: Sequence[_Planned], answers: dict[int, _Answer]) -> None:

@@ -66,7 +66,7 @@ class StoreCalls:
 
     Attributes:
         systems: The systems at hand.
-        marks: Looks after the marks that writes meet; None: there are no transactions.
+        marks: Resolves the writes whose intents others meet; None: there are none.
         acknowledging: Says when writes may be acknowledged; None: always.
     """
 
@@ -97,12 +97,6 @@ class StoreCalls:
         if result.status is Status.APPLIED or result.status not in _REFUSALS:
             return result
         return _or_raise((await self._settled((call,), [result]))[0])
-
-    async def write_now(self, call: Write) -> WriteResult:
-        """Write one record; raises `Locked` at once if a transaction has marked it."""
-        store = self.systems.get(call.fragment.system)
-        [result] = await self._write_system(store, (call,))
-        return _or_raise(_in_time(call, result))
 
     async def write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         """Write records; the calls to a system that does not answer get the error as result."""
@@ -313,7 +307,7 @@ def _in_time(call: Write, result: Told) -> WriteResult | MediatorError:
         return Unavailable(detail, system=call.fragment.system)
     if isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.mark:
         name = f"{call.fragment.class_name}/{call.id}"
-        return Locked(f"A transaction is about to write {name}; try again.")
+        return Locked(f"A write over several systems is at work on {name}; try again.")
     return result
 
 

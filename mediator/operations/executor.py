@@ -22,7 +22,9 @@ from mediator.materialise.reads import PrimaryReads
 from mediator.observation import Observer
 from mediator.operations.batch import run_batch
 from mediator.operations.calls import StoreCalls
+from mediator.operations.doubt import Doubts
 from mediator.operations.if_match import asked_for, check_if_match, outcome_of
+from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
 from mediator.operations.merge import merge_records
 from mediator.operations.model import (
     Condition,
@@ -35,12 +37,9 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.operations.objects import read_objects
-from mediator.operations.parts import lacks_part, look_again, supply_part
 from mediator.operations.plan import Steps, plan_read, plan_write
 from mediator.operations.recall import recall
 from mediator.operations.revise import matches, revise
-from mediator.operations.split import SplitWriter
 from mediator.placement.routing import EMPTY, ClassRoute, RoutingModel
 from mediator.query.budget import Budget, Ceiling, Limits
 from mediator.query.execution import Answer, Execution
@@ -48,7 +47,6 @@ from mediator.query.joins import Joiner
 from mediator.query.model import Query
 from mediator.query.planner import make_plan
 from mediator.schema.tree import Mode
-from mediator.stores.port import WriteResult
 
 __all__ = ["Executor"]
 
@@ -56,9 +54,11 @@ __all__ = ["Executor"]
 class Executor:
     """Implements `mediator.planes.DataPlane` over opened systems.
 
+    Attributes:
+        joint: Carries out writes over several systems.
+
     Args:
         calls: Sends store calls.
-        split: Carries out writes over several systems.
         staleness: Knows how old the primary's copies may be.
         refresh: Looks for a newer routing model; called before a class is said not to exist.
         limits: What a query may cost.
@@ -66,10 +66,11 @@ class Executor:
         observe: Told what became of reads that a primary could have answered.
     """
 
+    joint: JointWrites
+
     def __init__(
         self,
         calls: StoreCalls,
-        split: SplitWriter,
         staleness: Staleness,
         refresh: Callable[[], Awaitable[None]],
         limits: Limits,
@@ -81,7 +82,7 @@ class Executor:
         self._calls = calls
         self._primary = PrimaryReads(calls, staleness, observe)
         self._copier = Copier(calls)
-        self._split = split
+        self._doubts = Doubts(calls)
         self._refresh = refresh
         self._model = EMPTY
 
@@ -111,14 +112,14 @@ class Executor:
             copied = await self._primary.read(route, operation, bound_s, wish)
             if copied is not None:
                 return copied
-        return await self.read_now(route, operation)
+        return await self.read_now(route, operation, whole=wish.whole)
 
-    async def read_now(self, route: ClassRoute, operation: Get) -> Outcome:
-        """Read one object as the systems hold it now."""
+    async def read_now(self, route: ClassRoute, operation: Get, *, whole: bool = False) -> Outcome:
+        """Read one object as the systems hold it now; with `whole`, never a part of a write."""
         records = await self._calls.read(plan_read(route, operation))
         outcome = merge_records(route, operation, records)
-        if outcome is not None and outcome.partial:
-            [outcome] = await self.look_again(route, operation, [outcome])
+        if outcome is not None and (outcome.partial or (whole and outcome.pending)):
+            [outcome] = await self._doubts.look_again(route, operation, [outcome], whole=whole)
         if outcome is None:
             raise NotFound(f"{operation.class_name}/{operation.id} does not exist.")
         return outcome
@@ -126,31 +127,28 @@ class Executor:
     async def look_again(
         self, route: ClassRoute, resource: Get, outcomes: Sequence[Outcome | None]
     ) -> list[Outcome | None]:
-        """Look at partial outcomes of one resource again; see `mediator.operations.parts`."""
-        database, name = resource.database, resource.class_name
-        return await look_again(
-            outcomes,
-            partial(self._split.unsettled, database, name),
-            partial(read_objects, self._calls, route, resource),
-        )
+        """Look at partial outcomes of one resource again; see `mediator.operations.doubt`."""
+        return await self._doubts.look_again(route, resource, outcomes)
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; see `DataPlane.write`."""
         route = self._find(operation.database, operation.class_name)
         if route is None:
             route = await self.route(operation.database, operation.class_name)
+        if is_joint(route, operation):
+            return await self.joint.write(route, operation)
         if isinstance(operation, Revise) or (isinstance(operation, Update) and operation.is_empty):
             return await self._revise(route, operation)
         steps = self.plan_simply(route, operation)
         if steps is None:
             expect = await self._expected(route, operation)
             steps = plan_write(route, asked_for(route, operation), expect)
-        results = await self._send(route, operation, steps)
-        if lacks_part(route, steps.first, results[0]) and await self._supply(route, steps):
-            results = await self._send(route, operation, steps)
-        outcome = outcome_of(route, operation, steps, results)
+        result = await self._calls.write(steps.first)
+        if lacks_fragment(route, steps.first, result):
+            return await self.joint.write(route, operation)
+        outcome = outcome_of(route, operation, steps, (result,))
         if isinstance(operation, Delete) and route.copy is not None:
-            await self.remove_copy(route, operation.id, results[0].birth)
+            await self.remove_copy(route, operation.id, result.birth)
         return outcome
 
     async def _revise(self, route: ClassRoute, operation: Revise | Update) -> Outcome:
@@ -165,16 +163,13 @@ class Executor:
     ) -> Outcome:
         """Write if the groups have the versions given; raises `PreconditionFailed` otherwise."""
         steps = plan_write(route, operation, expect)
-        results = await self._send(route, operation, steps)
-        if lacks_part(route, steps.first, results[0]) and await self._supply(route, steps):
-            raise PreconditionFailed("A part of the object has been added meanwhile.")
-        return outcome_of(route, operation, steps, results)
+        return outcome_of(route, operation, steps, (await self._calls.write(steps.first),))
 
     def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
-        """Plan a write whose condition its first store can check by itself; None otherwise."""
+        """Plan a write that one store can check and do by itself; None otherwise."""
         if route.schema.require_if_match:
             check_if_match(route, operation)
-        if isinstance(operation, Update) and operation.is_empty:
+        if is_joint(route, operation) or (isinstance(operation, Update) and operation.is_empty):
             return None
         alternatives = operation.condition.versions
         if not alternatives:
@@ -185,7 +180,7 @@ class Executor:
             return None
         expect = {group: v for group, v in alternatives[0].items() if v is not None}
         steps = plan_write(route, operation, expect)
-        # Else a group is on another system, or must be absent: that can only be read beforehand.
+        # Else a group must be absent: that can only be read beforehand.
         return steps if len(steps.first.expect) == len(alternatives[0]) else None
 
     async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
@@ -195,8 +190,16 @@ class Executor:
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return a remembered answer; see `DataPlane.recall`."""
         route = await self._route_of(operation)
-        if len(route.fragments) > 1:
-            await self._split.resume(self._model, operation.operation)
+        # What concerns several systems is asked for under the intents: before, it may be half done.
+        return None if is_joint(route, operation) else await self.recalled(route, operation)
+
+    async def recalled(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
+        """Return the answer that the stores remember of an operation.
+
+        Raises:
+            IdempotencyReused: The operation id was used with another fingerprint.
+            Unavailable: A system does not answer.
+        """
         outcome = await recall(self._calls.systems, route, operation)
         if outcome is not None:
             # Whoever did it may have been killed before it was ended.
@@ -214,15 +217,15 @@ class Executor:
         freshness = await self._fresh_copies(route, query, wish)
         if freshness is not None and route.primary is not None:
             with suppress(Unavailable):
-                answer = await self._execute(query, route.primary, limits)
+                answer = await self._execute(query, route.primary, limits, wish)
                 return replace(answer, freshness=freshness)
-        return await self._execute(query, route, limits)
+        return await self._execute(query, route, limits, wish)
 
-    async def _execute(self, query: Query, route: ClassRoute, limits: Limits) -> Answer:
+    async def _execute(self, query: Query, route: ClassRoute, limits: Limits, wish: Wish) -> Answer:
         plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store)
         budget = Budget(limits, self._clock)
         beside = partial(self.route, query.database)
-        look_again = self.look_again
+        look_again = partial(self._doubts.look_again, whole=wish.whole)
         joiner = Joiner(self._calls, budget, beside, look_again)
         return await Execution(plan, self._calls, budget, joiner, look_again).run()
 
@@ -232,14 +235,6 @@ class Executor:
             return None
         bound_s = self._model.databases[query.database].schema.primary.staleness_s
         return await self._primary.fresh_for_all(route, bound_s, wish)
-
-    async def recover(self) -> int:
-        """Roll forward the writes over several systems whose writers have gone."""
-        return await self._split.recover(self.newest)
-
-    async def unsettled(self, database: str, class_name: str, ids: Sequence[str]) -> set[str]:
-        """Return those of the objects that a write over several systems is under way on."""
-        return await self._split.unsettled(database, class_name, ids)
 
     async def newest(self) -> RoutingModel:
         """Return a routing model that is not older than this call."""
@@ -253,17 +248,6 @@ class Executor:
         except Unavailable as error:
             detail = "The object is deleted; its copy in the primary goes once that answers."
             raise OutcomeUnknown(detail, system=error.system) from error
-
-    async def _send(
-        self, route: ClassRoute, operation: WriteOperation, steps: Steps
-    ) -> Sequence[WriteResult]:
-        if steps.rest:
-            return await self._split.write(route, operation, steps)
-        return (await self._calls.write(steps.first),)
-
-    async def _supply(self, route: ClassRoute, steps: Steps) -> bool:
-        """Add a part of the object that the first step did not find; True if it can be repeated."""
-        return await supply_part(self._calls, route, steps.first)
 
     async def _expected(self, route: ClassRoute, operation: WriteOperation) -> Mapping[str, int]:
         """Read the object to find which alternative of If-Match holds."""

@@ -1,24 +1,28 @@
-"""Marks of transactions on records, set and taken away through the systems at hand."""
+"""Write intents on records: set, looked at and taken away through the systems at hand."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias, TypeVar
 
-from mediator.errors import Conflict
-from mediator.stores.port import Fragment, Lockable, Standing, StoreError
+from mediator.errors import Conflict, MediatorError
+from mediator.stores.port import Lockable, RecordKey, Standing, StoreError
 from mediator.systems import Systems, unavailable
 
-__all__ = ["Marker", "Marks"]
+__all__ = ["Marker", "Marks", "Met"]
 
 _T = TypeVar("_T")
 
+Met: TypeAlias = Mapping[str, Sequence[RecordKey]]
+"""Write intents of others, and the records on which they were met."""
+
 
 class Marks(Protocol):
-    """Knows whose marks there are."""
+    """Resolves the writes whose intents others meet."""
 
-    async def look_after(self, fragment: Fragment, id_: str, mark: str) -> None:
-        """See to it that a mark whose transaction is over, or orphaned, does not stay.
+    async def resolve(self, met: Met) -> None:
+        """Roll committed writes forward, and take away the intents of those that are over.
 
         Raises:
             Unavailable: The catalogue or a system does not answer.
@@ -26,7 +30,7 @@ class Marks(Protocol):
 
 
 class Marker:
-    """Marks records; every call raises `Unavailable` if the system does not answer.
+    """Sets and takes away write intents, with one round trip for each system.
 
     Args:
         systems: The systems at hand.
@@ -35,28 +39,90 @@ class Marker:
     def __init__(self, systems: Systems) -> None:
         self._systems = systems
 
-    async def lock(self, fragment: Fragment, id_: str, mark: str) -> Standing:
-        """Mark a record that has no mark; see `Lockable.lock`."""
-        return (await self._ask(fragment, lambda store: store.lock([(fragment, id_)], mark)))[0]
+    async def lock_each(
+        self, keys: Sequence[RecordKey], mark: str
+    ) -> list[Standing | MediatorError]:
+        """Set an intent on each record that has none; see `Lockable.lock`.
 
-    async def unlock(self, fragment: Fragment, id_: str, mark: str) -> None:
-        """Take a mark away, if it is this one."""
-        await self._ask(fragment, lambda store: store.unlock([(fragment, id_)], mark))
+        The records of a system that does not answer get the error instead.
+        """
 
-    async def standing(self, fragment: Fragment, id_: str) -> Standing:
-        """Tell what stands of a record."""
-        return (await self._ask(fragment, lambda store: store.standing([(fragment, id_)])))[0]
+        async def lock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
+            return await store.lock(own, mark)
 
-    async def _ask(self, fragment: Fragment, call: Callable[[Lockable], Awaitable[_T]]) -> _T:
-        guarded = self._systems.get(fragment.system)
-        store = guarded.store
-        if not isinstance(store, Lockable):
-            raise Conflict(f"The system {fragment.system} takes no part in transactions.")
+        return await self._send(keys, lock)
 
-        async def asked() -> _T:
-            return await call(store)
+    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+        """Set an intent on each record that has none; see `Lockable.lock`.
 
+        Raises:
+            Unavailable: A system does not answer.
+        """
+        return _or_raise(await self.lock_each(keys, mark))
+
+    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+        """Take an intent away wherever it is this one; see `Lockable.unlock`.
+
+        Raises:
+            Unavailable: A system does not answer; the others have.
+        """
+
+        async def unlock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[None]:
+            await store.unlock(own, mark, joint=joint)
+            return [None] * len(own)
+
+        _or_raise(await self._send(keys, unlock))
+
+    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+        """Tell what stands of records.
+
+        Raises:
+            Unavailable: A system does not answer.
+        """
+
+        async def look(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
+            return await store.standing(own)
+
+        return _or_raise(await self._send(keys, look))
+
+    async def _send(
+        self,
+        keys: Sequence[RecordKey],
+        call: Callable[[Lockable, Sequence[RecordKey]], Awaitable[Sequence[_T]]],
+    ) -> list[_T | MediatorError]:
+        names = list(dict.fromkeys(fragment.system for fragment, _ in keys))
+        of = [[key for key in keys if key[0].system == name] for name in names]
+        answers = await asyncio.gather(
+            *(self._ask(name, own, call) for name, own in zip(names, of, strict=True))
+        )
+        by_system = {name: iter(answer) for name, answer in zip(names, answers, strict=True)}
+        return [next(by_system[fragment.system]) for fragment, _ in keys]
+
+    async def _ask(
+        self,
+        system: str,
+        keys: Sequence[RecordKey],
+        call: Callable[[Lockable, Sequence[RecordKey]], Awaitable[Sequence[_T]]],
+    ) -> Sequence[_T | MediatorError]:
         try:
-            return await guarded.guarded(asked)
-        except StoreError as error:
-            raise unavailable(guarded, error, "read") from error
+            guarded = self._systems.get(system)
+            store = guarded.store
+            if not isinstance(store, Lockable):
+                raise Conflict(f"The system {system} takes no part in writes over several systems.")
+
+            async def asked() -> Sequence[_T]:
+                return await call(store, keys)
+
+            try:
+                return await guarded.guarded(asked)
+            except StoreError as error:
+                raise unavailable(guarded, error, "read") from error
+        except MediatorError as error:
+            return [error] * len(keys)
+
+
+def _or_raise(results: Sequence[_T | MediatorError]) -> list[_T]:
+    for result in results:
+        if isinstance(result, MediatorError):
+            raise result
+    return [result for result in results if not isinstance(result, MediatorError)]

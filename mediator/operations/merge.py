@@ -18,7 +18,7 @@ from mediator.operations.operators import OperatorFailure
 from mediator.operations.plan import Resource, Steps, resource_of
 from mediator.placement.routing import ClassRoute
 from mediator.schema.types import Values
-from mediator.stores.port import Record, Status, WriteKind, WriteResult
+from mediator.stores.port import Fragment, Record, Status, WriteKind, WriteResult
 
 __all__ = ["failure_of", "merge_records", "merge_results", "refusal_of"]
 
@@ -32,10 +32,10 @@ _REASONS = {
 def merge_records(
     route: ClassRoute, operation: Get, records: Sequence[Record | None]
 ) -> Outcome | None:
-    """Join the parts of an object; None if it is not there.
+    """Join the fragments of an object; None if it is not there.
 
-    The anchor's part decides whether the object exists, if it was read. A part of another birth
-    belongs to an incarnation whose write is still being rolled forward: its groups are partial.
+    The anchor decides whether the object exists, if it was read. A fragment of another birth is
+    left out. Groups that may not belong to the others are partial (`mediator.operations.doubt`).
     """
     resource = resource_of(route, operation.fields)
     lead = records[0] if resource.anchored else max(filter(None, records), key=_birth, default=None)
@@ -47,11 +47,11 @@ def merge_records(
             id=operation.id,
             values=lead.values,
             versions={group: versions.get(group) for group in resource.groups},
+            pending=lead.mark != "",
             schema_version=route.schema_version,
             systems=resource.systems,
         )
-    parts = [record for record in records if record is not None and record.birth == lead.birth]
-    return _join(route, operation, resource, parts)
+    return _join(route, operation, resource, records, lead)
 
 
 def _birth(record: Record) -> int:
@@ -59,21 +59,38 @@ def _birth(record: Record) -> int:
 
 
 def _join(
-    route: ClassRoute, operation: Get, resource: Resource, parts: Sequence[Record]
+    route: ClassRoute,
+    operation: Get,
+    resource: Resource,
+    records: Sequence[Record | None],
+    lead: Record,
 ) -> Outcome:
     values: Values = {}
     known: dict[str, int] = {}
-    for part in parts:
-        values.update(part.values)
-        known.update(part.versions)
+    fragments: dict[Fragment, Record] = {}
+    for (fragment, _), record in zip(resource.parts, records, strict=True):
+        if record is not None and record.birth == lead.birth:
+            fragments[fragment] = record
+            values.update(record.values)
+            known.update(record.versions)
+    doubtful = _doubtful(fragments)
     return Outcome(
         id=operation.id,
         values=values,
         versions={group: known.get(group) for group in resource.groups},
-        partial=tuple(group for group in resource.groups if group not in known),
+        partial=tuple(g for g in resource.groups if g not in known or g in doubtful),
+        pending=any(record.mark for record in fragments.values()),
         schema_version=route.schema_version,
         systems=resource.systems,
     )
+
+
+def _doubtful(fragments: Mapping[Fragment, Record]) -> set[str]:
+    """Return the groups that are behind if fragments differ in their last joint write."""
+    if len({record.joint for record in fragments.values()}) == 1:
+        return set()
+    behind = [fragment for fragment, record in fragments.items() if record.mark]
+    return {group for fragment in behind or fragments for group in fragment.groups}
 
 
 def merge_results(route: ClassRoute, steps: Steps, results: Sequence[WriteResult]) -> Outcome:

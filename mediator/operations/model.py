@@ -159,7 +159,8 @@ class Outcome:
         versions: Version of every group of the resource; None where the group is absent.
         created: The write created the object.
         replayed: The write had taken effect before, under the same operation id.
-        partial: Groups whose part of a write over several systems is still to be rolled forward.
+        partial: Groups that may lack a write over several systems which others already show.
+        pending: A write over several systems is about to change what was read, or is under way.
         schema_version: Version of the class's schema that the values belong to.
         systems: Systems that took part, in order.
         freshness: Set if the primary answered.
@@ -171,6 +172,7 @@ class Outcome:
     created: bool = False
     replayed: bool = False
     partial: tuple[str, ...] = ()
+    pending: bool = False
     schema_version: int = 1
     systems: tuple[str, ...] = ()
     freshness: Freshness | None = None

@@ -15,7 +15,7 @@ from mediator.operations.model import Create, Delete, Get, Put, Update, WriteOpe
 from mediator.operations.operators import FIELD_OF, OperatorCall
 from mediator.placement.routing import ClassRoute
 from mediator.schema.types import Values
-from mediator.stores.port import Fragment, Read, Write, WriteKind, WriteResult
+from mediator.stores.port import Fragment, Read, Write, WriteKind
 
 __all__ = [
     "Resource",
@@ -25,7 +25,6 @@ __all__ = [
     "reaching",
     "resource_groups",
     "resource_of",
-    "with_birth",
 ]
 
 REMEMBERED_SHAPES = 4096
@@ -33,10 +32,9 @@ REMEMBERED_SHAPES = 4096
 
 @immutable
 class Steps:
-    """The writes of one operation, one for each system; the first one decides.
+    """The writes of one operation, one for each system that it touches.
 
-    The first step carries every condition. Once it has been applied the others follow without
-    conditions, now or when the redo record is rolled forward.
+    Of several, the first one makes the object if that is what they do; the others need its birth.
     """
 
     first: Write
@@ -44,7 +42,7 @@ class Steps:
 
     @property
     def all(self) -> tuple[Write, ...]:
-        """Every write, the deciding one first."""
+        """Every write, the first one first."""
         return (self.first, *self.rest) if self.rest else (self.first,)
 
 
@@ -105,8 +103,8 @@ def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str
     Args:
         route: Where the class lives.
         operation: A create, put, update or delete; a revision is planned as the update it computes.
-        expect: Versions that the groups of the resource must have; those of the first step's
-            system are compared by it.
+        expect: Versions that the groups must have; those on the first step's system are compared by
+            it. Of a write over several systems they are looked at beforehand.
     """
     match operation:
         case Update():
@@ -120,19 +118,7 @@ def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str
     if expect:
         here = writes[0].fragment.groups
         writes[0] = replace(writes[0], expect={g: v for g, v in expect.items() if g in here})
-    if len(writes) == 1:
-        return Steps(writes[0])
-    if not operation.fingerprint:
-        # Rolling forward repeats the steps, so every store must recognise the operation.
-        writes = [replace(write, remember="") for write in writes]
     return Steps(writes[0], tuple(writes[1:]))
-
-
-def with_birth(write: Write, decided: WriteResult) -> Write:
-    """Bind a following step to the incarnation that the first step created, kept or ended."""
-    if write.kind is WriteKind.UPDATE:
-        return write
-    return replace(write, birth=decided.birth)
 
 
 def _systems(fragments: Iterable[Fragment]) -> tuple[str, ...]:
@@ -196,9 +182,7 @@ def _update(route: ClassRoute, operation: Update) -> list[Write]:
         fragment, groups = changed[0]
         values, unset, operators = operation.values, operation.unset, operation.operators
         return [_update_of(fragment, groups, operation, values, unset, operators)]
-    writes = [_part_of_update(fragment, groups, operation) for fragment, groups in changed]
-    # What a store may refuse comes first, while nothing has happened yet.
-    return sorted(writes, key=lambda write: not write.operators)
+    return [_part_of_update(fragment, groups, operation) for fragment, groups in changed]
 
 
 def _part_of_update(fragment: Fragment, groups: tuple[str, ...], operation: Update) -> Write:

@@ -1,4 +1,4 @@
-"""Writes to records that a transaction has marked: they wait for a moment, and then say so."""
+"""Writes that meet the intent of another one: they wait for a moment, and then say so."""
 
 from __future__ import annotations
 
@@ -9,18 +9,55 @@ from typing import Final, TypeAlias
 
 from mediator.errors import MediatorError
 from mediator.operations.marks import Marks
-from mediator.stores.port import Status, Write, WriteResult
+from mediator.stores.port import RecordKey, Status, Write, WriteResult
 
-__all__ = ["FIRST_PAUSE_S", "LONGEST_PAUSE_S", "PATIENCE_S", "Told", "wait_out"]
+__all__ = ["LONGEST_PAUSE_S", "PATIENCE_S", "Patience", "Told", "wait_out"]
 
 PATIENCE_S: Final = 1.0
-"""How long a write waits for a transaction to get done with its record."""
+"""How long a write waits for others to get done with its record."""
 
-FIRST_PAUSE_S: Final = 0.004
+FIRST_PAUSE_S: Final = 0.002
 LONGEST_PAUSE_S: Final = 0.1
+
+GRACE_S: Final = 0.03
+"""What a live coordinator is given to get done, before others resolve its write themselves."""
 
 Told: TypeAlias = WriteResult | MediatorError
 """What became of a write, or why it could not be sent."""
+
+
+class Patience:
+    """Waits for others: ever longer pauses, within a bound.
+
+    Args:
+        bound_s: For how long.
+    """
+
+    def __init__(self, bound_s: float) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._began = self._now()
+        self._bound_s = bound_s
+        self._pause_s = FIRST_PAUSE_S
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the bound has passed."""
+        return self._now() - self._began > self._bound_s
+
+    @property
+    def resolves(self) -> bool:
+        """Whether a live coordinator has had its moment: what is still met has to be resolved."""
+        return self._now() - self._began > GRACE_S
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether there was a pause already."""
+        return self._pause_s > FIRST_PAUSE_S
+
+    async def pause(self) -> None:
+        """Wait a little; at random, to spread those who wait."""
+        await asyncio.sleep(self._pause_s * (0.5 + random.random()))  # noqa: S311 - no secret
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
 
 async def wait_out(
@@ -29,27 +66,24 @@ async def wait_out(
     send: Callable[[Sequence[Write]], Awaitable[Sequence[Told]]],
     marks: Marks | None,
 ) -> None:
-    """Send writes again that met a mark, until there is none any more or patience ends.
+    """Send writes again that met an intent, until there is none any more or patience ends.
 
     Args:
         calls: The writes.
         results: What became of them; replaced for those sent again.
         send: Sends writes.
-        marks: Looks after marks that nobody will take away; None: there are no transactions.
+        marks: Resolves the writes whose intents are met; None: there are none over several systems.
     """
-    loop = asyncio.get_running_loop()
-    patience, pause = loop.time() + PATIENCE_S, FIRST_PAUSE_S
+    patience = Patience(PATIENCE_S)
     waiting = _waiting(calls, results)
-    while waiting and loop.time() < patience:
-        if marks is not None:
-            await _look_after(marks, [calls[i] for i in waiting], [results[i] for i in waiting])
+    while waiting and not patience.is_over:
+        await patience.pause()
+        if marks is not None and patience.resolves:
+            await marks.resolve(_met([calls[i] for i in waiting], [results[i] for i in waiting]))
         again = await send([calls[i] for i in waiting])
         for i, result in zip(waiting, again, strict=True):
             results[i] = result
-        waiting = [i for i in waiting if _met_mark(calls[i], results[i])]
-        if waiting:
-            await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - spreads those who wait
-            pause = min(2 * pause, LONGEST_PAUSE_S)
+        waiting = [i for i in waiting if _met_intent(calls[i], results[i])]
 
 
 def _waiting(calls: Sequence[Write], results: Sequence[Told]) -> list[int]:
@@ -58,18 +92,20 @@ def _waiting(calls: Sequence[Write], results: Sequence[Told]) -> list[int]:
     reached: set[tuple[object, str]] = set()
     for i in range(len(calls) - 1, -1, -1):
         record = (calls[i].fragment, calls[i].id)
-        if not _met_mark(calls[i], results[i]):
+        if not _met_intent(calls[i], results[i]):
             reached.add(record)
         elif record not in reached:
             found.append(i)
     return found[::-1]
 
 
-def _met_mark(call: Write, result: Told) -> bool:
+def _met_intent(call: Write, result: Told) -> bool:
     return isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.mark
 
 
-async def _look_after(marks: Marks, calls: Sequence[Write], results: Sequence[Told]) -> None:
+def _met(calls: Sequence[Write], results: Sequence[Told]) -> dict[str, list[RecordKey]]:
+    met: dict[str, list[RecordKey]] = {}
     for call, result in zip(calls, results, strict=True):
         if isinstance(result, WriteResult):
-            await marks.look_after(call.fragment, call.id, result.mark)
+            met.setdefault(result.mark, []).append((call.fragment, call.id))
+    return met

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -31,7 +31,7 @@ __all__ = ["Answer", "Execution", "Item", "LookAgain"]
 LookAgain: TypeAlias = Callable[
     [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
 ]
-"""Tells parts that are still being written from parts that are not there."""
+"""Looks again at objects whose fragments may not belong together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,8 @@ class Answer:
         plan: How it was done.
         budget: What it cost.
         freshness: Set if the primary answered.
+        partial: Groups of objects that took part in it, of which writes over several systems may be
+            missing that other groups already show.
     """
 
     items: tuple[Item, ...]
@@ -81,6 +83,7 @@ class Answer:
     plan: Plan
     budget: Budget
     freshness: Freshness | None = None
+    partial: tuple[str, ...] = ()
 
 
 class Execution:
@@ -110,6 +113,7 @@ class Execution:
         self._look_again = look_again
         self._seen: set[str] = set()
         self._late = Sieve(plan.late, budget) if plan.late is not None else None
+        self._partial: set[str] = set()
         query = plan.query
         self._resource = Get(query.database, query.class_name, "", plan.fields)
 
@@ -121,8 +125,11 @@ class Execution:
             Unavailable: A system that is needed does not answer.
         """
         if self._plan.query.aggregate is not None:
-            return await self._aggregate()
-        return self._answer(await self.found())
+            answer = await self._aggregate()
+        else:
+            answer = self._answer(await self.found())
+        partial = self._partial | self._joiner.partial
+        return replace(answer, partial=tuple(sorted(partial))) if partial else answer
 
     async def found(self) -> list[Item]:
         """Find the objects that are answered, and one more if more follow."""
@@ -134,7 +141,7 @@ class Execution:
 
     def _following(self, rest: Plan) -> Execution:
         following = Execution(rest, self._calls, self._budget, self._joiner, self._look_again)
-        following._seen = self._seen
+        following._seen, following._partial = self._seen, self._partial
         return following
 
     async def _first(self) -> list[Item]:
@@ -224,7 +231,9 @@ class Execution:
             )
             for record in records
         ]
-        return await self._look_again(plan.route, resource, outcomes)
+        outcomes = list(await self._look_again(plan.route, resource, outcomes))
+        self._partial |= {group for o in outcomes if o is not None for group in o.partial}
+        return outcomes
 
     async def _aggregate(self) -> Answer:
         plan, query = self._plan, self._plan.query

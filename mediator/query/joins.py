@@ -37,7 +37,10 @@ class Joiner:
         calls: Sends store calls.
         budget: What the query may cost.
         route_of: Finds where a class of the database lives.
-        look_again: Tells parts that are still being written from parts that are not there.
+        look_again: Looks again at objects that may not be whole.
+
+    Attributes:
+        partial: Groups of what was joined that are partial.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Joiner:
         self._route_of = route_of
         self._look_again = look_again
         self._known: dict[str, dict[str, Outcome | None]] = {}
+        self.partial: set[str] = set()
 
     async def join(self, query: Query, outer: Sequence[Outcome]) -> list[Joined]:
         """Return what is joined to each object."""
@@ -83,6 +87,7 @@ class Joiner:
                 self._budget.spend(part.system, len(chunk))
             outcomes = list(await self._look_again(route, resource, outcomes))
             found |= {outcome.id: outcome for outcome in outcomes if outcome is not None}
+            self.partial |= {group for outcome in found.values() for group in outcome.partial}
         return found
 
 

@@ -1,23 +1,15 @@
-"""Carrying out transactions, and settling those whose coordinator has gone.
+"""Transactions: writes over several objects that happen if all that was read still stands.
 
-1. the transaction is logged, under a lease;                 crash: recovery aborts it
-2. the objects of its write set are marked, in the records;  crash: … and takes the marks away
-3. what its operations come to is computed, and the read set is validated;
-4. the log says *committed*, with all that is to be applied; crash: recovery applies it
-5. it is applied, each step under its mark, which goes with it;
-6. the log forgets it, or keeps the answer; then it is acknowledged.
-
-Who meets a mark looks the log up. So a coordinator that died blocks nobody for longer than its
-lease, and a mark that came late, when its transaction was over, not at all.
+They go through the phases of every write over several systems (`mediator.transactions.phases`); the
+read set is validated once their intents are set, before they are committed. Who meets an intent of
+somebody else takes its own back, and begins again a moment later: so none waits for another in a
+circle.
 """
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from mediator.clock import Clock
@@ -30,17 +22,21 @@ from mediator.errors import (
     TransactionAborted,
     Unavailable,
 )
+from mediator.observation import Observer
 from mediator.operations.calls import StoreCalls
-from mediator.operations.expiry import expired
 from mediator.operations.model import Outcome
+from mediator.operations.waiting import Patience
 from mediator.placement.routing import ClassRoute
-from mediator.stores.port import Fragment, Record
-from mediator.transactions.applying import dump_work, load_outcome
+from mediator.stores.port import RecordKey
+from mediator.transactions.applying import Answer
+from mediator.transactions.joint import JointWriter
 from mediator.transactions.log import Entry, State, TransactionLog
 from mediator.transactions.model import Blocked, Transaction, check
-from mediator.transactions.places import Held, Target, gathered, lock_all
-from mediator.transactions.preparing import Work, prepare
+from mediator.transactions.phases import Phases
+from mediator.transactions.places import Target
+from mediator.transactions.preparing import Asked, Work, prepare
 from mediator.transactions.recovery import Plane, Settler
+from mediator.transactions.redo import load_outcome
 from mediator.transactions.validation import validate
 
 __all__ = ["Transactions"]
@@ -48,29 +44,37 @@ __all__ = ["Transactions"]
 PATIENCE_S: Final = 2.0
 """How long a transaction tries to get past others."""
 
-FIRST_PAUSE_S: Final = 0.005
-LONGEST_PAUSE_S: Final = 0.2
-
 
 class Transactions:
-    """Carries out transactions, and lets plain writes look after the marks that they meet.
+    """Carries out transactions, and what single writes over several systems need.
 
     Args:
         plane: Carries out single operations.
         calls: Sends store calls.
-        log: The log of transactions.
+        log: The log of writes over several systems.
         clock: The time, for what expires.
+        observe: Told of what was recovered.
+
+    Attributes:
+        settler: Resolves writes whose intents are met.
+        joint: Carries out single writes over several systems.
     """
 
-    def __init__(self, plane: Plane, calls: StoreCalls, log: TransactionLog, clock: Clock) -> None:
+    def __init__(
+        self,
+        plane: Plane,
+        calls: StoreCalls,
+        log: TransactionLog,
+        clock: Clock,
+        observe: Observer,
+    ) -> None:
         self._plane = plane
         self._calls = calls
         self._log = log
         self._clock = clock
-        self._settler = Settler(plane, calls, log)
-        self._marker = self._settler.marker
-        calls.marks = self._settler
-        self._tasks: set[asyncio.Task[list[Outcome]]] = set()
+        self.settler = Settler(plane, calls, log, observe)
+        self._phases = Phases(calls, log, self.settler, clock)
+        self.joint = JointWriter(plane, calls, self.settler, self._phases)
 
     async def run(self, transaction: Transaction) -> list[Outcome]:
         """Carry out a transaction; returns the outcome of each of its writes, in their order.
@@ -81,21 +85,23 @@ class Transactions:
             MediatorError: One of its operations cannot be done, so none was.
         """
         check(transaction)
-        loop = asyncio.get_running_loop()
-        patience, pause = loop.time() + PATIENCE_S, FIRST_PAUSE_S
-        while True:
-            try:
-                return await self._known(transaction) or await self._attempt(transaction)
-            except Blocked:
-                if loop.time() > patience:
-                    detail = "Others are at work on the same objects; nothing was done."
-                    raise TransactionAborted(detail) from None
-            await asyncio.sleep(pause * random.random())  # noqa: S311 - spreads those who wait
-            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+        async def attempt(_: Patience) -> list[Outcome]:
+            return await self._known(transaction) or await self._attempt(transaction)
+
+        try:
+            return await self._phases.until_free(attempt, PATIENCE_S)
+        except Blocked:
+            detail = "Others are at work on the same objects; nothing was done."
+            raise TransactionAborted(detail) from None
 
     async def recover(self) -> int:
-        """Settle transactions whose coordinators have gone; returns how many were."""
-        return await self._settler.recover()
+        """Settle writes whose coordinators have gone; returns how many were."""
+        return await self.settler.recover()
+
+    async def close(self) -> None:
+        """Wait for what is committed and being applied."""
+        await self.settler.close()
 
     async def reap(self, limit: int) -> int:
         """Forget answers that need not be remembered any longer."""
@@ -113,10 +119,10 @@ class Transactions:
         if entry.state is State.DONE:
             return [load_outcome(told) for told in entry.answer or ()]
         if entry.state is State.COMMITTED:
-            return await self._settler.roll_forward(entry)
+            return _whole(await self.settler.roll_forward(entry))
         if not entry.overdue:
             raise Locked("The first request with this Idempotency-Key is under way.")
-        await self._settler.take_over(entry.mark)
+        await self.settler.settle(entry)
         raise Blocked
 
     async def _attempt(self, transaction: Transaction) -> list[Outcome]:
@@ -126,115 +132,57 @@ class Transactions:
         except OutcomeUnknown:
             raise
         except Unavailable:
-            if await self._settler.outdated(routes.values()):
+            if await self.settler.outdated(routes.values()):
                 raise Blocked from None  # what did not answer may have been a class that is gone
             raise
 
     async def _carry_out(
         self, transaction: Transaction, routes: dict[str, ClassRoute]
     ) -> list[Outcome]:
-        targets = [Target(routes[w.class_name], w.id) for w in transaction.writes]
-        await self._end_expired(targets)
-        if not targets:
-            await self._check_reads(transaction, routes, "")
+        if not transaction.writes:
+            await self._validate(transaction, routes, "")
             return []
+        targets = [Target(routes[w.class_name], w.id) for w in transaction.writes]
         entry = _entry_of(transaction)
-        if await self._log.begin(entry, self._settler.lease_s) is not None:
-            raise Blocked
         try:
-            works = await self._decide(transaction, routes, targets, entry.mark)
+            works = await self._decide(transaction, routes, targets, entry)
         except BaseException:
-            with suppress(MediatorError):
-                await self._settler.abandon(entry, targets)
+            await self.settler.abandon(entry, targets)
             raise
-        return await self._commit(entry, works, targets, transaction)
+        return _whole(await self._phases.commit(entry, works))
 
     async def _decide(
         self,
         transaction: Transaction,
         routes: dict[str, ClassRoute],
         targets: Sequence[Target],
-        mark: str,
-    ) -> list[Work]:
-        """Mark the write set, and find out what its operations come to and whether they may."""
-        held, foreign = await lock_all(self._marker, targets, mark)
-        await self._refuse_foreign(foreign)
-        if any(self._has_expired(one) for one in held):
-            raise Blocked
-        await self._refuse_split(transaction, routes)
-        read = {(seen.class_name, seen.id) for seen in transaction.reads if seen.versions}
-        works = await gathered(
-            prepare(
-                operation,
-                one,
-                was_read=(operation.class_name, operation.id) in read,
-                mark=mark,
-                calls=self._calls,
-                read=self._plane.read_now,
-            )
-            for operation, one in zip(transaction.writes, held, strict=True)
-        )
-        await self._validate(transaction, routes, mark)
-        return works
-
-    async def _commit(
-        self,
         entry: Entry,
-        works: Sequence[Work],
-        targets: Sequence[Target],
-        transaction: Transaction,
-    ) -> list[Outcome]:
-        redo = [
-            dump_work(work, write.class_name)
-            for work, write in zip(works, transaction.writes, strict=True)
+    ) -> list[Work]:
+        """Set the intents, and find out what its operations come to and whether they may."""
+        await self._phases.end_expired(targets)
+        held = _or_raise(await self._phases.begin(entry, targets))
+        met: dict[str, list[RecordKey]] = {}
+        for one in held:
+            for mark, keys in one.foreign(entry.mark).items():
+                met.setdefault(mark, []).extend(keys)
+        if met or any(self._phases.has_expired(one) for one in held):
+            raise Blocked(met)
+        read = {(seen.class_name, seen.id) for seen in transaction.reads if seen.versions}
+        asked = [
+            Asked(operation, one, (operation.class_name, operation.id) in read)
+            for operation, one in zip(transaction.writes, held, strict=True)
         ]
-        try:
-            committed = await self._log.commit(entry.mark, redo)
-        except Unavailable as error:
-            detail = "The catalogue does not answer; the transaction may have been committed."
-            raise OutcomeUnknown(detail, system=error.system) from error
-        if not committed:
-            await self._settler.drop(entry.mark, targets)
-            raise Blocked
-        # What is committed is applied, whether its client waits for it or not.
-        task = asyncio.create_task(self._settler.apply(entry.mark, works, targets))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
-
-    async def _check_reads(
-        self, transaction: Transaction, routes: dict[str, ClassRoute], mark: str
-    ) -> None:
-        await self._refuse_split(transaction, routes)
-        await self._validate(transaction, routes, mark)
+        works = _or_raise(await prepare(asked, entry.mark, self._calls))
+        await self._validate(transaction, routes, entry.mark)
+        return works
 
     async def _validate(
         self, transaction: Transaction, routes: dict[str, ClassRoute], mark: str
     ) -> None:
-        foreign = await validate(self._marker, transaction.reads, routes, mark, self._clock.now)
-        await self._refuse_foreign(foreign)
-
-    async def _refuse_foreign(self, foreign: Sequence[tuple[Fragment, str, str]]) -> None:
-        """Get out of the way of other transactions, and settle those that are over."""
-        if foreign:
-            await gathered(self._settler.look_after(*one) for one in foreign)
-            raise Blocked
-
-    async def _refuse_split(self, transaction: Transaction, routes: dict[str, ClassRoute]) -> None:
-        """Wait for writes over several systems to objects that the transaction touches.
-
-        All marks are set, so none begins any more on what is written. Of what is read, a part that
-        such a write has changed already was changed before now; if the write is not under way any
-        more, validation finds its other parts changed too.
-        """
-        named = [(r.class_name, r.id) for r in transaction.reads]
-        named += [(w.class_name, w.id) for w in transaction.writes]
-        for name, route in routes.items():
-            ids = [id_ for class_name, id_ in named if class_name == name]
-            if len(route.fragments) > 1 and await self._plane.unsettled(
-                transaction.database, name, ids
-            ):
-                raise Blocked
+        """Get out of the way of others that are about to write what was read."""
+        marker, now = self.settler.marker, self._clock.now
+        if met := await validate(marker, transaction.reads, routes, mark, now):
+            raise Blocked(met)
 
     async def _routes(self, transaction: Transaction) -> dict[str, ClassRoute]:
         """Find the classes of a transaction; one of those read that is gone fails validation.
@@ -262,22 +210,6 @@ class Transactions:
         found = self._plane.model.databases.get(database)
         return found.classes if found else {}
 
-    async def _end_expired(self, targets: Sequence[Target]) -> None:
-        for target in targets:
-            for fragment in target.route.fragments:
-                if fragment.ttl_s is not None:
-                    store = self._calls.systems.get(fragment.system)
-                    try:
-                        await self._calls.end_expired(store, [(fragment, target.id)])
-                    except Locked:
-                        raise Blocked from None
-
-    def _has_expired(self, held: Held) -> bool:
-        birth, now = held.birth, self._clock.now()
-        if birth is None:
-            return False
-        return expired(held.route.anchor, Record(held.id, birth, {}, {}), now)
-
 
 def _entry_of(transaction: Transaction) -> Entry:
     keyed = transaction.fingerprint is not None
@@ -288,3 +220,17 @@ def _entry_of(transaction: Transaction) -> Entry:
         transaction.operation if keyed else None,
         transaction.fingerprint,
     )
+
+
+_T = TypeVar("_T")
+
+
+def _or_raise(results: Sequence[_T | MediatorError]) -> list[_T]:
+    for result in results:
+        if isinstance(result, MediatorError):
+            raise result
+    return [result for result in results if not isinstance(result, MediatorError)]
+
+
+def _whole(answers: Sequence[Answer]) -> list[Outcome]:
+    return _or_raise(answers)

@@ -1,18 +1,21 @@
-"""The log of transactions: what decides whether one has happened.
-
-A transaction is known to the log from before its first mark until after its last one is gone. So a
-mark of which the log knows nothing belongs to nobody, however late it came.
+"""The log of writes over several systems: what decides whether one has happened.
 
 ========== =====================================================================================
-marking    it sets its marks and validates; from here it may only become *aborted* or *committed*
-aborted    it has not happened, and never will; its marks are taken away
-committed  it has happened: this is the commit point. Its writes are applied, by whoever it be
+marking    it sets its intents and looks whether it may happen; from here it may only become
+           *aborted* or *committed*
+aborted    it has not happened, and never will; its intents are taken away
+committed  it has happened: this is the commit point. Its steps are applied, by whoever it be
 done       all of it is applied; kept for as long as its answer is to be remembered
 ========== =====================================================================================
+
+Intents may be there before their write is logged. Whoever meets one that the log does not know
+refuses it first (`TransactionLog.refuse`); from then on it cannot be logged. So an intent of which
+the log knows nothing belongs to nobody, however late it came.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -21,7 +24,7 @@ __all__ = ["Entry", "State", "TransactionLog"]
 
 
 class State(StrEnum):
-    """Where a transaction stands."""
+    """Where a write stands."""
 
     MARKING = "marking"
     ABORTED = "aborted"
@@ -31,12 +34,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A transaction as the log keeps it.
+    """A write over several systems as the log keeps it.
 
     Attributes:
-        mark: Names this attempt at it, and no other; what is set on records.
+        mark: Names this attempt at it, and no other; its intents on records.
         database: Name of the database.
-        places: The objects that it writes: class and id.
+        places: The objects on which it sets intents: class and id.
         operation: The transaction's own id, if its answer is to be remembered.
         fingerprint: Of the request; with `operation`.
         state: Where it stands.
@@ -57,37 +60,37 @@ class Entry:
 
 
 class TransactionLog(Protocol):
-    """Where transactions are logged, durably. Every call raises `Unavailable` and nothing else."""
+    """Where writes are logged, durably. Every call raises `Unavailable` and nothing else."""
 
-    async def begin(self, entry: Entry, lease_s: float) -> Entry | None:
-        """Add an entry; returns the one that there is of the same operation, instead."""
+    async def begin(self, entry: Entry, lease_s: float) -> bool:
+        """Add an entry; false if it was refused, or there is one of the same operation."""
 
     async def commit(self, mark: str, redo: list[dict[str, Any]]) -> bool:
-        """Make a transaction happen, unless it was aborted."""
+        """Make a write happen, unless it was aborted."""
 
     async def abort(self, mark: str) -> bool:
-        """Keep a transaction from happening; false if it has."""
+        """Keep a write from happening, and let recovery have it at once; false if it has."""
+
+    async def refuse(self, marks: Sequence[str], seconds: float) -> None:
+        """Add those that are not known as *aborted*, for longer than a call can be under way."""
 
     async def finish(self, mark: str, answer: list[dict[str, Any]]) -> None:
-        """Note that all is applied; an entry without operation is forgotten."""
+        """Note that all is applied, and keep the answer."""
 
-    async def remove(self, mark: str) -> None:
-        """Forget an entry; no error if it is gone."""
+    async def remove(self, marks: Sequence[str]) -> None:
+        """Forget entries whose intents are gone; no error if they are."""
 
-    async def find(self, mark: str) -> Entry | None:
-        """Return an entry."""
+    async def find(self, marks: Sequence[str]) -> dict[str, Entry]:
+        """Return entries by their marks."""
 
     async def find_operation(self, operation: str) -> Entry | None:
         """Return the entry of an operation."""
-
-    async def claim(self, mark: str, lease_s: float) -> Entry | None:
-        """Take an entry over under a new lease, if its own has passed."""
 
     async def take(self, limit: int, lease_s: float) -> list[Entry]:
         """Take over entries whose lease has passed; two replicas never take the same."""
 
     async def postpone(self, mark: str, seconds: float) -> None:
-        """Let others take an entry over after so many seconds."""
+        """Let recovery take an entry over after so many seconds."""
 
     async def reap(self, limit: int) -> int:
         """Forget what is done and remembered long enough; return how many."""

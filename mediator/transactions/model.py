@@ -8,6 +8,7 @@ from typing import Final
 
 from mediator.errors import Invalid, Place
 from mediator.immutable import immutable
+from mediator.operations.marks import Met
 from mediator.operations.model import WriteOperation
 
 __all__ = ["MOST_READS", "MOST_WRITES", "Blocked", "Seen", "Transaction", "check"]
@@ -20,7 +21,15 @@ MOST_WRITES: Final = 100
 
 
 class Blocked(Exception):
-    """Somebody else is at work on an object; nothing has happened, and it may be tried again."""
+    """Somebody else is at work on an object; nothing has happened, and it may be tried again.
+
+    Args:
+        met: Whose intents were met.
+    """
+
+    def __init__(self, met: Met | None = None) -> None:
+        super().__init__()
+        self.met = met or {}
 
 
 @immutable

@@ -1,84 +1,105 @@
-"""Where the objects of a transaction live, and the marks that it sets there."""
+"""The objects that a write over several systems concerns, and how they stand under its intents."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from mediator.operations.marks import Marker
+from mediator.errors import MediatorError
 from mediator.placement.routing import ClassRoute
-from mediator.stores.port import Fragment, Standing
+from mediator.stores.port import Fragment, RecordKey, Standing
 
-__all__ = ["Held", "Target", "gathered", "lock_all", "unlock_all"]
+__all__ = ["Held", "Target", "gathered", "held_of", "keys_of"]
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An object that a transaction writes: all its parts are marked, whichever it touches.
+    """An object that is written: intents go to all its fragments, whichever the write touches.
 
-    So a write over several systems meets a mark at its first step already.
+    So whoever writes several of them meets the others, and a reader sees whether they are of one
+    joint write.
     """
 
     route: ClassRoute
     id: str
 
+    @property
+    def keys(self) -> list[RecordKey]:
+        """The records of all its fragments, the anchor first."""
+        return [(fragment, self.id) for fragment in self.route.fragments]
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A marked object: as it stands, it stays until its mark goes."""
+    """An object under intents: as it stands, it stays until they go.
 
-    route: ClassRoute
-    id: str
-    parts: Mapping[Fragment, Standing]
+    Attributes:
+        target: The object.
+        fragments: How the record of each fragment stands.
+    """
+
+    target: Target
+    fragments: Mapping[Fragment, Standing]
 
     @property
     def birth(self) -> int | None:
         """The object's birth; None if it is not there."""
-        return self.parts[self.route.anchor].birth
+        return self.fragments[self.target.route.anchor].birth
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was ever written to it, as far as that is remembered."""
+        return any(standing.versions for standing in self.fragments.values())
 
     def lacks(self, fragment: Fragment) -> bool:
-        """Whether the object has no part there."""
-        return self.parts[fragment].birth != self.birth
+        """Whether the object has nothing in a fragment."""
+        return self.fragments[fragment].birth != self.birth
 
     @property
     def versions(self) -> dict[str, int | None]:
         """The version of every group; None where it is absent."""
         known: dict[str, int | None] = {}
-        for fragment, standing in self.parts.items():
+        for fragment, standing in self.fragments.items():
             absent = standing.birth is None or self.lacks(fragment)
             for group in fragment.groups:
                 known[group] = None if absent else standing.versions.get(group)
         return known
 
-
-async def lock_all(
-    marker: Marker, targets: Sequence[Target], mark: str
-) -> tuple[list[Held], list[tuple[Fragment, str, str]]]:
-    """Mark objects; returns them as they stand, and the records that have another mark."""
-    places = [(target, fragment) for target in targets for fragment in target.route.fragments]
-    standings = await gathered(marker.lock(f, target.id, mark) for target, f in places)
-    parts: dict[tuple[ClassRoute, str], dict[Fragment, Standing]] = {}
-    foreign = []
-    for (target, fragment), standing in zip(places, standings, strict=True):
-        parts.setdefault((target.route, target.id), {})[fragment] = standing
-        if standing.mark != mark:
-            foreign.append((fragment, target.id, standing.mark))
-    return [Held(t.route, t.id, parts[t.route, t.id]) for t in targets], foreign
+    def foreign(self, mark: str) -> dict[str, list[RecordKey]]:
+        """Return the intents of others on it, by their marks."""
+        met: dict[str, list[RecordKey]] = {}
+        for fragment, standing in self.fragments.items():
+            if standing.mark != mark:
+                met.setdefault(standing.mark, []).append((fragment, self.target.id))
+        return met
 
 
-async def unlock_all(
-    marker: Marker,
-    targets: Iterable[Target],
-    mark: str,
-    but: Collection[tuple[Fragment, str]] = (),
-) -> None:
-    """Take a transaction's marks away, wherever they are but on some records."""
-    places = [(fragment, target.id) for target in targets for fragment in target.route.fragments]
-    await gathered(marker.unlock(*place, mark) for place in places if place not in but)
+def keys_of(targets: Iterable[Target]) -> list[RecordKey]:
+    """Return the records of objects."""
+    return [key for target in targets for key in target.keys]
+
+
+def held_of(
+    targets: Sequence[Target], standings: Sequence[Standing | MediatorError]
+) -> list[Held | MediatorError]:
+    """Put the answers to `keys_of` together, by object."""
+    answers = iter(standings)
+    held: list[Held | MediatorError] = []
+    for target in targets:
+        found: dict[Fragment, Standing] = {}
+        error: MediatorError | None = None
+        for fragment in target.route.fragments:
+            standing = next(answers)
+            if isinstance(standing, MediatorError):
+                error = error or standing
+            else:
+                found[fragment] = standing
+        held.append(error or Held(target, found))
+    return held
 
 
 async def gathered(work: Iterable[Awaitable[_T]]) -> list[_T]:

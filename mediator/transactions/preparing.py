@@ -1,19 +1,20 @@
-"""From the write set to steps that cannot fail any more: its objects are marked, and stay so.
+"""From operations to steps that cannot fail any more: their objects are held, and stay as they are.
 
-Whatever could refuse an operation is looked at now: once the transaction is committed, it must
-happen. So the steps have no conditions but the mark.
+Whatever could refuse an operation is looked at now: once the write is committed, it must happen. So
+the steps have no conditions but the intent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from mediator.errors import MediatorError
 from mediator.operations.apply import Refused, apply_operator
 from mediator.operations.calls import StoreCalls
-from mediator.operations.if_match import asked_for, check_if_match
-from mediator.operations.merge import failure_of, refusal_of
+from mediator.operations.if_match import asked_for, check_if_match, if_match_required
+from mediator.operations.merge import failure_of, merge_records, refusal_of
 from mediator.operations.model import (
     ANYTHING,
     Create,
@@ -25,67 +26,83 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.operations.parts import check_operators
-from mediator.operations.plan import Steps, plan_write
+from mediator.operations.plan import Steps, plan_read, plan_write
 from mediator.operations.revise import revised
-from mediator.placement.routing import ClassRoute
 from mediator.schema.tree import MISSING, MissingType
-from mediator.stores.port import Status, Write, WriteKind, WriteResult
-from mediator.transactions.places import Held
+from mediator.schema.types import Values
+from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
+from mediator.transactions.places import Held, Target
 
-__all__ = ["Work", "prepare"]
+__all__ = ["Asked", "Work", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An operation, and its object.
+
+    Attributes:
+        operation: The operation.
+        held: Its object, under the intents of the write.
+        was_read: Whether the object is in the read set, which is as good as If-Match.
+    """
+
+    operation: WriteOperation
+    held: Held
+    was_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one operation of the write set comes to.
+    """What one operation comes to.
 
     Attributes:
-        route: Where its class lives; None: nowhere any more, so nothing is to be applied.
+        target: Its object.
         steps: What is to be applied; None: nothing.
         outcome: The answer, if nothing is to be applied.
     """
 
-    route: ClassRoute | None
+    target: Target
     steps: Steps | None
     outcome: Outcome | None = None
 
 
 async def prepare(
-    operation: WriteOperation,
-    held: Held,
-    *,
-    was_read: bool,
-    mark: str,
-    calls: StoreCalls,
-    read: Callable[[ClassRoute, Get], Awaitable[Outcome]],
-) -> Work:
-    """Turn an operation into steps.
+    asked: Sequence[Asked], mark: str, calls: StoreCalls
+) -> list[Work | MediatorError]:
+    """Turn operations into steps; what has to be read for it is read with one call per system.
 
     Args:
-        operation: The operation.
-        held: Its object, marked.
-        was_read: Whether the object is in the read set, which is as good as If-Match.
-        mark: The mark.
+        asked: The operations.
+        mark: The mark of the write.
         calls: Sends store calls.
-        read: Reads an object as it is now.
 
-    Raises:
-        MediatorError: Why it cannot be applied, as if it came alone.
+    Returns:
+        What each comes to, or why it cannot be applied, as if it came alone.
     """
-    if not was_read:
-        check_if_match(held.route, operation)
-        operation = asked_for(held.route, operation)
-    _check_condition(operation, held)
-    if isinstance(operation, Revise | Update):
-        update = await _as_update(operation, held, read)
-        if isinstance(update, Outcome):
-            return Work(held.route, None, update)
-        operation = update
-    steps = _steps(replace(operation, condition=ANYTHING), held, mark)
-    updates = [write for write in steps.all if write.kind is WriteKind.UPDATE]
-    await check_operators(calls, updates)
-    return Work(held.route, steps)
+    narrowed = [_narrowed(one) for one in asked]
+    reads = [() if isinstance(one, MediatorError) else _reads(one) for one in narrowed]
+    wanted = [read for own in reads for read in own]
+    records = iter(await calls.read_each(wanted) if wanted else ())
+    works: list[Work | MediatorError] = []
+    for one, own in zip(narrowed, reads, strict=True):
+        found = [next(records) for _ in own]
+        works.append(one if isinstance(one, MediatorError) else _work(one, found, mark))
+    return works
+
+
+def _narrowed(asked: Asked) -> Asked | MediatorError:
+    """Look at the conditions of an operation, and take them away."""
+    operation, held = asked.operation, asked.held
+    try:
+        if not asked.was_read:
+            check_if_match(held.target.route, operation)
+            operation = asked_for(held.target.route, operation)
+        _check_condition(operation, held)
+    except MediatorError as error:
+        if operation is not asked.operation:  # it may only create, where If-Match is asked for
+            return if_match_required(operation)
+        return error
+    return replace(asked, operation=replace(operation, condition=ANYTHING))
 
 
 def _check_condition(operation: WriteOperation, held: Held) -> None:
@@ -113,53 +130,110 @@ def _matches(operation: WriteOperation, held: Held) -> bool:
     )
 
 
-async def _as_update(
-    operation: Revise | Update,
-    held: Held,
-    read: Callable[[ClassRoute, Get], Awaitable[Outcome]],
-) -> Update | Outcome:
+def _reads(asked: Asked) -> tuple[Read, ...]:
+    """Return what has to be read of the object: all of it, or what operators are applied to."""
+    operation, held = asked.operation, asked.held
+    if not isinstance(operation, Revise | Update):
+        return ()
+    if isinstance(operation, Revise) or operation.is_empty:
+        return plan_read(held.target.route, _whole(operation))
+    if not operation.operators:
+        return ()
+    by_fragment: dict[Fragment, list[str]] = {}
+    for call in operation.operators:
+        fragment = held.target.route.fragment_of[call.field]
+        by_fragment.setdefault(fragment, []).append(call.field)
+    return tuple(Read(f, operation.id, tuple(names)) for f, names in by_fragment.items())
+
+
+def _whole(operation: WriteOperation) -> Get:
+    return Get(operation.database, operation.class_name, operation.id)
+
+
+def _work(
+    asked: Asked, records: Sequence[Record | MediatorError | None], mark: str
+) -> Work | MediatorError:
+    found: list[Record | None] = []
+    for record in records:
+        if isinstance(record, MediatorError):
+            return record
+        found.append(record)
+    try:
+        operation = _as_update(asked, found)
+        if isinstance(operation, Outcome):
+            return Work(asked.held.target, None, operation)
+        current = _values(asked.held, found)
+        return Work(asked.held.target, _steps(operation, asked.held, current, mark))
+    except MediatorError as error:
+        return error
+
+
+def _as_update(asked: Asked, records: Sequence[Record | None]) -> WriteOperation | Outcome:
     """Compute what a revision changes; the object as it is, if nothing."""
+    operation, route = asked.operation, asked.held.target.route
+    if not isinstance(operation, Revise | Update):
+        return operation
     if isinstance(operation, Update) and not operation.is_empty:
         return operation
-    whole = Get(operation.database, operation.class_name, operation.id)
-    current = await read(held.route, whole)
+    current = merge_records(route, _whole(operation), records)
+    assert current is not None
     if isinstance(operation, Update):
         return current
-    update = revised(held.route, operation, current)
+    update = revised(route, operation, current)
     return current if update.is_empty else update
 
 
-def _steps(operation: WriteOperation, held: Held, mark: str) -> Steps:
-    planned = plan_write(held.route, operation, {}).all
+def _values(held: Held, records: Sequence[Record | None]) -> Values:
+    """Return the values read, of fragments that the object does not lack."""
+    values: Values = {}
+    for record in records:
+        if record is not None and record.birth == held.birth:
+            values |= record.values
+    return values
+
+
+def _steps(operation: WriteOperation, held: Held, current: Values, mark: str) -> Steps:
+    planned = plan_write(held.target.route, operation, {}).all
     if isinstance(operation, Delete):
-        # A part that is not there has nothing to be deleted, but its mark.
-        planned = tuple(w for w in planned if held.parts[w.fragment].birth is not None)
+        # A fragment that is not there has nothing to be deleted, but its intent.
+        planned = tuple(w for w in planned if held.fragments[w.fragment].birth is not None)
     remember = operation.fingerprint or ""
     first, *rest = (
-        replace(_fitting(write, held), remember=remember, mark=mark) for write in planned
+        replace(_fitting(write, held, current), remember=remember, mark=mark) for write in planned
     )
     return Steps(first, tuple(rest))
 
 
-def _fitting(write: Write, held: Held) -> Write:
-    """Make the part that an update needs of what the update sets, if the object lacks it."""
-    if write.kind is not WriteKind.UPDATE or not held.lacks(write.fragment):
+def _fitting(write: Write, held: Held, current: Values) -> Write:
+    """Fit a step to the object: what an update would not find is made of what the update sets."""
+    if write.kind is WriteKind.REPLACE and write.fragment is not held.target.route.anchor:
+        return replace(write, birth=held.birth)
+    if write.kind is not WriteKind.UPDATE:
         return write
-    values = dict(write.values)
-    now = datetime.now(UTC)
-    for call in write.operators:
-        try:
-            result = apply_operator(write.fragment.fields[call.field], MISSING, call, now)
-        except Refused as refused:
-            raise refusal_of(refused.failure) from refused
-        if not isinstance(result, MissingType):
-            values[call.field] = result
+    computed = _computed(write, current)
+    if not held.lacks(write.fragment):
+        return write
     return replace(
         write,
         kind=WriteKind.REPLACE,
         groups=tuple(write.fragment.groups),
-        values=values,
+        values={**write.values, **computed},
         unset=(),
         operators=(),
         birth=held.birth,
     )
+
+
+def _computed(write: Write, current: Values) -> Values:
+    """Try the operators of a step, as its store will: raises what would refuse one."""
+    values: Values = {}
+    now = datetime.now(UTC)
+    for call in write.operators:
+        try:
+            before = current.get(call.field, MISSING)
+            result = apply_operator(write.fragment.fields[call.field], before, call, now)
+        except Refused as refused:
+            raise refusal_of(refused.failure) from refused
+        if not isinstance(result, MissingType):
+            values[call.field] = result
+    return values

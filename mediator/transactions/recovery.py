@@ -1,21 +1,25 @@
-"""Settling transactions: applying what is committed, and dropping what will not be."""
+"""Resolving writes over several systems: applying what is committed, dropping what will not be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from mediator.errors import MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.observation import Observer, RedoRecovered
 from mediator.operations.calls import StoreCalls
-from mediator.operations.marks import Marker
-from mediator.operations.model import Get, Outcome
+from mediator.operations.marks import Marker, Met
+from mediator.operations.model import Outcome, WriteOperation
+from mediator.operations.waiting import LONGEST_PAUSE_S
 from mediator.placement.routing import ClassRoute, RoutingModel
-from mediator.stores.port import Fragment
-from mediator.transactions.applying import Applier, dump_outcome, load_work
+from mediator.stores.port import RecordKey
+from mediator.transactions.applying import Answer, Applier
 from mediator.transactions.log import Entry, State, TransactionLog
-from mediator.transactions.places import Target, unlock_all
+from mediator.transactions.places import Target, gathered, keys_of
 from mediator.transactions.preparing import Work
+from mediator.transactions.redo import dump_outcome, load_work
 
 __all__ = ["Plane", "Settler"]
 
@@ -25,12 +29,15 @@ CATALOGUE_S: Final = 6.0
 ROUND_TRIPS: Final = 4
 """Round trips to stores, one after the other, that a lease allows for."""
 
+REFUSED_S: Final = 3600.0
+"""How long an attempt that was refused cannot be logged: no call is under way for so long."""
+
 RECOVERED_AT_ONCE: Final = 50
 RETRY_S: Final = 1.0
 
 
 class Plane(Protocol):
-    """What transactions need of the plane that carries out single operations."""
+    """What writes over several systems need of the plane that carries out single operations."""
 
     @property
     def model(self) -> RoutingModel:
@@ -42,31 +49,35 @@ class Plane(Protocol):
     async def newest(self) -> RoutingModel:
         """Look for a newer routing model."""
 
-    async def read_now(self, route: ClassRoute, operation: Get) -> Outcome:
-        """Read one object as the systems hold it now."""
-
-    async def unsettled(self, database: str, class_name: str, ids: Sequence[str]) -> set[str]:
-        """Return those of the objects that a write over several systems is under way on."""
+    async def recalled(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
+        """Return the answer that the stores remember of an operation."""
 
     async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
         """Remove the primary's copy of an object that was deleted."""
 
 
 class Settler:
-    """Settles transactions, those of coordinators that have gone included; see `Marks`.
+    """Resolves writes, those of coordinators that have gone included; implements `Marks`.
 
     Args:
         plane: Carries out single operations.
         calls: Sends store calls.
-        log: The log of transactions.
+        log: The log.
+        observe: Told of what was recovered.
     """
 
-    def __init__(self, plane: Plane, calls: StoreCalls, log: TransactionLog) -> None:
+    def __init__(
+        self, plane: Plane, calls: StoreCalls, log: TransactionLog, observe: Observer
+    ) -> None:
         self._plane = plane
         self._systems = calls.systems
         self._log = log
+        self._observe = observe
         self.marker = Marker(calls.systems)
         self._applier = Applier(calls, self.marker, plane.remove_copy)
+        self._applying: dict[str, asyncio.Task[list[Answer]]] = {}
+        self._over: list[str] = []
+        self._forgetting: asyncio.Task[None] | None = None
 
     @property
     def lease_s(self) -> float:
@@ -75,76 +86,150 @@ class Settler:
         return CATALOGUE_S + ROUND_TRIPS * max(deadlines, default=0.0)
 
     async def recover(self) -> int:
-        """Settle transactions whose coordinators have gone; returns how many were."""
-        entries = await self._log.take(RECOVERED_AT_ONCE, self.lease_s)
-        if entries:
-            await self._plane.newest()
+        """Settle writes whose coordinators have gone; returns how many were."""
         settled = 0
-        for entry in entries:
+        for entry in await self._log.take(RECOVERED_AT_ONCE, self.lease_s):
             with suppress(MediatorError):
-                await self._settle(entry)
+                await self.settle(entry)
                 settled += 1
         return settled
 
-    async def take_over(self, mark: str) -> None:
-        """Settle a transaction whose lease has passed, unless somebody else does."""
-        if claimed := await self._log.claim(mark, self.lease_s):
-            await self._plane.newest()
-            await self._settle(claimed)
+    async def resolve(self, met: Met) -> None:
+        """Roll committed writes forward, and take away what is over; see `Marks.resolve`."""
+        entries = await self._log.find(list(met))
+        if unknown := [mark for mark in met if mark not in entries]:
+            await self._log.refuse(unknown, REFUSED_S)
+            entries |= await self._log.find(unknown)
+        known = ((entries[mark], keys) for mark, keys in met.items() if mark in entries)
+        await gathered(self._resolve(entry, keys) for entry, keys in known)
 
-    async def look_after(self, fragment: Fragment, id_: str, mark: str) -> None:
-        """See to it that a mark that is over does not stay; see `Marks.look_after`."""
-        entry = await self._log.find(mark)
-        if entry is None or entry.state in (State.DONE, State.ABORTED):
-            await self.marker.unlock(fragment, id_, mark)
-        elif entry.overdue:
-            await self.take_over(mark)
+    async def _resolve(self, entry: Entry, keys: Sequence[RecordKey]) -> None:
+        if entry.state is State.COMMITTED:
+            # Once for all who meet it here; they go on waiting if a system does not answer.
+            task = self._applying.get(entry.mark) or self._start(entry, self._roll_forward(entry))
+            await asyncio.wait([task], timeout=LONGEST_PAUSE_S)
+        elif entry.state is State.MARKING and entry.overdue:
+            await self.settle(entry)
+        elif entry.state is not State.MARKING:
+            await self.marker.unlock(keys, entry.mark)
 
-    async def roll_forward(self, entry: Entry) -> list[Outcome]:
-        """Apply what a transaction has committed; returns the outcomes."""
-        targets = await self._targets(entry)
-        routes = {target.route.schema.name: target.route for target in targets}
-        redo = entry.redo or ()
-        works = [load_work(routes.get(told["class"]), told, entry.mark) for told in redo]
-        return await self.apply(entry.mark, works, targets)
-
-    async def apply(
-        self, mark: str, works: Sequence[Work], targets: Sequence[Target]
-    ) -> list[Outcome]:
-        """Apply committed work, and note that it is done.
-
-        Raises:
-            OutcomeUnknown: A system does not answer; the rest follows.
-        """
+    async def settle(self, entry: Entry) -> None:
+        """Abort a write, or roll it forward if it is committed by now."""
         try:
-            outcomes = await self._applier.apply(works, targets, mark)
-        except Unavailable as error:
-            with suppress(Unavailable):
-                if await self.outdated(t.route for t in targets) and (
-                    entry := await self._log.find(mark)
-                ):
-                    return await self.roll_forward(entry)
-                await self._log.postpone(mark, RETRY_S)
-            detail = "The transaction is committed; its writes follow once all systems answer."
-            raise OutcomeUnknown(detail, system=error.system) from error
-        # All of it is applied and remembered: an entry left behind is repeated without effect.
-        with suppress(Unavailable):
-            await self._log.finish(mark, [dump_outcome(outcome) for outcome in outcomes])
-        return outcomes
+            if entry.state is not State.COMMITTED and await self._log.abort(entry.mark):
+                await self._drop(entry)
+                return
+            current = await self._log.find([entry.mark])
+            answers = await self.roll_forward(current[entry.mark]) if current else []
+        except Unavailable:
+            await self._log.postpone(entry.mark, RETRY_S)
+            raise
+        for answer in answers:
+            if isinstance(answer, MediatorError):
+                raise answer
+        self._tell(entry, applied=True)
 
-    async def drop(self, mark: str, targets: Sequence[Target]) -> None:
-        """Take away the marks of a transaction that will not happen, and forget it."""
-        await unlock_all(self.marker, targets, mark)
-        await self._log.remove(mark)
+    async def _drop(self, entry: Entry) -> None:
+        await self._plane.newest()
+        await self.marker.unlock(keys_of(await self._targets(entry)), entry.mark)
+        await self._log.remove([entry.mark])
+        if entry.places:
+            self._tell(entry, applied=False)
+
+    async def roll_forward(self, entry: Entry) -> list[Answer]:
+        """Apply what a write has committed; returns what came of its operations.
+
+        It goes on if the caller is cancelled.
+        """
+        return await asyncio.shield(self._start(entry, self._roll_forward(entry)))
+
+    async def _roll_forward(self, entry: Entry) -> list[Answer]:
+        await self._plane.newest()  # by an older model, a fragment would seem to be no more
+        routes: dict[str, ClassRoute | None] = {}
+        for name in {told["class"] for told in entry.redo or ()}:
+            routes[name] = await self._route(entry.database, name)
+        loaded = [load_work(routes[told["class"]], told, entry.mark) for told in entry.redo or ()]
+        return await self._apply(entry, loaded)
+
+    async def apply(self, entry: Entry, works: Sequence[Work]) -> list[Answer]:
+        """Apply committed work, and let the log forget it once all of it is done.
+
+        It goes on if the caller is cancelled.
+        """
+        return await asyncio.shield(self._start(entry, self._apply(entry, works)))
+
+    def _start(
+        self, entry: Entry, work: Coroutine[Any, Any, list[Answer]]
+    ) -> asyncio.Task[list[Answer]]:
+        def end(task: asyncio.Task[list[Answer]]) -> None:
+            self._applying.pop(entry.mark, None)
+            if not task.cancelled():
+                task.exception()  # told to those who wait for it, if there is anybody
+
+        task = self._applying[entry.mark] = asyncio.create_task(work)
+        task.add_done_callback(end)
+        return task
+
+    async def _apply(self, entry: Entry, committed: Sequence[Work | Outcome]) -> list[Answer]:
+        works = [one for one in committed if isinstance(one, Work)]
+        try:
+            applied = iter(await self._applier.apply(works, entry.mark))
+            answers = [next(applied) if isinstance(one, Work) else one for one in committed]
+        except MediatorError as error:
+            answers = [error] * len(committed)
+        failed = [answer for answer in answers if isinstance(answer, MediatorError)]
+        if not failed:
+            await self._finish(entry, answers)
+        else:
+            with suppress(Unavailable):
+                if await self.outdated(work.target.route for work in works):
+                    found = await self._log.find([entry.mark])
+                    if entry.mark in found:
+                        return await self._roll_forward(found[entry.mark])
+                await self._log.postpone(entry.mark, RETRY_S)
+        return [_to_come(a) if isinstance(a, MediatorError) else a for a in answers]
+
+    async def _finish(self, entry: Entry, answers: Sequence[Answer]) -> None:
+        # All of it is applied and remembered: an entry left behind is repeated without effect.
+        if entry.operation is None:
+            self.forget(entry.mark)
+            return
+        with suppress(Unavailable):
+            done = [dump_outcome(answer) for answer in answers if isinstance(answer, Outcome)]
+            await self._log.finish(entry.mark, done)
+
+    def forget(self, mark: str) -> None:
+        """Let the log forget a write whose intents are gone, soon, many at a time."""
+        self._over.append(mark)
+        if self._forgetting is None or self._forgetting.done():
+            self._forgetting = asyncio.create_task(self._forget())
+
+    async def _forget(self) -> None:
+        while self._over:
+            over, self._over = self._over, []
+            with suppress(Unavailable):  # recovery finds nothing left to be done
+                await self._log.remove(over)
 
     async def abandon(self, entry: Entry, targets: Sequence[Target]) -> None:
-        """Drop a transaction that will not happen, wherever its objects live by now."""
+        """Take away the intents of a write that will not happen, wherever its objects live by now.
+
+        What cannot be reached now is left to whoever meets it, and to recovery.
+        """
         try:
-            await self.drop(entry.mark, targets)
-        except Unavailable:
-            if not await self.outdated(target.route for target in targets):
-                raise
-            await self.drop(entry.mark, await self._targets(entry))
+            await self.marker.unlock(keys_of(targets), entry.mark)
+            if entry.operation is None:
+                self.forget(entry.mark)
+            else:  # its next attempt is of the same operation
+                await self._log.remove([entry.mark])
+        except MediatorError:
+            with suppress(MediatorError):
+                await self._log.abort(entry.mark)
+
+    async def release(self, targets: Sequence[Target], mark: str) -> None:
+        """Take intents back from objects that a write leaves alone, if they can be reached."""
+        if targets:
+            with suppress(MediatorError):
+                await self.marker.unlock(keys_of(targets), mark)
 
     async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
         """Whether routes are of an older model than the newest: their places may be gone."""
@@ -155,19 +240,33 @@ class Settler:
                 return True
         return False
 
-    async def _settle(self, entry: Entry) -> None:
-        try:
-            if entry.state is not State.COMMITTED and await self._log.abort(entry.mark):
-                await self.drop(entry.mark, await self._targets(entry))
-            elif current := await self._log.find(entry.mark):
-                await self.roll_forward(current)
-        except Unavailable:
-            await self._log.postpone(entry.mark, RETRY_S)
-            raise
+    async def close(self) -> None:
+        """Wait for what is being applied and forgotten."""
+        tasks = [*self._applying.values(), self._forgetting]
+        await asyncio.gather(*(task for task in tasks if task), return_exceptions=True)
+
+    def _tell(self, entry: Entry, *, applied: bool) -> None:
+        outcome: Any = "applied" if applied else "dropped"
+        self._observe(RedoRecovered(entry.database, entry.mark, outcome))
 
     async def _targets(self, entry: Entry) -> list[Target]:
         targets = []
         for class_name, id_ in entry.places:
-            with suppress(NotFound):
-                targets.append(Target(await self._plane.route(entry.database, class_name), id_))
+            route = await self._route(entry.database, class_name)
+            if route is not None:
+                targets.append(Target(route, id_))
         return targets
+
+    async def _route(self, database: str, class_name: str) -> ClassRoute | None:
+        try:
+            return await self._plane.route(database, class_name)
+        except (NotFound, AdvisoryOnly):
+            return None
+
+
+def _to_come(error: MediatorError) -> OutcomeUnknown:
+    detail = "The write is committed; what is missing of it follows once all systems answer."
+    system = error.system if isinstance(error, Unavailable) else "unknown"
+    unknown = OutcomeUnknown(detail, system=system)
+    unknown.__cause__ = error
+    return unknown

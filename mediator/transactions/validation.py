@@ -21,9 +21,8 @@ from mediator.errors import Place, TransactionAborted
 from mediator.operations.expiry import expired
 from mediator.operations.marks import Marker
 from mediator.placement.routing import ClassRoute
-from mediator.stores.port import Fragment, Record, Standing
+from mediator.stores.port import Fragment, Record, RecordKey, Standing
 from mediator.transactions.model import Seen
-from mediator.transactions.places import gathered
 
 __all__ = ["validate"]
 
@@ -34,7 +33,7 @@ async def validate(
     routes: Mapping[str, ClassRoute],
     mark: str,
     now: Callable[[], float],
-) -> list[tuple[Fragment, str, str]]:
+) -> dict[str, list[RecordKey]]:
     """Look whether all that was read still stands.
 
     Args:
@@ -45,18 +44,17 @@ async def validate(
         now: The time, in seconds since the epoch.
 
     Returns:
-        The records of it that other transactions are about to write, with their marks: as long as
-        there are any, nothing is decided.
+        The records of it on which others have set intents, by their marks: as long as there are
+        any, nothing is decided.
 
     Raises:
         TransactionAborted: Something has changed.
     """
     parts = [_parts(routes.get(seen.class_name), seen) for seen in reads]
-    wanted = dict.fromkeys(
-        (fragment, seen.id) for seen, of in zip(reads, parts, strict=True) for fragment in of or ()
+    wanted = list(
+        dict.fromkeys((f, seen.id) for seen, of in zip(reads, parts, strict=True) for f in of or ())
     )
-    found = await gathered(marker.standing(fragment, id_) for fragment, id_ in wanted)
-    standings = dict(zip(wanted, found, strict=True))
+    standings = dict(zip(wanted, await marker.standing(wanted), strict=True))
     stale = []
     for index, (seen, of) in enumerate(zip(reads, parts, strict=True)):
         here = {fragment: standings[fragment, seen.id] for fragment in of or ()}
@@ -64,8 +62,11 @@ async def validate(
             stale.append(index)
     if stale:
         raise _aborted(reads, stale)
-    marks = ((place, standing.mark) for place, standing in standings.items())
-    return [(*place, other) for place, other in marks if other not in ("", mark)]
+    met: dict[str, list[RecordKey]] = {}
+    for key, standing in standings.items():
+        if standing.mark not in ("", mark):
+            met.setdefault(standing.mark, []).append(key)
+    return met
 
 
 def _parts(route: ClassRoute | None, seen: Seen) -> list[Fragment] | None:

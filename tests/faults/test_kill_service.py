@@ -275,7 +275,7 @@ async def _settled(data_dir: Path) -> None:
     connection = await asyncpg.connect(endpoint.url)
 
     async def empty() -> bool:
-        return not await connection.fetchval("SELECT count(*) FROM portolan_catalogue.redo_records")
+        return not await connection.fetchval("SELECT count(*) FROM portolan_catalogue.transactions")
 
     try:
         await eventually(empty)

@@ -18,7 +18,7 @@ from tests.process.serializability import cycle_in
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
 
 DEATHS = {
-    "half marked": ("lock", True),
+    "half marked": ("lock_each", True),
     "marked": ("standing", False),
     "validated": ("commit", False),
     "committed": ("commit", True),

@@ -45,7 +45,7 @@ class Replica:
         clock, unused = SystemClock(), None
         calls = StoreCalls(Systems(), NullGuard())
         parts: Any = unused
-        self.executor = Executor(calls, parts, parts, self._refresh, Limits(), clock, parts)
+        self.executor = Executor(calls, parts, self._refresh, Limits(), clock, parts)
         self.catalogue = catalogue
         self.follower = Follower(catalogue, self.executor)
 

@@ -13,8 +13,8 @@ from mediator.service import Mediator
 
 __all__ = ["FATE", "Fate", "Killed", "make_mortal"]
 
-LOG = ("begin", "commit", "finish", "remove", "abort", "postpone", "find", "claim")
-MARKER = ("lock", "unlock", "standing")
+LOG = ("begin", "commit", "finish", "remove", "abort", "postpone", "find", "refuse")
+MARKER = ("lock_each", "unlock", "standing")
 
 
 class Killed(BaseException):
@@ -61,7 +61,7 @@ def make_mortal(mediator: Mediator, patched: pytest.MonkeyPatch) -> None:
     """Let those who have a fate meet it, at every call that leaves the process."""
     transactions = mediator.transactions
     _wrap(patched, transactions._log, LOG)
-    _wrap(patched, transactions._marker, MARKER)
+    _wrap(patched, transactions.settler.marker, MARKER)
     for guarded in mediator._systems:
         _wrap(patched, guarded.store, ("write",))
 
@@ -72,10 +72,10 @@ def _wrap(patched: pytest.MonkeyPatch, owner: Any, names: tuple[str, ...]) -> No
 
 
 def _mortal(name: str, send: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def step(*args: Any) -> Any:
+    async def step(*args: Any, **more: Any) -> Any:
         fate = FATE.get()
         if fate is None:
-            return await send(*args)
-        return await fate.meet(name, lambda: send(*args))
+            return await send(*args, **more)
+        return await fate.meet(name, lambda: send(*args, **more))
 
     return step

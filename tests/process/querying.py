@@ -16,7 +16,7 @@ from app.api.options import DataOptions
 from mediator.errors import Unavailable
 from mediator.operations.executor import Executor
 from mediator.operations.model import Create
-from mediator.operations.plan import plan_write, with_birth
+from mediator.operations.plan import plan_write
 from mediator.schema.types import Values
 from mediator.stores.port import Status, Write, WriteResult
 from tests.process.service import Service, unique
@@ -97,7 +97,7 @@ async def asking(mediator: Service, database: str) -> AsyncIterator[Asking]:
 async def fill(
     data: Executor, database: str, class_name: str, objects: Mapping[str, Values]
 ) -> None:
-    """Create objects as writes over several systems do, but without a record of each to redo."""
+    """Create objects as writes over several systems do, but without an intent in each record."""
     route = data.model.databases[database].classes[class_name]
     rows = list(objects.items())
     for start in range(0, len(rows), _AT_ONCE):
@@ -107,7 +107,7 @@ async def fill(
         ]
         decided = await _written(data, [step.first for step in steps])
         rest = [
-            with_birth(write, result)
+            replace(write, birth=result.birth)
             for step, result in zip(steps, decided, strict=True)
             for write in step.rest
         ]

@@ -299,7 +299,7 @@ async def test_health_and_metrics(
     for told in (
         StoreCallFinished("redis", "d", "c", "read", 2, 0.001, "ok"),
         CircuitChanged("redis", open=True, reason="x"),
-        RedoRecovered("d", "c", "o", "applied"),
+        RedoRecovered("d", "m", "applied"),
     ):
         instruments.observe(told)
     text = (await admin.get("/metrics")).text

@@ -1,22 +1,47 @@
-"""Writes over several systems: killed at every point, recovered, retried, in each other's way."""
+"""Writes over several systems: killed at every point, resolved by others, in each other's way."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
+from sqlalchemy import update as update_rows
 
-from mediator.errors import NotFound, Unavailable
+from mediator.catalogue.tables import transactions as table
+from mediator.catalogue.transaction_log import CatalogueTransactions
+from mediator.errors import (
+    AlreadyExists,
+    IdempotencyReused,
+    Locked,
+    MediatorError,
+    NotFound,
+    OperatorRefused,
+    OutcomeUnknown,
+    PreconditionFailed,
+)
+from mediator.materialise.freshness import Wish
 from mediator.observation import RedoRecovered
-from mediator.operations.model import Create, Delete, Put, Update, WriteOperation
+from mediator.operations.model import (
+    Condition,
+    Create,
+    Delete,
+    Get,
+    Outcome,
+    Put,
+    Revise,
+    Update,
+    WriteOperation,
+)
 from mediator.operations.operators import Operator, OperatorCall
-from mediator.operations.split import SplitWriter
 from mediator.query.model import Query
 from mediator.stores.port import StoreUnavailable
+from mediator.transactions.log import Entry, State
 from tests.faults.conditions import eventually
+from tests.process.mortal import FATE, Fate, Killed, make_mortal
 from tests.process.service import Service, field_on, inc, unique
 
 PAIRS = {
@@ -25,13 +50,7 @@ PAIRS = {
         "hits": field_on("redis", "integer", group="hits"),
     }
 }
-POINTS = ("add", "first", "rest", "remove")
-"""Where a writer is killed: before a step is sent, or after it was answered."""
-VICTIM: ContextVar[bool] = ContextVar("victim", default=False)
-
-
-class Killed(BaseException):
-    """The process is gone: nothing of it runs any more."""
+OLD = {"title": "old", "hits": 10}
 
 
 @pytest.fixture(scope="module")
@@ -43,50 +62,33 @@ async def pairs(mediator: Service) -> str:
 
 
 @pytest.fixture
-def split(mediator: Service) -> SplitWriter:
-    return mediator.mediator.data._split
+def mortal(mediator: Service) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        make_mortal(mediator.mediator, patched)
+        yield
 
 
-@pytest.fixture
-async def kill(
-    mediator: Service, split: SplitWriter, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Callable[[str, str], None]]:
-    """Kill the next writer at a point; what follows finds everything as it was left."""
-    with monkeypatch.context() as patched:
-
-        def at(point: str, moment: str) -> None:
-            owner, name = _step(mediator, split, point)
-            send = getattr(owner, name)
-
-            VICTIM.set(True)
-
-            async def killed(*args: Any) -> Any:
-                if not VICTIM.get():  # what goes on in the background is not the writer
-                    return await send(*args)
-                if moment == "after":
-                    await send(*args)
-                patched.undo()
-                raise Killed
-
-            patched.setattr(owner, name, killed)
-
-        yield at
+async def entries(mediator: Service) -> list[str]:
+    """Return the states of what the log holds and is not only remembered."""
+    log = mediator.mediator.transactions._log
+    assert isinstance(log, CatalogueTransactions)
+    async with log._catalogue.begin() as connection:
+        found = select(table.c.state).where(table.c.state != State.DONE, table.c.database != "")
+        return list((await connection.execute(found)).scalars())
 
 
-def _step(mediator: Service, split: SplitWriter, point: str) -> tuple[Any, str]:
-    if point in ("add", "remove"):
-        return split._redo, point
-    system = "postgres" if point == "first" else "redis"
-    return mediator.mediator._systems.get(system).store, "write"
+async def expire(mediator: Service) -> None:
+    """Let the leases of dead coordinators pass, and wait until nothing of them is left."""
+    log = mediator.mediator.transactions._log
+    assert isinstance(log, CatalogueTransactions)
+    async with log._catalogue.begin() as connection:
+        await connection.execute(update_rows(table).values(leased_until=func.now()))
+    await mediator.mediator.transactions.recover()
 
+    async def settled() -> bool:
+        return not await entries(mediator)
 
-async def expire(mediator: Service, split: SplitWriter, operation: str) -> None:
-    """Let the lease of a killed writer pass."""
-    await split._redo.postpone(operation, 0)
-
-
-async def settled(mediator: Service) -> int:
-    return await mediator.mediator.data.recover()
+    await eventually(settled)
 
 
 def write_of(kind: str, database: str, id_: str) -> WriteOperation:
@@ -99,10 +101,26 @@ def write_of(kind: str, database: str, id_: str) -> WriteOperation:
         case "update":
             operators = (OperatorCall("hits", Operator.INC, 1),)
             return Update(*head, values={"title": "new"}, operators=operators)
+        case "revise":
+            return Revise(*head, compute=lambda o: {"title": "new", "hits": o["hits"] + 1})
     return Delete(*head)
 
 
+KINDS = ("create", "put", "update", "revise", "delete")
+AFTER: dict[str, Any] = {
+    "create": {"title": "new", "hits": 1},
+    "put": {"title": "new", "hits": 1},
+    "update": {"title": "new", "hits": 11},
+    "revise": {"title": "new", "hits": 11},
+    "delete": None,
+}
+
+
 async def state(mediator: Service, database: str, id_: str) -> Any:
+    """Return the object, after seeing that it is whole, and no intent is left on it."""
+    route = await mediator.mediator.data.route(database, "pairs")
+    marker = mediator.mediator.transactions.settler.marker
+    assert not any(s.mark for s in await marker.standing([(f, id_) for f in route.fragments]))
     try:
         seen = await mediator.get(database, "pairs", id_)
     except NotFound:
@@ -114,73 +132,77 @@ async def state(mediator: Service, database: str, id_: str) -> Any:
     return seen.values
 
 
-BEFORE = {"create": None}
-AFTER = {
-    "create": {"title": "new", "hits": 1},
-    "put": {"title": "new", "hits": 1},
-    "update": {"title": "new", "hits": 11},
-    "delete": None,
-}
+async def attempt(mediator: Service, operation: WriteOperation, fate: Fate) -> bool:
+    """Let a coordinator carry out a write and meet its fate; says whether it was acknowledged."""
 
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("kind", ["create", "put", "update", "delete"])
-async def test_a_killed_write_is_finished_or_never_was(
-    mediator: Service, pairs: str, split: SplitWriter, kill: Any, kind: str, point: str, moment: str
-) -> None:
-    id_ = unique()
-    old = {"title": "old", "hits": 10}
-    if kind != "create":
-        await mediator.create(pairs, "pairs", id_, **old)
-    operation = write_of(kind, pairs, id_)
-    # An update sends its operators first: they are what a store may refuse.
-    spot = {"first": "rest", "rest": "first"}.get(point, point) if kind == "update" else point
-    kill(spot, moment)
-    with pytest.raises(Killed):
+    async def doomed() -> None:
+        FATE.set(fate)
         await mediator.mediator.data.write(operation)
-    begun = (point, moment) not in {("add", "before"), ("add", "after"), ("first", "before")}
-    await expire(mediator, split, operation.operation)
-    await settled(mediator)
-    expected = AFTER[kind] if begun else BEFORE.get(kind, old)
-    assert await state(mediator, pairs, id_) == expected
-    assert await split._redo.find(operation.operation) is None
-    # Once more: nothing is doubled.
-    assert await settled(mediator) == 0
-    assert await state(mediator, pairs, id_) == expected
+
+    try:
+        await asyncio.create_task(doomed())
+    except Killed:
+        return False
+    return True
 
 
-@pytest.mark.parametrize("point", POINTS)
+# Killed
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_killed_at_any_step_it_happens_wholly_or_not(
+    mediator: Service, pairs: str, mortal: None, kind: str, after: bool
+) -> None:
+    step, fate = 0, Fate(0, after)
+    while not step or fate.is_over:
+        fate, id_ = Fate(step, after), unique()
+        if kind != "create":
+            await mediator.create(pairs, "pairs", id_, **OLD)
+        acknowledged = await attempt(mediator, write_of(kind, pairs, id_), fate)
+        await expire(mediator)
+        found = await state(mediator, pairs, id_)
+        before = None if kind == "create" else OLD
+        assert found == AFTER[kind] or (found == before and not acknowledged), fate.taken
+        step += 1
+    assert {"begin", "lock_each", "commit", "write"} <= set(fate.taken)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_retry_with_the_same_key_finishes_a_killed_write(
-    mediator: Service, pairs: str, kill: Any, point: str
+    mediator: Service, pairs: str, mortal: None, kind: str
 ) -> None:
-    id_ = unique()
-    await mediator.create(pairs, "pairs", id_, title="old", hits=10)
-    operators = (OperatorCall("hits", Operator.INC, 1),)
-    operation = Update(
-        pairs, "pairs", id_, unique(), fingerprint="f", values={"title": "new"}, operators=operators
-    )
-    kill(point, "after")
-    with pytest.raises(Killed):
-        await mediator.mediator.data.write(operation)
     data = mediator.mediator.data
-    answer = await data.recall(operation) or await data.write(operation)
-    assert answer.values == {"title": "new", "hits": 11}
-    assert await state(mediator, pairs, id_) == {"title": "new", "hits": 11}
-    again = await data.recall(operation)
-    assert again is not None
-    assert again.values == answer.values
-    assert await state(mediator, pairs, id_) == {"title": "new", "hits": 11}
+    step, fate = 0, Fate(0, after=True)
+    while not step or fate.is_over:
+        fate, id_ = Fate(step, after=True), unique()
+        if kind != "create":
+            await mediator.create(pairs, "pairs", id_, **OLD)
+        operation = replace(write_of(kind, pairs, id_), fingerprint="f")
+        await attempt(mediator, operation, fate)
+        await _let_overdue(mediator)
+        answer = await data.recall(operation) or await data.write(operation)
+        assert answer.values is None or answer.values["hits"] == AFTER[kind]["hits"]
+        assert await state(mediator, pairs, id_) == AFTER[kind], fate.taken
+        again = await data.recall(operation) or await data.write(operation)
+        assert again.replayed
+        assert again.versions == answer.versions
+        assert await state(mediator, pairs, id_) == AFTER[kind], fate.taken
+        step += 1
+
+
+async def _let_overdue(mediator: Service) -> None:
+    log = mediator.mediator.transactions._log
+    assert isinstance(log, CatalogueTransactions)
+    async with log._catalogue.begin() as connection:
+        await connection.execute(update_rows(table).values(leased_until=func.now()))
 
 
 async def test_retries_during_the_write_do_not_double_it(mediator: Service, pairs: str) -> None:
     id_ = unique()
     await mediator.create(pairs, "pairs", id_, title="old", hits=0)
     data = mediator.mediator.data
-    operators = (OperatorCall("hits", Operator.INC, 1),)
-    operation = Update(
-        pairs, "pairs", id_, unique(), fingerprint="f", values={"title": "new"}, operators=operators
-    )
+    operation = replace(write_of("update", pairs, id_), fingerprint="f")
 
     async def retry() -> Any:
         return await data.recall(operation) or await data.write(operation)
@@ -188,73 +210,214 @@ async def test_retries_during_the_write_do_not_double_it(mediator: Service, pair
     answers = await asyncio.gather(data.write(operation), *(retry() for _ in range(5)))
     assert all(answer.values == {"title": "new", "hits": 1} for answer in answers)
     assert await state(mediator, pairs, id_) == {"title": "new", "hits": 1}
+    with pytest.raises(IdempotencyReused):
+        await data.write(replace(operation, fingerprint="g"))
 
 
-async def test_a_reader_is_told_of_the_part_that_is_missing(
-    mediator: Service, pairs: str, split: SplitWriter, kill: Any
-) -> None:
-    id_ = unique()
-    operation = write_of("create", pairs, id_)
-    kill("rest", "before")
-    with pytest.raises(Killed):
-        await mediator.mediator.data.write(operation)
-    seen = await mediator.get(pairs, "pairs", id_)
-    assert (seen.values, seen.partial) == ({"title": "new"}, ("hits",))
-    answer = await mediator.mediator.data.query(Query(pairs, "pairs", limit=1000))
-    [listed] = [item.outcome for item in answer.items if item.outcome.id == id_]
-    assert listed.partial == ("hits",)
-    await expire(mediator, split, operation.operation)
-    await settled(mediator)
-    assert (await mediator.get(pairs, "pairs", id_)).partial == ()
-
-
-async def test_the_other_system_is_down_and_comes_back(
-    mediator: Service, pairs: str, split: SplitWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    id_ = unique()
-    operation = write_of("create", pairs, id_)
-
-    async def away(calls: object) -> Any:
-        raise StoreUnavailable("connection refused")
-
-    redis = mediator.mediator._systems.get("redis").store
-    with monkeypatch.context() as patched:
-        patched.setattr(redis, "write", away)
-        with pytest.raises(Unavailable):
-            await mediator.mediator.data.write(operation)
-        assert await settled(mediator) == 0
-        record = await split._redo.find(operation.operation)
-        assert record is not None
-        assert record.birth is not None
-    await expire(mediator, split, operation.operation)
-    await settled(mediator)
-    assert await state(mediator, pairs, id_) == AFTER["create"]
-    assert RedoRecovered(pairs, "pairs", operation.operation, "applied") in mediator.observed
-
-
-async def test_two_replicas_recover_at_once(
-    mediator: Service, pairs: str, split: SplitWriter, kill: Any
-) -> None:
+async def test_two_replicas_recover_at_once(mediator: Service, pairs: str, mortal: None) -> None:
     ids = [unique() for _ in range(8)]
     for id_ in ids:
-        await mediator.create(pairs, "pairs", id_, title="old", hits=10)
-        operation = write_of("update", pairs, id_)
-        kill("first", "before")
-        with pytest.raises(Killed):
-            await mediator.mediator.data.write(operation)
-        await expire(mediator, split, operation.operation)
-    await asyncio.gather(*(settled(mediator) for _ in range(3)))
+        await mediator.create(pairs, "pairs", id_, **OLD)
+        fate = Doomed("commit", after=True)
+        assert not await attempt(mediator, write_of("update", pairs, id_), fate)
+    await _let_overdue(mediator)
+    await asyncio.gather(*(mediator.mediator.transactions.recover() for _ in range(3)))
 
     async def recovered() -> bool:  # what goes on in the background may have taken some of them
-        states = [await state(mediator, pairs, id_) for id_ in ids]
-        return states == [AFTER["update"]] * len(ids)
+        return not await entries(mediator)
 
     await eventually(recovered)
+    assert [await state(mediator, pairs, id_) for id_ in ids] == [AFTER["update"]] * len(ids)
+
+
+class Doomed(Fate):
+    """Dies at the first step of a name."""
+
+    def __init__(self, name: str, *, after: bool) -> None:
+        super().__init__(0, after)
+        self.name = name
+        self.is_dead = False
+
+    async def meet(self, name: str, send: Callable[[], Any]) -> Any:
+        if self.is_dead or (name == self.name and not self.after):
+            self.is_dead = True
+            raise Killed
+        self.taken.append(name)
+        result = await send()
+        if name == self.name:
+            self.is_dead = True
+            raise Killed
+        return result
+
+
+# Met by others
+
+
+@pytest.fixture
+async def committed(mediator: Service, pairs: str, mortal: None) -> AsyncIterator[str]:
+    """The id of an object whose write is committed, and whose coordinator is dead."""
+    id_ = unique()
+    await mediator.create(pairs, "pairs", id_, **OLD)
+    put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
+    assert not await attempt(mediator, put, Doomed("commit", after=True))
+    yield id_
+    assert not await entries(mediator)
+
+
+@pytest.fixture
+async def half(mediator: Service, pairs: str) -> str:
+    """The id of an object whose write has reached one of its systems, and is left there."""
+    id_ = unique()
+    await mediator.create(pairs, "pairs", id_, **OLD)
+    put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
+    redis: Any = mediator.mediator._systems.get("redis").store
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(redis, "write", _away)
+        with pytest.raises(OutcomeUnknown):
+            await mediator.mediator.data.write(put)
+        await _postpone(mediator)
+    return id_
+
+
+async def _away(*_: object) -> Any:
+    raise StoreUnavailable("connection refused")
+
+
+async def _postpone(mediator: Service) -> None:
+    """Keep recovery from it: whoever meets it is to resolve it."""
+    log = mediator.mediator.transactions._log
+    assert isinstance(log, CatalogueTransactions)
+    async with log._catalogue.begin() as connection:
+        later = func.now() + func.make_interval(0, 0, 0, 0, 1)
+        await connection.execute(update_rows(table).values(leased_until=later))
+
+
+async def test_writes_that_meet_a_committed_one_roll_it_forward_first(
+    mediator: Service, pairs: str, committed: str
+) -> None:
+    await _see_that_nothing_is_undone(mediator, pairs, committed)
+
+
+async def test_writes_that_meet_a_half_applied_one_roll_it_forward_first(
+    mediator: Service, pairs: str, half: str
+) -> None:
+    await _see_that_nothing_is_undone(mediator, pairs, half)
+
+
+async def _see_that_nothing_is_undone(mediator: Service, pairs: str, id_: str) -> None:
+    """What is acknowledged after a write is not undone by it, whenever it is applied."""
+    data = mediator.mediator.data
+    added = await data.write(inc(pairs, "pairs", id_))
+    assert added.values == {"hits": 1}
+    renamed = await data.write(Update(pairs, "pairs", id_, unique(), values={"title": "named"}))
+    condition = Condition(versions=({"main": renamed.versions["main"]},))
+    await data.write(Update(pairs, "pairs", id_, unique(), condition, values={"title": "again"}))
+    await expire(mediator)
+    assert await state(mediator, pairs, id_) == {"title": "again", "hits": 1}
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+async def test_joint_writes_that_meet_a_committed_one_roll_it_forward_first(
+    mediator: Service, pairs: str, half: str, kind: str
+) -> None:
+    await mediator.mediator.data.write(write_of(kind, pairs, half))
+    after = {**AFTER, "update": {"title": "new", "hits": 1}, "revise": {"title": "new", "hits": 1}}
+    assert await state(mediator, pairs, half) == after[kind]
+    await expire(mediator)
+    assert await state(mediator, pairs, half) == after[kind]
+
+
+async def test_a_reader_is_told_or_waits(mediator: Service, pairs: str, half: str) -> None:
+    seen = await mediator.get(pairs, "pairs", half)
+    assert (seen.values, seen.partial) == ({"title": "put", "hits": 10}, ("hits",))
+    query = Query(pairs, "pairs", limit=1000)
+    answer = await mediator.mediator.data.query(query)
+    [listed] = [item.outcome for item in answer.items if item.outcome.id == half]
+    assert listed.partial == ("hits",)
+    [batched] = await mediator.mediator.data.batch([Get(pairs, "pairs", half)])
+    assert isinstance(batched, Outcome)
+    assert batched.partial == ("hits",)
+    strong = await mediator.mediator.data.read(
+        Get(pairs, "pairs", half), Wish("strong", whole=True)
+    )
+    assert (strong.values, strong.partial) == ({"title": "put", "hits": 0}, ())
+    assert (await mediator.get(pairs, "pairs", half)).partial == ()
+
+
+async def test_a_strong_query_resolves_what_it_meets(
+    mediator: Service, pairs: str, half: str
+) -> None:
+    query, strong = Query(pairs, "pairs", limit=1000), Wish("strong", whole=True)
+    answer = await mediator.mediator.data.query(query, strong)
+    [listed] = [item.outcome for item in answer.items if item.outcome.id == half]
+    assert (listed.values, listed.partial) == ({"title": "put", "hits": 0}, ())
+
+
+async def test_a_live_write_is_waited_for_and_says_so_when_it_lasts(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.transactions.joint.PATIENCE_S", 0.05)
+    monkeypatch.setattr("mediator.operations.waiting.PATIENCE_S", 0.05)
+    data, id_, mark = mediator.mediator.data, unique(), unique("mark")
+    await mediator.create(pairs, "pairs", id_, **OLD)
+    route = await data.route(pairs, "pairs")
+    transactions = mediator.mediator.transactions
+    keys = [(fragment, id_) for fragment in route.fragments]
+    await transactions._log.begin(Entry(mark, pairs, [["pairs", id_]]), 60.0)
+    await transactions.settler.marker.lock(keys, mark)
+    for operation in (write_of("put", pairs, id_), inc(pairs, "pairs", id_)):
+        with pytest.raises(Locked):
+            await data.write(operation)
+    assert (await mediator.get(pairs, "pairs", id_)).values == OLD
+    await transactions.settler.marker.unlock(keys, mark)
+    await transactions._log.remove([mark])
+    await data.write(inc(pairs, "pairs", id_))
+    assert await state(mediator, pairs, id_) == {"title": "old", "hits": 11}
+
+
+async def test_an_intent_that_is_not_logged_is_refused_before_it_is_taken_away(
+    mediator: Service, pairs: str
+) -> None:
+    """It may have come before its entry: from then on, that cannot come any more."""
+    id_, mark = unique(), unique("mark")
+    await mediator.create(pairs, "pairs", id_, **OLD)
+    transactions = mediator.mediator.transactions
+    route = await mediator.mediator.data.route(pairs, "pairs")
+    await transactions.settler.marker.lock([(route.anchor, id_)], mark)
+    await mediator.mediator.data.write(write_of("update", pairs, id_))
+    assert await state(mediator, pairs, id_) == AFTER["update"]
+    assert not await transactions._log.begin(Entry(mark, pairs, [["pairs", id_]]), 60.0)
+    assert not await transactions._log.commit(mark, [])
+
+
+async def test_a_write_that_was_aborted_meanwhile_begins_again(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = unique()
+    await mediator.create(pairs, "pairs", id_, **OLD)
+    log: Any = mediator.mediator.transactions._log
+    commit = log.commit
+    aborted: list[str] = []
+
+    async def too_late(mark: str, redo: Any) -> Any:
+        if not aborted:
+            aborted.append(mark)
+            await log.abort(mark)
+        return await commit(mark, redo)
+
+    monkeypatch.setattr(log, "commit", too_late)
+    await mediator.mediator.data.write(write_of("update", pairs, id_))
+    assert aborted
+    assert await state(mediator, pairs, id_) == AFTER["update"]
+
+
+# Each other's way
 
 
 async def test_concurrent_writes_to_one_object_end_as_one_of_them(
-    mediator: Service, pairs: str
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("mediator.transactions.joint.PATIENCE_S", 60.0)
     for _ in range(5):
         id_ = unique()
         await mediator.create(pairs, "pairs", id_, title="old", hits=0)
@@ -268,55 +431,87 @@ async def test_concurrent_writes_to_one_object_end_as_one_of_them(
         assert seen is None or seen["title"] == str(seen["hits"])
 
 
-async def test_a_write_waits_for_one_under_way_and_says_so_when_it_lasts(
-    mediator: Service, pairs: str, split: SplitWriter, kill: Any, monkeypatch: pytest.MonkeyPatch
+async def test_what_a_batch_writes_over_several_systems_fails_one_by_one(
+    mediator: Service, pairs: str
 ) -> None:
-    monkeypatch.setattr("mediator.operations.split.PATIENCE_S", 0.05)
-    id_ = unique()
-    killed = write_of("create", pairs, id_)
-    kill("rest", "before")
-    with pytest.raises(Killed):
-        await mediator.mediator.data.write(killed)
-    with pytest.raises(Unavailable):
-        await mediator.mediator.data.write(Delete(pairs, "pairs", id_, unique()))
-    # What touches one system only goes on.
-    title = Update(pairs, "pairs", id_, unique(), values={"title": "newer"})
-    await mediator.mediator.data.write(title)
-    await expire(mediator, split, killed.operation)
-    await settled(mediator)
-    await mediator.mediator.data.write(Delete(pairs, "pairs", id_, unique()))
-    assert await state(mediator, pairs, id_) is None
+    there, other, gone = unique(), unique(), unique()
+    for id_ in (there, other, gone):
+        await mediator.create(pairs, "pairs", id_, **OLD)
+    stale = Condition(versions=({"main": 1, "hits": 1},))
+    overflow = (OperatorCall("hits", Operator.INC, 2**63 - 1),)
+    made = unique()
+    answers = await mediator.mediator.data.batch(
+        [
+            write_of("create", pairs, made),
+            write_of("create", pairs, there),
+            Put(pairs, "pairs", other, unique(), stale, values={"title": "x", "hits": 0}),
+            Update(pairs, "pairs", gone, unique(), values={"title": "x"}, operators=overflow),
+            write_of("update", pairs, made),
+            write_of("update", pairs, there),
+            write_of("revise", pairs, other),
+            write_of("delete", pairs, gone),
+        ]
+    )
+    errors = [type(a) if isinstance(a, MediatorError) else None for a in answers]
+    assert errors[:4] == [None, AlreadyExists, PreconditionFailed, OperatorRefused]
+    assert errors[4:] == [None] * 4
+    assert await state(mediator, pairs, made) == {"title": "new", "hits": 2}
+    assert await state(mediator, pairs, there) == AFTER["update"]
+    assert await state(mediator, pairs, other) == AFTER["revise"]
+    assert await state(mediator, pairs, gone) is None
 
 
-async def test_a_record_whose_class_is_gone_is_dropped(
-    mediator: Service, split: SplitWriter, kill: Any
+async def test_what_is_locked_does_not_hold_a_batch_up(mediator: Service, pairs: str) -> None:
+    """An object on which somebody is at work drops out, and is tried alone."""
+    ids, mark = [unique() for _ in range(6)], unique("mark")
+    for id_ in ids:
+        await mediator.create(pairs, "pairs", id_, **OLD)
+    route = await mediator.mediator.data.route(pairs, "pairs")
+    marker = mediator.mediator.transactions.settler.marker
+    await marker.lock([(route.fragments[1], ids[2])], mark)
+    answers = await mediator.mediator.data.batch([write_of("update", pairs, i) for i in ids])
+    assert all(isinstance(answer, Outcome) for answer in answers)
+    for id_ in ids:
+        assert await state(mediator, pairs, id_) == AFTER["update"]
+
+
+async def test_the_other_system_is_down_and_comes_back(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    operation = write_of("create", pairs, unique())
+    redis: Any = mediator.mediator._systems.get("redis").store
+    with monkeypatch.context() as patched:
+        patched.setattr(redis, "write", _away)
+        with pytest.raises(OutcomeUnknown):
+            await mediator.mediator.data.write(operation)
+        assert await entries(mediator) == [State.COMMITTED]
+    await expire(mediator)
+    assert await state(mediator, pairs, operation.id) == AFTER["create"]
+    told = [o for o in mediator.observed if isinstance(o, RedoRecovered)]
+    assert (told[-1].database, told[-1].outcome) == (pairs, "applied")
+
+
+async def test_an_entry_whose_class_is_gone_is_dropped(mediator: Service, mortal: None) -> None:
     database = await mediator.put_schema({"pairs": PAIRS, "others": PAIRS})
-    operation = write_of("create", database, "x")
-    kill("add", "after")
-    with pytest.raises(Killed):
-        await mediator.mediator.data.write(operation)
-    document = {"classes": {"others": PAIRS}}
-    await mediator.mediator.control.set_schema(database, document)
-    await expire(mediator, split, operation.operation)
-    await settled(mediator)
-    assert await split._redo.find(operation.operation) is None
-    assert RedoRecovered(database, "pairs", operation.operation, "dropped") in mediator.observed
+    for step in ("begin", "commit"):
+        fate = Doomed(step, after=True)
+        assert not await attempt(mediator, write_of("create", database, unique()), fate)
+    await mediator.mediator.control.set_schema(database, {"classes": {"others": PAIRS}})
+    await expire(mediator)
 
 
-async def test_a_dropped_database_takes_its_records_along(
-    mediator: Service, split: SplitWriter, kill: Any
-) -> None:
+async def test_a_dropped_database_takes_its_entries_along(mediator: Service, mortal: None) -> None:
     database = await mediator.put_schema({"pairs": PAIRS})
-    operation = write_of("create", database, "x")
-    kill("rest", "before")
-    with pytest.raises(Killed):
-        await mediator.mediator.data.write(operation)
+    fate = Doomed("commit", after=True)
+    assert not await attempt(mediator, write_of("create", database, "x"), fate)
     await mediator.mediator.control.delete_schema(database)
-    assert await split._redo.find(operation.operation) is None
+    assert await entries(mediator) == []
 
 
-async def test_objects_older_than_a_group_get_their_part_when_it_is_written(
+# Objects older than a group
+
+
+async def test_objects_older_than_a_group_get_their_fragment_when_it_is_written(
     mediator: Service,
 ) -> None:
     database = await mediator.put_schema({"pairs": {"fields": {"title": field_on("postgres")}}})

@@ -99,8 +99,8 @@ async def values(mediator: Service, database: str, class_name: str, id_: str) ->
 
 async def is_marked(mediator: Service, database: str, class_name: str, id_: str) -> bool:
     route = await mediator.mediator.data.route(database, class_name)
-    marker = mediator.mediator.transactions._marker
-    return any([(await marker.standing(f, id_)).mark for f in route.fragments])
+    marker = mediator.mediator.transactions.settler.marker
+    return any(s.mark for s in await marker.standing([(f, id_) for f in route.fragments]))
 
 
 async def expire(mediator: Service) -> None:
@@ -343,14 +343,14 @@ async def test_a_retry_is_answered_and_not_repeated(
 async def test_plain_writes_wait_for_a_mark_and_then_say_so(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
-    data, marker = mediator.mediator.data, mediator.mediator.transactions._marker
+    data, marker = mediator.mediator.data, mediator.mediator.transactions.settler.marker
     log = mediator.mediator.transactions._log
 
     async def meet_mark(name: str) -> None:
         id_, mark = trio[name].id, unique("mark")
         [fragment] = (await data.route(shop, name)).fragments
         await log.begin(Entry(mark, shop, [[name, id_]]), 60.0)
-        await marker.lock(fragment, id_, mark)
+        await marker.lock([(fragment, id_)], mark)
         with pytest.raises(Locked):
             await data.write(update(shop, name, id_, n=1))
         with pytest.raises(TransactionAborted, match="at work"):
@@ -359,9 +359,9 @@ async def test_plain_writes_wait_for_a_mark_and_then_say_so(
             await run(mediator, transaction(shop, reads=[seen(name, trio[name])]))
         writing = asyncio.create_task(data.write(update(shop, name, id_, n=1)))
         await asyncio.sleep(0)
-        await marker.unlock(fragment, id_, mark)
+        await marker.unlock([(fragment, id_)], mark)
         assert (await writing).versions != trio[name].versions
-        await log.remove(mark)
+        await log.remove([mark])
 
     await asyncio.gather(*(meet_mark(name) for name in SINGLE))
 
@@ -370,12 +370,12 @@ async def test_a_mark_that_nobody_knows_stops_nobody(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
     """It came late, when its transaction was over."""
-    data, marker = mediator.mediator.data, mediator.mediator.transactions._marker
+    data, marker = mediator.mediator.data, mediator.mediator.transactions.settler.marker
     for name in SINGLE:
         [fragment] = (await data.route(shop, name)).fragments
-        await marker.lock(fragment, trio[name].id, unique("mark"))
+        await marker.lock([(fragment, trio[name].id)], unique("mark"))
         await run(mediator, transaction(shop, reads=[seen(name, trio[name])]))
-        await marker.lock(fragment, trio[name].id, unique("mark"))
+        await marker.lock([(fragment, trio[name].id)], unique("mark"))
         await data.write(update(shop, name, trio[name].id, n=1))
 
 
@@ -469,7 +469,7 @@ async def test_killed_at_any_step_it_happens_wholly_or_not(
         fate = Fate(step, after)
         await _die(mediator, shop, fate)
         step += 1
-    assert {"begin", "lock", "commit", "write", "finish"} <= set(fate.taken)
+    assert {"begin", "lock_each", "commit", "write"} <= set(fate.taken)
 
 
 async def _die(mediator: Service, shop: str, fate: Fate) -> None:

@@ -80,8 +80,8 @@ async def test_a_class_that_goes_before_the_marks_is_not_found(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions, wanted = mediator.mediator.transactions, both(shop, unique())
-    step = dropping(mediator, shop, transactions._marker.lock, before=True)
-    monkeypatch.setattr(transactions._marker, "lock", step)
+    step = dropping(mediator, shop, transactions.settler.marker.lock_each, before=True)
+    monkeypatch.setattr(transactions.settler.marker, "lock_each", step)
     with pytest.raises(NotFound, match="no class users"):
         await run(mediator, wanted)
     assert await logged(mediator, wanted.operation) == []
@@ -93,8 +93,8 @@ async def test_a_class_that_goes_before_it_is_validated_has_changed(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions, id_ = mediator.mediator.transactions, unique()
-    step = dropping(mediator, shop, transactions._marker.standing, before=True)
-    monkeypatch.setattr(transactions._marker, "standing", step)
+    step = dropping(mediator, shop, transactions.settler.marker.standing, before=True)
+    monkeypatch.setattr(transactions.settler.marker, "standing", step)
     seen = Seen("users", id_, None)
     wanted = Transaction(shop, unique("tx"), (seen,), (put(shop, "carts", id_, n=1),), "f")
     with pytest.raises(TransactionAborted):

@@ -46,13 +46,6 @@ EXACT = Context(prec=10_000)
 ROWS = drawn_records()
 
 
-class NothingUnderWay:
-    """The log of a database whose writes are all done."""
-
-    async def unsettled(self, *_: object) -> set[str]:
-        return set()
-
-
 def route_of(systems: tuple[str, ...]) -> ClassRoute:
     """Deal the fields out in turn."""
     name = "_".join(systems)
@@ -74,8 +67,7 @@ async def data(
     clock, systems, configs = SystemClock(), Systems(), (redis_config, postgresql_config)
     calls = StoreCalls(systems, NullGuard())
     unused: Any = None
-    done: Any = NothingUnderWay()
-    executor = Executor(calls, done, unused, unused, Limits(), clock, unused)
+    executor = Executor(calls, unused, unused, Limits(), clock, unused)
     routes = {"_".join(names): route_of(names) for names in PLACEMENTS}
     classes = {name: route.schema for name, route in routes.items()}
     database = DatabaseRoute(Schema(DATABASE, classes), routes)

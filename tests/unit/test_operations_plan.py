@@ -10,14 +10,16 @@ import orjson
 import pytest
 
 from mediator.operations.merge import merge_records
-from mediator.operations.model import Condition, Create, Delete, Get, Put, Update
+from mediator.operations.model import Condition, Create, Delete, Get, Outcome, Put, Update
 from mediator.operations.operators import Operator, OperatorCall
-from mediator.operations.plan import plan_read, plan_write, with_birth
-from mediator.operations.redo import record_of, steps_of
+from mediator.operations.plan import Steps, plan_read, plan_write
 from mediator.placement.routing import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Values
-from mediator.stores.port import Fragment, Record, Status, WriteKind, WriteResult
+from mediator.stores.port import Fragment, Record, WriteKind
+from mediator.transactions.places import Target
+from mediator.transactions.preparing import Work
+from mediator.transactions.redo import dump_work, load_work
 
 FIELDS = {
     "title": Field("title", FieldType.STRING),
@@ -61,7 +63,6 @@ def test_the_first_step_alone_has_conditions() -> None:
     [rest] = steps.rest
     assert (steps.first.expect, steps.first.require_present) == ({"main": 1}, True)
     assert (rest.expect, rest.require_present) == ({}, False)
-    assert [write.remember for write in steps.all] == ["", ""]
     assert rest.values == {"hits": 1}
 
 
@@ -71,25 +72,17 @@ def test_a_put_that_must_not_replace_creates() -> None:
     assert kinds == [WriteKind.CREATE, WriteKind.REPLACE]
 
 
-def test_an_update_touches_what_it_names_operators_first() -> None:
+def test_an_update_touches_what_it_names() -> None:
     operators = (OperatorCall("hits", Operator.INC, 1),)
     update = Update(*HEAD, values={"title": "u"}, operators=operators)
     steps = plan_write(SPREAD, update, {})
     assert [(w.fragment.system, w.groups) for w in steps.all] == [
-        ("b", ("hits",)),
         ("a", ("main",)),
+        ("b", ("hits",)),
     ]
-    assert steps.first.returning == ("hits",)
+    assert steps.all[1].returning == ("hits",)
     only = plan_write(SPREAD, replace(update, operators=()), {})
     assert [write.fragment.system for write in only.all] == ["a"]
-
-
-def test_following_steps_are_bound_to_the_incarnation() -> None:
-    decided = WriteResult(Status.APPLIED, birth=7)
-    create, delete = Create(*HEAD, values=VALUES), Delete(*HEAD)
-    for operation in (create, delete):
-        [rest] = plan_write(SPREAD, operation, {}).rest
-        assert with_birth(rest, decided).birth == 7
 
 
 @pytest.mark.parametrize(
@@ -110,20 +103,32 @@ def test_following_steps_are_bound_to_the_incarnation() -> None:
 def test_a_redo_record_gives_back_the_steps_that_were_put_in(
     operation: Create | Put | Update | Delete,
 ) -> None:
-    steps = plan_write(SPREAD, operation, {"main": 2**53 + 1})
-    record = record_of(SPREAD, "news", steps)
-    kept = replace(record, steps=orjson.loads(orjson.dumps(record.steps)))
-    assert steps_of(SPREAD, kept) == steps
+    steps = _steps_of(operation)
+    kept = orjson.loads(orjson.dumps(dump_work(Work(Target(SPREAD, "x"), steps))))
+    loaded = load_work(SPREAD, kept, "m")
+    assert isinstance(loaded, Work)
+    assert loaded.steps == steps
 
 
-def test_a_record_of_a_system_that_left_the_class_cannot_be_read() -> None:
-    record = record_of(SPREAD, "news", plan_write(SPREAD, Delete(*HEAD), {}))
-    with pytest.raises(KeyError):
-        steps_of(WHOLE, record)
+def _steps_of(operation: Create | Put | Update | Delete) -> Steps:
+    """Return steps as they are committed: under an intent, and without conditions."""
+    planned = plan_write(SPREAD, operation, {}).all
+    first, *rest = (
+        replace(write, mark="m", remember="", require_present=False, birth=3) for write in planned
+    )
+    return Steps(first, tuple(rest))
 
 
-def part(birth: int, group: str, values: Values) -> Record:
-    return Record("x", birth, {group: birth}, values)
+def test_a_redo_record_of_what_left_the_class_applies_nothing() -> None:
+    kept = dump_work(Work(Target(SPREAD, "x"), _steps_of(Delete(*HEAD))))
+    loaded = load_work(WHOLE, kept, "m")
+    assert isinstance(loaded, Work)
+    assert loaded.steps is None
+    assert isinstance(load_work(None, kept, "m"), Outcome)
+
+
+def part(birth: int, group: str, values: Values, mark: str = "", joint: str = "") -> Record:
+    return Record("x", birth, {group: birth}, values, mark, joint)
 
 
 def test_parts_of_another_birth_are_not_shown() -> None:
@@ -138,3 +143,24 @@ def test_parts_of_another_birth_are_not_shown() -> None:
     assert both is not None
     assert (both.values, both.partial) == ({"title": "t", "hits": 9}, ())
     assert merge_records(SPREAD, get, [None, part(5, "hits", {"hits": 9})]) is None
+
+
+@pytest.mark.parametrize(
+    ("marks", "joints", "partial", "pending"),
+    [
+        (("", ""), ("a", "a"), (), False),
+        (("b", ""), ("a", "a"), (), True),
+        (("", "b"), ("b", "a"), ("hits",), True),
+        (("b", ""), ("a", "b"), ("main",), True),
+        (("", ""), ("a", "b"), ("hits", "main"), False),
+    ],
+    ids=["settled", "not yet applied", "hits behind", "main behind", "read between"],
+)
+def test_fragments_of_different_joint_writes_are_partial(
+    marks: tuple[str, str], joints: tuple[str, str], partial: tuple[str, ...], pending: bool
+) -> None:
+    title = part(5, "main", {"title": "t"}, marks[0], joints[0])
+    hits = part(5, "hits", {"hits": 9}, marks[1], joints[1])
+    seen = merge_records(SPREAD, Get("news", "articles", "x"), [title, hits])
+    assert seen is not None
+    assert (seen.partial, seen.pending) == (partial, pending)

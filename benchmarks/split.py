@@ -1,0 +1,163 @@
+"""Objects split over two and three systems: batches, imports and single puts, against one system.
+
+A split object is written as a whole or not at all: intents are set in all its records, an entry of
+the log makes it happen, and each system applies its part. Each figure is compared with what the
+same systems make of whole objects, one at a time: batches and imports with the mean of their rates,
+a single put with the sum of the times that they take.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, Final
+
+import orjson
+
+from benchmarks.beside import Beside, beside
+from benchmarks.http1 import render
+from benchmarks.load import Lane, LoadProcess, Plan
+from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.rounds import interleaved
+
+__all__ = ["run"]
+
+_BEST: Final = {
+    "postgresql": "read_latency",
+    "redis": "write_throughput",
+    "mongodb": "read_throughput",
+}
+"""What each kind is stated to be best at, so that a goal decides where a field goes."""
+
+_WORST: Final = {"write_throughput": 1.0, "read_latency": 1000.0, "read_throughput": 1.0}
+
+_FIELDS: Final = {"title": "postgresql", "author": "redis", "section": "mongodb"}
+"""The fields of an object, and where they are if it is split over all."""
+
+_DATABASE: Final = "split"
+_BATCH: Final = 100
+_OBJECTS: Final = 1_000
+_IMPORTED, _IMPORTS = 500, 20
+"""Objects of an import, and imports that have objects of their own."""
+
+_RATE_BAR, _TIME_BAR = 0.3, 0.6
+_JSON: Final = {"Content-Type": "application/json", "Prefer": "return=minimal"}
+_NDJSON: Final = {"Content-Type": "application/x-ndjson"}
+
+
+async def run(options: Options) -> Measured:
+    """Measure each class by itself, in turn."""
+    async with LoadProcess() as load, beside() as running:
+        if missing := _BEST.keys() - running.servers.keys():
+            raise Failed(f"this machine cannot run {', '.join(sorted(missing))}")
+        classes = await _prepare(running)
+        results = []
+        for kind in ("batch", "import", "put"):
+            sides = {name: _Side(running, load, kind, name, options) for name in classes}
+            measured = await interleaved(
+                3 if options.quick else 9, {name: side.measure for name, side in sides.items()}
+            )
+            rates = {name: median(of) for name, of in measured.items()}
+            results += [
+                _result(options, kind, name, systems, rates)
+                for name, systems in classes.items()
+                if len(systems) > 1
+            ]
+        return Measured(results, await running.service.versions())
+
+
+def _result(
+    options: Options, kind: str, name: str, systems: Sequence[str], rates: Mapping[str, float]
+) -> Result:
+    alone = [rates[f"on_{system}"] for system in systems]
+    single = kind == "put"
+    baseline = 1 / sum(1 / rate for rate in alone) if single else sum(alone) / len(alone)
+    against = "one put on each of them" if single else "one of them"
+    what = f"{kind} of objects over {name} systems, against {against}"
+    options.say(
+        f"{what}: {rates[name]:,.0f}/s against {baseline:,.0f}/s"
+        f" (load average {os.getloadavg()[0]:.1f})"
+    )
+    return Result(what, "objects/s", rates[name], baseline, _TIME_BAR if single else _RATE_BAR)
+
+
+async def _prepare(running: Beside) -> dict[str, Sequence[str]]:
+    """Set up a class on each system, and one over two and over three; returns where they are."""
+    stated = {
+        kind: {**_WORST, metric: 1e-6 if metric == "read_latency" else 1e6}
+        for kind, metric in _BEST.items()
+    }
+    await running.service.state(stated)
+    places: dict[str, Sequence[str]] = {f"on_{kind}": (kind,) for kind in _BEST}
+    places |= {"two": ("postgresql", "redis"), "three": tuple(_BEST)}
+    classes = {name: _class(systems) for name, systems in places.items()}
+    await running.service.set_schema(_DATABASE, {"mode": "mixed", "classes": classes})
+    return places
+
+
+def _class(systems: Sequence[str]) -> dict[str, Any]:
+    fields = {}
+    for name, place in _FIELDS.items():
+        system = place if place in systems else systems[0]
+        annotations = [{"metric": _BEST[system], "goal": 1000}]
+        group = {} if system == systems[0] else {"group": system}
+        fields[name] = {"type": "string", "annotations": annotations, **group}
+    return {"cache": {"visibility": "none"}, "fields": fields}
+
+
+class _Side:
+    """Writes objects of one class in one way."""
+
+    def __init__(
+        self, running: Beside, load: LoadProcess, kind: str, name: str, options: Options
+    ) -> None:
+        self._running = running
+        self._load = load
+        self._kind = kind
+        self._name = name
+        self._seconds = 0.5 if options.quick else 2.0
+        self._imports = itertools.count()
+
+    async def measure(self) -> float:
+        """Return objects per second."""
+        service = self._running.service
+        lane = getattr(self, f"_{self._kind}")()
+        plan = Plan(service.host, service.port, [lane], self._seconds)
+        (tally,) = await self._load.drive(plan)
+        return tally.rate
+
+    def _batch(self) -> Lane:
+        puts = [
+            {"op": "put", "class": self._name, "id": f"o{n}", "body": _object(n)}
+            for n in range(_OBJECTS)
+        ]
+        bodies = [
+            orjson.dumps({"operations": puts[at : at + _BATCH]})
+            for at in range(0, _OBJECTS, _BATCH)
+        ]
+        requests = [render("POST", f"/v1/{_DATABASE}/batch", body, _JSON) for body in bodies]
+        return Lane(requests, 1, operations=_BATCH)
+
+    def _import(self) -> Lane:
+        """Import objects that were not there before, as long as they last."""
+        number = next(self._imports)
+        requests = []
+        for part in range(_IMPORTS):
+            ids = (f"i{number}.{part}.{n}" for n in range(_IMPORTED))
+            lines = [orjson.dumps({"id": id_, **_object(n)}) for n, id_ in enumerate(ids)]
+            target = f"/v1/{_DATABASE}/{self._name}/import"
+            requests.append(render("POST", target, b"\n".join(lines), _NDJSON))
+        return Lane(requests, 1, operations=_IMPORTED)
+
+    def _put(self) -> Lane:
+        requests = [
+            render("PUT", f"/v1/{_DATABASE}/{self._name}/o{n}", orjson.dumps(_object(n)), _JSON)
+            for n in range(_OBJECTS)
+        ]
+        return Lane(requests)
+
+
+def _object(number: int) -> dict[str, str]:
+    return {name: f"{name} of the harbour, part {number}" for name in _FIELDS}

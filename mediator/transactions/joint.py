@@ -1,0 +1,233 @@
+"""Joint writes: operations on objects whose fragments lie on several systems.
+
+Each object is written as a whole or not at all. Many objects go through the phases together, with
+one call for each system and phase; an object on which somebody else is at work drops out, and is
+tried alone.
+
+Whoever writes a single object and has its anchor keeps it, and waits for the other fragments; who
+has not got the anchor takes its intents back. So two of them neither wait for each other, nor send
+each other away for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final, TypeAlias
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from mediator.errors import Locked, MediatorError
+from mediator.operations.calls import StoreCalls
+from mediator.operations.model import Outcome, WriteOperation
+from mediator.operations.waiting import Patience
+from mediator.placement.routing import ClassRoute
+from mediator.transactions.applying import Answer
+from mediator.transactions.log import Entry
+from mediator.transactions.model import Blocked
+from mediator.transactions.phases import Phases
+from mediator.transactions.places import Held, Target, gathered
+from mediator.transactions.preparing import Asked, Work, prepare
+from mediator.transactions.recovery import Plane, Settler
+
+__all__ = ["JointWriter", "Routed"]
+
+PATIENCE_S: Final = 2.0
+"""How long a write tries to get past others."""
+
+TURN_WITHIN_S: Final = 10.0
+"""How long a write waits for others of the same replica on its object."""
+
+AT_ONCE: Final = 200
+"""Objects that go through the phases together: what bounds one entry of the log."""
+
+ALONE_AT_ONCE: Final = 16
+"""Objects that are tried alone at the same time."""
+
+Routed: TypeAlias = tuple[ClassRoute, WriteOperation]
+"""An operation, and where its class lives."""
+
+_Tried: TypeAlias = Answer | Blocked
+
+
+class _NoTurn(Exception):
+    """Others of the same replica were before it all the time."""
+
+
+class JointWriter:
+    """Writes objects whose fragments lie on several systems; implements `JointWrites`.
+
+    Args:
+        plane: Carries out single operations.
+        calls: Sends store calls.
+        settler: Applies what is committed, and resolves what is met.
+        phases: What a write goes through.
+    """
+
+    def __init__(self, plane: Plane, calls: StoreCalls, settler: Settler, phases: Phases) -> None:
+        self._plane = plane
+        self._calls = calls
+        self._settler = settler
+        self._phases = phases
+        self._turns = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]()
+
+    async def write(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
+        """Carry out one write.
+
+        Raises:
+            Locked: Others were at work on the object all the time; nothing was done.
+            OutcomeUnknown: It is committed, or may be; what it writes follows.
+            MediatorError: It cannot be done, and nothing was.
+        """
+
+        async def attempt(patience: Patience) -> Outcome:
+            [answer] = await self._try([(route, operation)], patience)
+            if isinstance(answer, Outcome):
+                return answer
+            raise answer
+
+        try:
+            async with self._turn(operation):
+                return await self._phases.until_free(attempt, PATIENCE_S)
+        except (Blocked, _NoTurn):
+            name = f"{operation.class_name}/{operation.id}"
+            raise Locked(f"Others are at work on {name}; nothing was done, try again.") from None
+
+    @asynccontextmanager
+    async def _turn(self, operation: WriteOperation) -> AsyncIterator[None]:
+        """Let writes of one object begin one after the other here, rather than meet in its records.
+
+        Raises:
+            _NoTurn: There were too many before it.
+        """
+        key = (operation.database, operation.class_name, operation.id)
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        try:
+            async with asyncio.timeout(TURN_WITHIN_S):
+                await turn.acquire()
+        except TimeoutError:
+            raise _NoTurn from None
+        try:
+            yield
+        finally:
+            turn.release()
+
+    async def write_each(self, operations: Sequence[Routed]) -> list[Answer]:
+        """Carry out writes of different objects of one database; each fails by itself."""
+        answers: list[Answer] = []
+        for start in range(0, len(operations), AT_ONCE):
+            answers += await self._write_group(operations[start : start + AT_ONCE])
+        return answers
+
+    async def _write_group(self, operations: Sequence[Routed]) -> list[Answer]:
+        tried = await self._try(operations, None)
+        slots = asyncio.Semaphore(ALONE_AT_ONCE)
+
+        async def alone(routed: Routed) -> Answer:
+            async with slots:
+                try:
+                    return await self.write(*routed)
+                except MediatorError as error:
+                    return error
+
+        async def answer(routed: Routed, answer: _Tried) -> Answer:
+            return await alone(routed) if isinstance(answer, Blocked) else answer
+
+        return list(await asyncio.gather(*map(answer, operations, tried)))
+
+    async def _try(self, operations: Sequence[Routed], patience: Patience | None) -> list[_Tried]:
+        """Take operations through the phases once; with patience, a single one."""
+        targets = [Target(route, operation.id) for route, operation in operations]
+        places = [[target.route.schema.name, target.id] for target in targets]
+        entry = Entry(uuid4().hex, operations[0][1].database, places)
+        try:
+            decided = await self._decide(operations, targets, entry, patience)
+        except (MediatorError, Blocked) as error:
+            await self._settler.abandon(entry, targets)
+            return [error] * len(operations)
+        except BaseException:
+            await self._settler.abandon(entry, targets)
+            raise
+        works = [one for one in decided if isinstance(one, Work)]
+        if not works:
+            await self._settler.abandon(entry, targets)
+            return [one for one in decided if not isinstance(one, Work)]
+        dropped = [t for t, d in zip(targets, decided, strict=True) if not isinstance(d, Work)]
+        await self._settler.release(dropped, entry.mark)
+        answers = iter(await self._commit(entry, works))
+        return [next(answers) if isinstance(one, Work) else one for one in decided]
+
+    async def _decide(
+        self,
+        operations: Sequence[Routed],
+        targets: Sequence[Target],
+        entry: Entry,
+        patience: Patience | None,
+    ) -> list[Work | _Tried]:
+        """Set the intents, and find out what the operations come to and whether they may."""
+        await self._phases.end_expired(targets)
+        waits = patience is not None and patience.has_waited
+        begun = await self._phases.begin(entry, targets, anchor_first=waits)
+        if patience is not None:
+            begun = [await self._hold(begun[0], entry.mark, patience)]
+        free = [self._free(held, entry.mark) for held in begun]
+        decided: list[Work | _Tried | Asked] = list(
+            await gathered(map(self._asked, operations, free))
+        )
+        asked = [one for one in decided if isinstance(one, Asked)]
+        works = iter(await prepare(asked, entry.mark, self._calls))
+        return [_answered(next(works)) if isinstance(one, Asked) else one for one in decided]
+
+    async def _hold(
+        self, held: Held | MediatorError, mark: str, patience: Patience
+    ) -> Held | MediatorError:
+        """Keep an object whose anchor is ours, and wait for its other fragments."""
+        while isinstance(held, Held) and not patience.is_over:
+            foreign = held.foreign(mark)
+            if not foreign or held.fragments[held.target.route.anchor].mark != mark:
+                break
+            await patience.pause()
+            if patience.resolves:
+                await self._settler.resolve(foreign)
+            keys = [key for own in foreign.values() for key in own]
+            again = zip(keys, await self._settler.marker.lock(keys, mark), strict=True)
+            now = {fragment: standing for (fragment, _), standing in again}
+            held = replace(held, fragments={**held.fragments, **now})
+        return held
+
+    def _free(self, held: Held | MediatorError, mark: str) -> Held | MediatorError | Blocked:
+        """Tell an object that is ours from one on which others are at work."""
+        if isinstance(held, MediatorError):
+            return held
+        foreign = held.foreign(mark)
+        return Blocked(foreign) if foreign or self._phases.has_expired(held) else held
+
+    async def _asked(self, routed: Routed, held: Held | MediatorError | Blocked) -> Asked | _Tried:
+        """Look whether an operation with a key has happened; under its intents that is certain."""
+        route, operation = routed
+        if not isinstance(held, Held):
+            return held
+        try:
+            if operation.fingerprint is not None and held.is_known:
+                recalled = await self._plane.recalled(route, operation)
+                if recalled is not None:
+                    return recalled
+        except MediatorError as error:
+            return error
+        return Asked(operation, held)
+
+    async def _commit(self, entry: Entry, works: Sequence[Work]) -> Sequence[_Tried]:
+        try:
+            answers = await self._phases.commit(entry, works)
+        except (MediatorError, Blocked) as error:
+            return [error] * len(works)
+        # Whoever applied its steps, it is this write that has happened.
+        return [replace(a, replayed=False) if isinstance(a, Outcome) else a for a in answers]
+
+
+def _answered(work: Work | MediatorError) -> Work | _Tried:
+    if isinstance(work, Work) and work.outcome is not None:
+        return work.outcome
+    return work

@@ -1,0 +1,151 @@
+"""The phases of a write over several systems, as its coordinator goes through them.
+
+1. begin: the write is logged, under a lease, and its intents are set, both at the same time;
+2. prepare: under its intents, what it comes to is computed (`preparing`);
+3. commit: the log says *committed*, with all that is to be applied;
+4. apply: each step is applied under its intent, which goes with it (`applying`);
+5. forget: the log forgets the write, or keeps its answer.
+
+`docs/transactions.md` tells what each of them leaves behind, and who resolves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from mediator.clock import Clock
+from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
+from mediator.operations.calls import StoreCalls
+from mediator.operations.expiry import expired
+from mediator.operations.waiting import Patience
+from mediator.stores.port import Record, RecordKey, Standing
+from mediator.transactions.applying import Answer
+from mediator.transactions.log import Entry, TransactionLog
+from mediator.transactions.model import Blocked
+from mediator.transactions.places import Held, Target, held_of, keys_of
+from mediator.transactions.preparing import Work
+from mediator.transactions.recovery import Settler
+from mediator.transactions.redo import dump_work
+
+__all__ = ["Phases"]
+
+_T = TypeVar("_T")
+
+
+class Phases:
+    """Takes writes through their phases.
+
+    Args:
+        calls: Sends store calls.
+        log: The log.
+        settler: Applies what is committed, and resolves what is met.
+        clock: The time, for what expires.
+    """
+
+    def __init__(
+        self, calls: StoreCalls, log: TransactionLog, settler: Settler, clock: Clock
+    ) -> None:
+        self._calls = calls
+        self._log = log
+        self._settler = settler
+        self._clock = clock
+
+    async def until_free(self, attempt: Callable[[Patience], Awaitable[_T]], bound_s: float) -> _T:
+        """Attempt something until nobody else is in the way, or the bound has passed.
+
+        Raises:
+            Blocked: The bound has passed.
+        """
+        patience = Patience(bound_s)
+        while True:
+            try:
+                return await attempt(patience)
+            except Blocked as blocked:
+                if patience.is_over:
+                    raise
+                met = blocked.met
+            await patience.pause()
+            if met and patience.resolves:
+                await self._settler.resolve(met)
+
+    async def begin(
+        self, entry: Entry, targets: Sequence[Target], *, anchor_first: bool = False
+    ) -> list[Held | MediatorError]:
+        """Log a write and set its intents; returns how its objects stand, or why nobody knows.
+
+        Args:
+            entry: The write.
+            targets: Its objects.
+            anchor_first: Of a single object, set no other intent before that on the anchor: who
+                waits for somebody is not in the way of others that have got it.
+
+        Raises:
+            Blocked: It was refused, or somebody else has the anchor.
+            Unavailable: The catalogue does not answer.
+        """
+        keys = keys_of(targets)
+        anchor = await self._lock_anchor(keys[0], entry.mark) if anchor_first else ()
+        begun, standings = await asyncio.gather(
+            self._log.begin(entry, self._settler.lease_s),
+            self._settler.marker.lock_each(keys[len(anchor) :], entry.mark),
+            return_exceptions=True,
+        )
+        for failure in (begun, standings):
+            if isinstance(failure, BaseException):
+                raise failure
+        assert not isinstance(standings, BaseException)
+        if not begun:
+            raise Blocked
+        return held_of(targets, [*anchor, *standings])
+
+    async def _lock_anchor(self, key: RecordKey, mark: str) -> Sequence[Standing]:
+        standings = await self._settler.marker.lock([key], mark)
+        if (other := standings[0].mark) != mark:
+            raise Blocked({other: [key]})
+        return standings
+
+    def has_expired(self, held: Held) -> bool:
+        """Whether an object is there, and should not be any more."""
+        birth, now = held.birth, self._clock.now()
+        if birth is None:
+            return False
+        record = Record(held.target.id, birth, {}, {})
+        return expired(held.target.route.anchor, record, now)
+
+    async def end_expired(self, targets: Sequence[Target]) -> None:
+        """Delete what is left of expired objects that are about to be written.
+
+        Raises:
+            Blocked: Somebody else's intent is on one of them.
+        """
+        mortal: dict[str, list[RecordKey]] = {}
+        for fragment, id_ in keys_of(targets):
+            if fragment.ttl_s is not None:
+                mortal.setdefault(fragment.system, []).append((fragment, id_))
+        try:
+            for system, keys in mortal.items():
+                await self._calls.end_expired(self._calls.systems.get(system), keys)
+        except Locked:
+            raise Blocked from None
+
+    async def commit(self, entry: Entry, works: Sequence[Work]) -> list[Answer]:
+        """Make a write happen, and apply it; both go on if the caller is cancelled.
+
+        Raises:
+            Blocked: It was aborted.
+            OutcomeUnknown: The catalogue does not answer.
+        """
+        return await asyncio.shield(asyncio.create_task(self._commit(entry, works)))
+
+    async def _commit(self, entry: Entry, works: Sequence[Work]) -> list[Answer]:
+        try:
+            committed = await self._log.commit(entry.mark, [dump_work(work) for work in works])
+        except Unavailable as error:
+            detail = "The catalogue does not answer; the write may have been committed."
+            raise OutcomeUnknown(detail, system=error.system) from error
+        if not committed:
+            await self._settler.abandon(entry, [work.target for work in works])
+            raise Blocked
+        return await self._settler.apply(entry, works)

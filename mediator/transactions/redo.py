@@ -1,0 +1,120 @@
+"""Redo records: what a committed write is to apply, in the JSON that the log keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from mediator.operations.model import Outcome
+from mediator.operations.operators import Operator, OperatorCall
+from mediator.operations.plan import Steps
+from mediator.placement.routing import ClassRoute
+from mediator.schema.tagged import dump, load
+from mediator.stores.port import Write, WriteKind
+from mediator.transactions.places import Target
+from mediator.transactions.preparing import Work
+
+__all__ = ["dump_outcome", "dump_work", "load_outcome", "load_work"]
+
+
+def dump_work(work: Work) -> dict[str, Any]:
+    """Put the work on one object into JSON."""
+    told: dict[str, Any] = {"class": work.target.route.schema.name, "id": work.target.id}
+    if work.steps is None:
+        assert work.outcome is not None
+        return {**told, "outcome": dump_outcome(work.outcome)}
+    steps = [_dump_write(write) for write in work.steps.all]
+    return {**told, "operation": work.steps.first.operation, "steps": steps}
+
+
+def load_work(route: ClassRoute | None, told: Mapping[str, Any], mark: str) -> Work | Outcome:
+    """Read work back, against the present route of its class.
+
+    Returns:
+        The outcome alone if there is nothing any more that it could be applied to.
+    """
+    if route is None:
+        return _outcome_of(told)
+    target = Target(route, told["id"])
+    if "outcome" in told:
+        return Work(target, None, load_outcome(told["outcome"]))
+    with suppress(KeyError):  # a fragment is no longer part of the class
+        first, *rest = (_load_write(route, told, step, mark) for step in told["steps"])
+        return Work(target, Steps(first, tuple(rest)))
+    return Work(target, None, _outcome_of(told))
+
+
+def _outcome_of(told: Mapping[str, Any]) -> Outcome:
+    if "outcome" in told:
+        return load_outcome(told["outcome"])
+    return Outcome(told["id"], None, {}, replayed=True)
+
+
+def _dump_write(write: Write) -> dict[str, Any]:
+    return {
+        "system": write.fragment.system,
+        "kind": write.kind.name,
+        "groups": list(write.groups),
+        "values": dump(write.values),
+        "unset": list(write.unset),
+        "operators": [
+            {"field": c.field, "operator": c.operator.value, "argument": dump(c.argument)}
+            for c in write.operators
+        ],
+        "birth": write.birth,
+        "remember": write.remember,
+        "returning": None if write.returning is None else list(write.returning),
+    }
+
+
+def _load_write(
+    route: ClassRoute, told: Mapping[str, Any], step: Mapping[str, Any], mark: str
+) -> Write:
+    returning = step["returning"]
+    values = load(step["values"])
+    assert isinstance(values, dict)
+    return Write(
+        fragment={f.system: f for f in route.fragments}[step["system"]],
+        id=told["id"],
+        kind=WriteKind[step["kind"]],
+        operation=told["operation"],
+        groups=tuple(step["groups"]),
+        values=values,
+        unset=tuple(step["unset"]),
+        operators=tuple(
+            OperatorCall(o["field"], Operator(o["operator"]), load(o["argument"]))
+            for o in step["operators"]
+        ),
+        birth=step["birth"],
+        remember=step["remember"],
+        returning=None if returning is None else tuple(returning),
+        mark=mark,
+    )
+
+
+def dump_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Put an answer into JSON."""
+    return {
+        "id": outcome.id,
+        "values": None if outcome.values is None else dump(outcome.values),
+        "versions": dict(outcome.versions),
+        "created": outcome.created,
+        "schema_version": outcome.schema_version,
+        "systems": list(outcome.systems),
+    }
+
+
+def load_outcome(told: Mapping[str, Any]) -> Outcome:
+    """Read an answer back."""
+    values = None if told["values"] is None else load(told["values"])
+    assert values is None or isinstance(values, dict)
+    return Outcome(
+        told["id"],
+        values,
+        dict(sorted(told["versions"].items())),  # PostgreSQL's JSON has an order of its own
+        told["created"],
+        replayed=True,
+        schema_version=told["schema_version"],
+        systems=tuple(told["systems"]),
+    )
