@@ -14,6 +14,7 @@ from app.api.calls import Call
 from app.api.cursors import Cursors
 from app.api.jobs import JobDesk, desk_of, require_result
 from app.api.options import DataOptions
+from app.api.resources import Directory
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, asks_for
 from app.http.paths import parse_query, whole_number
@@ -30,11 +31,13 @@ class RunResults:
     """Results of runs.
 
     Args:
+        directory: Finds databases.
         desk: What jobs need; None: there are no jobs here.
         options: Bounds and keys.
     """
 
-    def __init__(self, desk: JobDesk | None, options: DataOptions) -> None:
+    def __init__(self, directory: Directory, desk: JobDesk | None, options: DataOptions) -> None:
+        self._directory = directory
         self._desk = desk
         self._most = options.page_limit
         self._cursors = Cursors(options.cursor_key)
@@ -46,25 +49,28 @@ class RunResults:
         accept = call.request.headers.get(b"accept", "")
         type_ = next((type_ for type_ in FILES if asks_for(accept, type_)), None)
         parameters = parse_query(call.request.query, frozenset() if type_ else _PAGE)
-        run = await desk.runs.find(call.database, call.id)
+        database_id = (await self._directory.database(call.database)).id
+        run = await desk.runs.find(database_id, call.id)
         require_result(call.access, run.document, call.database)
         files = await asyncio.to_thread(_open, desk.directory, run)
         if type_ is None:
-            return await self._page(call, files, parameters)
+            return await self._page(run, files, parameters)
         chunks = _chunks(files.stream(FILES[type_]))
         return Response(200, [(b"content-type", type_.encode()), NO_STORE], chunks=chunks)
 
-    async def _page(self, call: Call, files: ResultFiles, parameters: dict[str, str]) -> Response:
-        bound = (call.database, "results", call.id)
+    async def _page(
+        self, run: StoredRun, files: ResultFiles, parameters: dict[str, str]
+    ) -> Response:
+        bound = (run.database, "results", run.id)
         part, row = 0, 0
         if "after" in parameters:
-            part, row = self._cursors.open(bound, parameters["after"])
+            part, row = self._cursors.open(bound, run.database_id, parameters["after"])
         limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=self._most)
         try:
             rows, there = await asyncio.to_thread(files.page, (part, row), limit)
         except FileNotFoundError:
             raise _gone() from None
-        cursor = None if there is None else self._cursors.seal(bound, list(there))
+        cursor = None if there is None else self._cursors.seal(bound, run.database_id, list(there))
         body = orjson.dumps({"items": rows, "next": cursor})
         return Response(200, [JSON_TYPE, NO_STORE], body)
 

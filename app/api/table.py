@@ -60,7 +60,7 @@ def make_table(
         jobs=_jobs(jobs),
         run=_run(jobs),
         resume=_resume(jobs),
-        results=_results(RunResults(desk, options)),
+        results=_results(RunResults(directory, desk, options)),
     )
 
 

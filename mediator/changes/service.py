@@ -98,15 +98,15 @@ class ChangeService:
         feed = self._feed
         if feed is None:
             return
-        for database in self._model().databases:
-            until = await feed.relayed_until(database)
+        for name, route in self._model().databases.items():
+            until = await feed.relayed_until(route.id)
             now_us = await feed.now_us()
             for system, until_us in until.items():
                 lag_s = max(0, now_us - until_us) / _US
-                self._observe(FeedLagMeasured(database, system, lag_s))
+                self._observe(FeedLagMeasured(name, system, lag_s))
 
     async def trim(self) -> None:
         """Remove what is beyond the feeds' retention."""
         if self._feed is not None:
-            for database in self._model().databases:
-                await self._feed.trim(database)
+            for database_id in self._model().by_id:
+                await self._feed.trim(database_id)

@@ -34,7 +34,7 @@ class View:
         self._state = state
 
     async def describe(self, model: RoutingModel, database: str) -> dict[str, Any]:
-        """Describe the primary of a database.
+        """Describe the primary of the database of an id.
 
         Raises:
             Unavailable: The coordination Redis does not answer.
@@ -42,10 +42,10 @@ class View:
         told = await self._state.told(database)
         now_us = await self._feed.now_us()
         known = [await self._state.load(database, number) for number in range(PARTITIONS)]
-        routes = copied_classes(model, database)
+        routes, schema = copied_classes(model, database), model.by_id[database].schema
         return {
-            "database": database,
-            "staleness_s": model.databases[database].schema.primary.staleness_s,
+            "database": schema.database,
+            "staleness_s": schema.primary.staleness_s,
             "classes": {n: _class(route, known, told, now_us) for n, route in routes.items()},
             "partitions": [
                 await self._partition(database, number, known[number], told)

@@ -142,6 +142,8 @@ class Transactions:
         if await self._log.begin(entry, self._settler.lease_s) is not None:
             raise Blocked
         try:
+            # Only now: who places a class anew looks for entries once no more can come unseen.
+            self._calls.check_writable(f for target in targets for f in target.route.fragments)
             works = await self._decide(transaction, routes, targets, entry.mark)
         except BaseException:
             with suppress(MediatorError):

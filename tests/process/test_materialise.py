@@ -81,6 +81,10 @@ class Primary:
     http: httpx.AsyncClient
 
     @property
+    def database_id(self) -> str:
+        return self.service.mediator.data.model.databases[self.database].id
+
+    @property
     def route(self) -> ClassRoute:
         return self.service.mediator.data.model.databases[self.database].classes["articles"]
 
@@ -121,7 +125,7 @@ class Primary:
         now_us = await feed.feed.now_us()
 
         async def reached() -> bool:
-            marks = await feed.primary_state.marks(self.database)
+            marks = await feed.primary_state.marks(self.database_id)
             known = [m for marks_ in marks.until_us.values() for m in marks_]
             return bool(known) and all(mark is not None and mark >= now_us for mark in known)
 

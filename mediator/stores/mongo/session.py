@@ -80,7 +80,7 @@ class Session:
         """Return the collection of a class, for what is not a point read or write."""
         fragment = layout.fragment
         return self.database(fragment.database).get_collection(
-            fragment.class_name,
+            fragment.stored_as,
             write_concern=WriteConcern(**self._write_concern),
             read_concern=ReadConcern("majority") if self._read_concern else None,
         )
@@ -93,7 +93,7 @@ class Session:
         reply = await self._lines.command(
             self.database(fragment.database).name,
             {
-                "find": fragment.class_name,
+                "find": fragment.stored_as,
                 "filter": layout.key(id_) | condition,
                 "projection": projection,
                 "limit": 1,
@@ -109,7 +109,7 @@ class Session:
         reply = await self._write(
             layout,
             {
-                "findAndModify": layout.fragment.class_name,
+                "findAndModify": layout.fragment.stored_as,
                 "query": attempt.query,
                 "update": attempt.update,
                 "fields": attempt.projection,
@@ -126,7 +126,7 @@ class Session:
     ) -> Document:
         """Update the document that a query selects, or make it; return what becomes of it."""
         command: Document = {
-            "findAndModify": layout.fragment.class_name,
+            "findAndModify": layout.fragment.stored_as,
             "query": query,
             "update": update,
             "fields": projection,
@@ -139,12 +139,12 @@ class Session:
 
     async def change(self, layout: Layout, query: Document, update: Document) -> None:
         """Update the document that a query selects, if there is one."""
-        name = layout.fragment.class_name
+        name = layout.fragment.stored_as
         await self._write(layout, {"update": name, "updates": [{"q": query, "u": update}]})
 
     async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
         """Insert, or change under a condition; say whether it applied."""
-        name = layout.fragment.class_name
+        name = layout.fragment.stored_as
         if isinstance(step, Insertion):
             command: Document = {"insert": name, "documents": [step.document]}
         else:

@@ -18,13 +18,18 @@ class Fragment:
 
     Attributes:
         system: Name of the system.
-        database: Name of the database.
+        database: Name of the database: for people, caches and grants.
         class_name: Name of the class.
         fields: The fields placed here, by name.
         groups: The cache groups placed here: group name to the names of its fields. May be a group
             without fields: the anchor group of a class whose fields all live elsewhere.
         schema_version: Version of the class's schema.
         ttl_s: Seconds that objects of the class live from their creation; None: for ever.
+        database_id: Id of the database, which no later one of its name has: what a write leaves for
+            the feed names it. Empty, for what no catalogue keeps: the name is the id.
+        stored_as: What stores name records of the class by, together with the database: another one
+            whenever the class is made or placed anew, so that nothing of what was there before is
+            met again, and to drop it does no harm however late. Empty: the name of the class.
     """
 
     system: str
@@ -34,6 +39,13 @@ class Fragment:
     groups: Mapping[str, tuple[str, ...]]
     schema_version: int = 1
     ttl_s: float | None = None
+    database_id: str = ""
+    stored_as: str = ""
+
+    def __post_init__(self) -> None:
+        """Let names stand for ids that are not given."""
+        object.__setattr__(self, "database_id", self.database_id or self.database)
+        object.__setattr__(self, "stored_as", self.stored_as or self.class_name)
 
 
 @immutable
