@@ -82,8 +82,13 @@ def amended(
 
 
 def said_of(known: KnownSystem, said: Mapping[str, Any]) -> KnownSystem:
-    """Add what an operator said of a system elsewhere; what is stated here holds."""
+    """Add what an operator said of a system elsewhere; what is stated here holds.
+
+    Nothing was said of a system of this name if it is of another kind.
+    """
     registration = known.registration
+    if said["kind"] != registration.config.kind:
+        return known
     declared = dict.fromkeys((*registration.declared, *said["declared"]))
     metrics = {**said["metrics"], **(registration.metrics or {})}
     return amended(known, metrics, tuple(declared))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from math import inf
 from typing import Final
 
 from mediator.catalogue.replicas import CatalogueReplicas
@@ -68,7 +69,8 @@ class Membership:
             await self._replicas.join(self._name)
 
     async def close(self) -> None:
-        """Leave; the last write has ended."""
+        """Leave; what writes on all the same acknowledges nothing."""
+        self._calls.lease_until = -inf
         with suppress(Unavailable):
             await self._replicas.leave(self._name)
 

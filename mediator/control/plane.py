@@ -75,6 +75,8 @@ class Control:
         self, documents: Mapping[str, Any], said: Mapping[str, Mapping[str, Any]]
     ) -> None:
         """Return if all of these schemas could be set; see `ControlPlane.place`."""
+        for each in said.values():
+            _check_statements(each["metrics"], each["declared"])
         candidates = self._registry.candidates(said)
         for database, document in documents.items():
             change = await self._schemas.try_out(database, document, candidates=candidates)

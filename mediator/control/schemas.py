@@ -153,7 +153,7 @@ class Schemas:
         candidates: Sequence[Candidate] | None = None,
     ) -> SchemaChange:
         """Say what setting a schema would do, perhaps with systems that are not as they are."""
-        schema = await self._parse(name, document)
+        schema = await self._parse(name, document, candidates)
         async with self._changing:
             plan = await self._plan(schema, version, candidates)
         return self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
@@ -184,9 +184,11 @@ class Schemas:
                 await self._drop(stored, route)
         return {"database": name, "objects": counts, "dropped": not dry_run}
 
-    async def _parse(self, name: str, document: Any) -> Schema:
+    async def _parse(
+        self, name: str, document: Any, candidates: Sequence[Candidate] | None = None
+    ) -> Schema:
         schema = await asyncio.to_thread(parse_schema, name, document)
-        if mistake := primary_mistake(schema, self._registry.candidates()):
+        if mistake := primary_mistake(schema, candidates or self._registry.candidates()):
             raise SchemaInvalid(mistake, places=[Place("/primary/system", mistake)])
         return schema
 

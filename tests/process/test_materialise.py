@@ -581,7 +581,7 @@ async def test_operators_see_primaries_and_look_after_them(primary: Primary) -> 
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as admin:
         listed = await admin.get("/admin/v1/materialisation")
         assert primary.database in {each["database"] for each in listed.json()["items"]}
-        async with _run_elsewhere(mediator, primary.database):
+        async with _run_elsewhere(mediator, primary.database_id):
             assert (await admin.post(f"{where}/verify")).status_code == 409
         for work in ("verify?repair=true", "rebuild"):
             begun = await admin.post(f"{where}/{work}")
@@ -595,10 +595,10 @@ async def test_operators_see_primaries_and_look_after_them(primary: Primary) -> 
 
 
 @asynccontextmanager
-async def _run_elsewhere(mediator: Mediator, database: str) -> AsyncIterator[None]:
+async def _run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[None]:
     """Hold the lease of runs, as another replica does while a run of its own goes on."""
     assert mediator._coordination is not None
-    leases, name = mediator._coordination.leases, f"upkeep:{database}"
+    leases, name = mediator._coordination.leases, f"upkeep:{database_id}"
     assert await leases.acquire(name, "another replica", 30)
     try:
         yield
