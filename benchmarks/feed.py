@@ -110,7 +110,7 @@ async def _bare(redis: Any, changes: Sequence[Change]) -> float:
         await pipeline.execute()
         [[_, entries]] = await redis.xread({stream: reached}, _BATCH)
         reached = entries[-1][0]
-        read += len([change_from(fields[b"c"]) for _, fields in entries])
+        read += len([change_from(fields[b"c"], "bench") for _, fields in entries])
     taken = perf_counter() - started
     await redis.delete(stream)
     if read != len(changes):
@@ -132,6 +132,7 @@ def _change(number: int) -> Change:
         counted,
         {"hits": number + 1},
         1_790_000_000_000_000 + number,
+        "bench",
     )
 
 

@@ -72,6 +72,6 @@ class _Events:
         *lines, self._rest = (self._rest + body).split(b"\n")
         for line in lines:
             if line.startswith(_DATA):
-                change = change_from(line.removeprefix(_DATA))
+                change = change_from(line.removeprefix(_DATA), "")
                 if change.kind == "update":  # what was created before is told as well
                     self.lags.append(self.now - change.time_us / 1e6)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from examples.kept_record import KeptRecord
-from mediator.changes.model import Change, change_id
+from mediator.changes.model import Change, change_id, kind_of
 from mediator.schema.tagged import dump, load
 from mediator.schema.types import Values
 from mediator.stores.images import image_of
@@ -46,7 +46,7 @@ def rows_of(call: Write, before: KeptRecord, after: KeptRecord, time_us: int) ->
     for group in call.groups:
         touched = _touched(call, group)
         told = (
-            (fragment.database, fragment.class_name, call.id, group, call.operation),
+            (fragment.database_id, fragment.class_name, call.id, group, call.operation),
             (call.kind.name.lower(), after.versions[group]),
             _image(before, touched),
             _image(after, touched),
@@ -56,14 +56,14 @@ def rows_of(call: Write, before: KeptRecord, after: KeptRecord, time_us: int) ->
 
 def logged(number: int, time_us: int, told: bytes, fragment_of: FragmentOf) -> Logged:
     """Read an entry, by the schema of today; a class that is gone is not told."""
-    (database, class_name, id_, group, operation), (kind, version), *images = orjson.loads(told)
-    fragment = fragment_of(database, class_name)
+    (database_id, class_name, id_, group, operation), (kind, version), *images = orjson.loads(told)
+    fragment = fragment_of(database_id, class_name)
     if fragment is None:
         return Logged(position_of(number), None)
     before, after = (_shown(fragment, image) for image in images)
     change = Change(
-        change_id(operation, group), database, class_name, id_, group, version, kind, before, after,
-        time_us,
+        change_id(operation, group), fragment.database, class_name, id_, group, version,
+        kind_of(kind, absent=before is None), before, after, time_us, database_id,
     )  # fmt: skip
     return Logged(position_of(number), change)
 

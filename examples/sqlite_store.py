@@ -253,7 +253,7 @@ class SqliteStore:
 
 
 def _class(fragment: Fragment) -> str:
-    return f"{fragment.database}/{fragment.class_name}"
+    return f"{fragment.database}/{fragment.stored_as}"
 
 
 def _dumped(record: KeptRecord) -> bytes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from mediator.errors import MediatorError
 from mediator.materialise.freshness import ANY, Wish
@@ -101,6 +101,10 @@ class SchemaChange:
     notes: tuple[str, ...] = ()
 
 
+BeforeChange: TypeAlias = Callable[[Iterable[str]], Awaitable[None]]
+"""Called with the names of the classes that a schema is about to have."""
+
+
 class ControlPlane(Protocol):
     """Schemas, systems, placements. Every method raises `MediatorError` and nothing else."""
 
@@ -111,7 +115,13 @@ class ControlPlane(Protocol):
         """Return the stored schema with its placements."""
 
     async def set_schema(
-        self, database: str, document: Any, *, dry_run: bool = False, version: int | None = None
+        self,
+        database: str,
+        document: Any,
+        *,
+        dry_run: bool = False,
+        version: int | None = None,
+        before: BeforeChange | None = None,
     ) -> SchemaChange:
         """Validate, place, prepare the stores, store, and put a new routing model in force.
 
@@ -120,12 +130,28 @@ class ControlPlane(Protocol):
             document: The schema as JSON.
             dry_run: Only say what would happen.
             version: The version the caller has seen; 0: none yet.
+            before: Called before anything is changed, once the schema is found to be in order.
 
         Raises:
             SchemaInvalid: With the place of every mistake.
             Unplaceable: No system serves a node; the routing model stays as it was.
             DataWouldMove: Existing data would move; `extra["plan"]`.
             PreconditionFailed: The stored version is another.
+        """
+
+    async def place(
+        self, documents: Mapping[str, Any], said: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Return if all of these schemas could be set, by the names of their databases.
+
+        Args:
+            documents: The schemas as JSON.
+            said: What an operator would have said of systems before (`amend_as_said`).
+
+        Raises:
+            SchemaInvalid: With the place of every mistake.
+            Unplaceable: No system serves a node.
+            DataWouldMove: Existing data would move; `extra["plan"]`.
         """
 
     async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
@@ -148,6 +174,14 @@ class ControlPlane(Protocol):
         declared: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Change what the operator says of a system (None removes a metric), and rescore."""
+
+    async def amend_as_said(self, said: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add to what operators say of systems here what they said of them elsewhere.
+
+        Args:
+            said: `declared` and `metrics` of systems, by name; those that are not here are left
+                out, and what is stated here holds.
+        """
 
     async def calibrate(self, name: str) -> dict[str, Any]:
         """Probe and calibrate a system anew."""

@@ -13,9 +13,12 @@ from uuid import uuid4
 from mediator.access.tenancy import Tenancy
 from mediator.archive.service import Archive
 from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.dropped_databases import DroppedDatabases
 from mediator.catalogue.events import CatalogueEvents
 from mediator.catalogue.presence import Presence
+from mediator.catalogue.proposals import CatalogueProposals
 from mediator.catalogue.registrations import CatalogueSystems
+from mediator.catalogue.replicas import CatalogueReplicas
 from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.schemas import CatalogueSchemas
@@ -27,7 +30,10 @@ from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import Writers
 from mediator.clock import Clock, SystemClock
+from mediator.control.clearing import Clearing
+from mediator.control.follower import Follower
 from mediator.control.judgement import Judgement, Patience
+from mediator.control.membership import Membership
 from mediator.control.plane import Control
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
@@ -141,7 +147,7 @@ class Mediator:
         self._systems = Systems()
         self._registry = self._register(factory)
         events = CatalogueEvents(self._catalogue)
-        calls = StoreCalls(self._systems, options.guard)
+        calls = StoreCalls(self._systems, options.guard, self._clock)
         self._sweep = Sweep(self._systems, calls.write_guarded)
         self._watermarks = Watermarks(self._clock)
         self.data = self._operate(calls)
@@ -149,7 +155,13 @@ class Mediator:
         self.transactions = self._transact(calls)
         self.primaries = self._materialise(calls, events)
         self.changes = self._follow(calls)
-        self._schemas = self._place(calls)
+        follower = Follower(CatalogueSchemas(self._catalogue), self.data, calls)
+        replicas = CatalogueReplicas(self._catalogue)
+        self._membership = Membership(
+            replicas, self._replica, follower.in_force, calls, self._clock
+        )
+        self._clearing = Clearing(DroppedDatabases(self._catalogue), self._systems, self._feed())
+        self._schemas = self._place(follower)
         self._advisor = Advisor(
             self._registry.candidates, self._book.offered, self._clock, energy=options.energy
         )
@@ -204,21 +216,25 @@ class Mediator:
             self._clock,
         )
 
-    def _place(self, calls: StoreCalls) -> Schemas:
-        stored = CatalogueSchemas(self._catalogue)
+    def _place(self, follower: Follower) -> Schemas:
         return Schemas(
-            stored,
+            CatalogueSchemas(self._catalogue),
             self._registry,
             self._systems,
             self.data,
-            calls,
+            follower,
+            self._membership,
             self.primaries,
+            self._clearing,
             self._observe,
         )
 
     def _judge(self, events: CatalogueEvents) -> Judgement:
         patience = Patience(self._options.proposal_margin, self._options.proposal_dwell_s)
-        return Judgement(self._registry, self.data, events, patience, self._observe, self._clock)
+        proposals = CatalogueProposals(self._catalogue)
+        return Judgement(
+            self._registry, self.data, events, proposals, patience, self._observe, self._clock
+        )
 
     def _govern(self, judgement: Judgement) -> Control:
         return Control(
@@ -243,10 +259,11 @@ class Mediator:
 
     def _duties(self, judgement: Judgement) -> list[Duty]:
         duties = [
-            Duty("looking for a newer routing model", 1.0, self._schemas.refresh),
             Duty("opening systems", 2.0, self._registry.reconnect),
             Duty("reading the systems' clocks", 1.0, self._read_clocks),
         ]
+        if self._options.relaying == "only":
+            duties.append(Duty("looking for a newer routing model", 1.0, self._schemas.refresh))
         if self._options.relaying != "elsewhere":
             duties += [*self.changes.relaying_duties(), *self.primaries.relaying_duties()]
         if self._options.relaying != "only":
@@ -256,12 +273,14 @@ class Mediator:
     def _serving_duties(self, judgement: Judgement) -> list[Duty]:
         return [
             Duty("holding the place among replicas", 2.0, self._presence.hold),
+            Duty("confirming the routing model in force", 1.0, self._membership.renew),
             Duty("resolving writes over several systems", 1.0, self._settle),
             Duty("sharing metrics", 5.0, self._share_metrics),
             Duty("looking at utilisation", SAMPLED_EVERY_S, self._advisor.sample),
             Duty("judging placements", 5.0, partial(judgement.judge, JUDGING_SHARE)),
             Duty("removing what is past its retention", 60.0, self._reap),
             Duty("removing expired objects", 5.0, self._sweep_expired),
+            Duty("clearing what dropped databases left", 60.0, self._clearing.run),
             *self.changes.duties(),
             *self.primaries.duties(),
         ]
@@ -288,6 +307,7 @@ class Mediator:
         await self.open()
         if self._options.relaying != "only":
             await self._presence.hold()
+            await self._membership.renew()
             await self.changes.begin()
             await self.transactions.recover()
         self._watch.start()
@@ -300,6 +320,7 @@ class Mediator:
         await self.changes.close()
         if self._coordination is not None:
             await self._coordination.close()
+        await self._membership.close()
         await self._presence.close()
         await asyncio.gather(
             self._registry.close(), self._catalogue.close(), self._exchange.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import fields
+from functools import partial
 from typing import Annotated, Any
 
 import orjson
@@ -12,14 +12,12 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from app.admin.answers import Body, Control, DatabaseName, DryRun, json_request
 from app.admin.gate import visible
 from app.admin.schema_document import SCHEMA_DOCUMENT
-from app.api.resources import NAME as CLASS_NAME
 from app.coherence.beginnings import Beginnings
 from app.http.negotiation import JSON
 from app.http.problems import INVALID, HttpError
 from mediator.errors import Place
 from mediator.offload import offload
-from mediator.planes import ControlPlane, SchemaChange
-from mediator.schema.limits import CLASSES_PER_DATABASE
+from mediator.planes import BeforeChange, ControlPlane, SchemaChange
 from mediator.schema.merge import merge_patch
 
 __all__ = ["router"]
@@ -29,17 +27,10 @@ router = APIRouter()
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
 
 
-def _announcing(request: Request) -> Callable[[str, Any], Awaitable[None]]:
-    """Return what tells the sketch of the classes of a document, before they are made."""
+def _announcing(request: Request, database: DatabaseName) -> BeforeChange | None:
+    """Return what tells the sketch of the classes of a schema, before they are made."""
     beginnings: Beginnings | None = request.app.state.beginnings
-
-    async def announce(database: str, document: Any) -> None:
-        named = document.get("classes") if isinstance(document, dict) else None
-        if beginnings is None or not isinstance(named, dict) or len(named) > CLASSES_PER_DATABASE:
-            return
-        await beginnings.announce(database, filter(CLASS_NAME.fullmatch, named))
-
-    return announce
+    return partial(beginnings.announce, database) if beginnings is not None else None
 
 
 def _taking_back(request: Request, control: Control) -> TakingBack:
@@ -74,7 +65,7 @@ class TakingBack:
 
 
 TakeBack = Annotated[TakingBack, Depends(_taking_back)]
-Announce = Annotated[Callable[[str, Any], Awaitable[None]], Depends(_announcing)]
+Announce = Annotated[BeforeChange | None, Depends(_announcing)]
 
 
 @router.get("/schemas")
@@ -113,9 +104,9 @@ async def set_schema(
     """
     version = _version(if_match)
     before = await take_back.present(database)
-    if not dry_run:
-        await announce(database, body)
-    change = await control.set_schema(database, body, dry_run=dry_run, version=version)
+    change = await control.set_schema(
+        database, body, dry_run=dry_run, version=version, before=announce
+    )
     if not dry_run:
         await take_back(database, before, change.document)
     return await offload(True, _answer, change)
@@ -140,10 +131,12 @@ async def patch_schema(
     seen = _version(if_match)
     document = merge_patch(present.document, body)
     before = frozenset(present.document["classes"])
-    if not dry_run:
-        await announce(database, document)
     change = await control.set_schema(
-        database, document, dry_run=dry_run, version=present.version if seen is None else seen
+        database,
+        document,
+        dry_run=dry_run,
+        version=present.version if seen is None else seen,
+        before=announce,
     )
     if not dry_run:
         await take_back(database, before, change.document)

@@ -60,6 +60,12 @@ class Call:
         self.preferences = NO_PREFERENCES if prefer is None else parse_prefer(prefer)
 
     @property
+    def database_id(self) -> str:
+        """What tells the database from earlier ones of its name; the name, if it is unknown."""
+        found = self.plane.model.databases.get(self.database)
+        return found.id if found else self.database
+
+    @property
     def owner(self) -> str | None:
         """Whose objects of the class are there for the request; None: everybody's."""
         return self.access.owner_of(self.database, self.resource.name)
@@ -116,10 +122,10 @@ class Call:
         headers = self.request.headers
         key = headers.get(b"idempotency-key")
         if key is None:
-            return Identity(ids, self.database, None, None)
+            return Identity(ids, self.database_id, None, None)
         sender = self.access.sender
         named = (b"content-type", b"if-match", b"if-none-match")
         told = [headers.get(name, "").encode("latin-1") for name in named]
         request = self.request
         print_ = fingerprint_of(request.method.encode(), request.path, request.query, *told, body)
-        return Identity(ids, self.database, parse_key(key), print_, sender)
+        return Identity(ids, self.database_id, parse_key(key), print_, sender)

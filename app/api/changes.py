@@ -43,6 +43,7 @@ class _Wanted:
     directory: Directory
     access: Access
     database: str
+    database_id: str
     class_name: str | None
     position: FeedPosition
     limit: int
@@ -99,10 +100,10 @@ class Changes:
         wanted = await self._wanted(call, parameters, subscriptions)
         call.request.phases.end("parse")
         # A position that is gone, or a feed that does not answer, is told before the status is.
-        subscription = await subscriptions.open(wanted.database, wanted.position)
+        subscription = await subscriptions.open(wanted.database_id, wanted.position)
         accept = call.request.headers.get(b"accept", "")
         if asks_for(accept, EVENT_STREAM):
-            chunks = _events(subscriptions, subscription, wanted, call.request)
+            chunks = _events(subscriptions, subscription, wanted, call)
             headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE]
             headers.append((b"x-accel-buffering", b"no"))
             return Response(200, headers, chunks=chunks)
@@ -115,19 +116,30 @@ class Changes:
         self, call: Call, parameters: dict[str, str], subscriptions: Subscriptions
     ) -> _Wanted:
         database, class_name = call.database, parameters.get("class")
-        await self._check(database, class_name)
+        database_id = (await self._directory.database(database)).id
+        if class_name is not None:
+            await self._directory.find(database, class_name)
         after, name = parameters.get("after"), "after"
         if last := call.request.headers.get(b"last-event-id"):
             after, name = last, "Last-Event-ID"
         if after is None:
-            position = await subscriptions.now(database)
+            position = await subscriptions.now(database_id)
         elif after == _BEGINNING:
-            position = await subscriptions.beginning(database)
+            position = await subscriptions.beginning(database_id)
         else:
             position = FeedPosition.parse(after, name)
         limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=_MOST)
         wait_s = whole_number(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
-        return _Wanted(self._directory, call.access, database, class_name, position, limit, wait_s)
+        return _Wanted(
+            self._directory,
+            call.access,
+            database,
+            database_id,
+            class_name,
+            position,
+            limit,
+            wait_s,
+        )
 
     @staticmethod
     def _told_of(call: Call, class_name: str | None) -> Iterable[str]:
@@ -135,12 +147,6 @@ class Changes:
             return (class_name,)
         route = call.plane.model.databases.get(call.database)
         return route.classes if route is not None else ()
-
-    async def _check(self, database: str, class_name: str | None) -> None:
-        if class_name is not None:
-            await self._directory.find(database, class_name)
-        else:
-            await self._directory.database(database)
 
 
 async def _page(subscription: Subscription, wanted: _Wanted, request: Request) -> Response:
@@ -161,14 +167,15 @@ async def _page(subscription: Subscription, wanted: _Wanted, request: Request) -
 
 
 async def _events(
-    subscriptions: Subscriptions, subscription: Subscription, wanted: _Wanted, request: Request
+    subscriptions: Subscriptions, subscription: Subscription, wanted: _Wanted, call: Call
 ) -> AsyncIterator[bytes]:
-    gone = asyncio.create_task(_disconnected(request))
+    gone = asyncio.create_task(_disconnected(call.request))
     told = monotonic()
     try:
         # So that a client that loses the connection before any change resumes from here.
         yield _place(subscription)
-        while not (gone.done() or subscription.ended):
+        # Who follows a database that was dropped comes again, and is told.
+        while call.database_id == wanted.database_id and not (gone.done() or subscription.ended):
             chunk = await _turn(subscription, wanted)
             if not chunk and monotonic() - told >= _HEARTBEAT_S:
                 chunk = b": heartbeat\n" + _place(subscription)

@@ -1,4 +1,4 @@
-"""Cursors: keyset positions that only we can have made, each good for one query."""
+"""Cursors: keyset positions that only we can have made, each good for one query of one database."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from app.http.problems import INVALID, HttpError
+from mediator.changes.feed import PositionGone
 from mediator.errors import Place
 
 __all__ = ["Cursors"]
@@ -30,22 +31,26 @@ class Cursors:
     def __init__(self, key: bytes) -> None:
         self._key = sha256(key).digest()
 
-    def seal(self, query: Sequence[str | None], position: list[Any]) -> str:
+    def seal(self, query: Sequence[str | None], database_id: str, position: list[Any]) -> str:
         """Return the cursor of a position (JSON) in the listing that `query` describes."""
-        payload = orjson.dumps(position)
+        payload = orjson.dumps([database_id, *position])
         return urlsafe_b64encode(self._mac(query, payload) + payload).rstrip(b"=").decode()
 
-    def open(self, query: Sequence[str | None], cursor: str) -> list[Any]:
+    def open(self, query: Sequence[str | None], database_id: str, cursor: str) -> list[Any]:
         """Return the position.
 
         Raises:
             HttpError: The cursor is not ours, was changed, or belongs to another query.
+            PositionGone: It is of an earlier database of the same name.
         """
         raw = _decode(cursor)
         mac, payload = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(query, payload)):
             raise _refuse()
-        position: list[Any] = orjson.loads(payload)
+        position: list[Any]
+        sealed_for, *position = orjson.loads(payload)
+        if sealed_for != database_id:
+            raise PositionGone("The database of this cursor was dropped; begin from the start.")
         return position
 
     def _mac(self, query: Sequence[str | None], payload: bytes) -> bytes:

@@ -87,14 +87,14 @@ class Jobs:
         dry_run = _dry_run(call)
         raw = await read_body(call.request, self._most_bytes)
         document = parse_json(raw)
-        await self._check(call, document)
+        database_id = await self._check(call, document)
         await _expect_worker(desk)
         identity = call.identity(self._ids, raw)
         call.request.phases.end("parse")
         with call.access.submitting() as bound:
             run, replayed = await desk.runs.submit(
                 uuid4().hex,
-                call.database,
+                (call.database, database_id),
                 document,
                 dry_run=dry_run,
                 # Whose key it is belongs to it: others may use the same characters for another job.
@@ -110,15 +110,15 @@ class Jobs:
         """List runs, newest first."""
         desk = desk_of(self._desk)
         forbid_body(call.request)
-        await self._directory.database(call.database)
+        database_id = (await self._directory.database(call.database)).id
         parameters = parse_query(call.request.query, _PAGE)
         limit = whole_number(parameters.get("limit", "20"), "limit", least=1, most=_MOST)
         before = None
         if "after" in parameters:
-            (before,) = self._cursors.open(_bound(call), parameters["after"])
-        runs = await desk.runs.newest(call.database, before, limit)
+            (before,) = self._cursors.open(_bound(call), database_id, parameters["after"])
+        runs = await desk.runs.newest(database_id, before, limit)
         last = runs[-1].position if len(runs) == limit else None
-        cursor = None if last is None else self._cursors.seal(_bound(call), [last])
+        cursor = None if last is None else self._cursors.seal(_bound(call), database_id, [last])
         items = [run_document(run, whole=False) for run in runs]
         body = orjson.dumps({"items": items, "next": cursor})
         return Response(200, [JSON_TYPE, NO_STORE], body)
@@ -128,7 +128,8 @@ class Jobs:
         desk = desk_of(self._desk)
         forbid_body(call.request)
         parse_query(call.request.query, frozenset())
-        run = await desk.runs.find(call.database, call.id)
+        database_id = (await self._directory.database(call.database)).id
+        run = await desk.runs.find(database_id, call.id)
         permission = await self._rights.require_view(call.access, run)
         if not asks_for(call.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
@@ -141,9 +142,10 @@ class Jobs:
         desk = desk_of(self._desk)
         forbid_body(call.request)
         parse_query(call.request.query, frozenset())
-        run = await desk.runs.find(call.database, call.id)
+        database_id = (await self._directory.database(call.database)).id
+        run = await desk.runs.find(database_id, call.id)
         await self._rights.require_control(call.access, run)
-        run = await desk.runs.cancel(call.database, call.id)
+        run = await desk.runs.cancel(database_id, call.id)
         return _answer(200 if run.state in ENDED else 202, run)
 
     async def resume(self, call: Call) -> Response:
@@ -151,17 +153,22 @@ class Jobs:
         desk = desk_of(self._desk)
         forbid_body(call.request)
         parse_query(call.request.query, frozenset())
-        run = await desk.runs.find(call.database, call.id)
+        database_id = (await self._directory.database(call.database)).id
+        run = await desk.runs.find(database_id, call.id)
         await self._rights.require_control(call.access, run)
         _require_room(call.access, run.document)
         await _expect_worker(desk)
         with call.access.submitting() as bound:
-            return _answer(202, await desk.runs.resume(call.database, call.id, bound))
+            return _answer(202, await desk.runs.resume(database_id, call.id, bound))
 
-    async def _check(self, call: Call, document: Any) -> None:
-        """Refuse now what a worker would refuse later, and what the worker does not ask."""
+    async def _check(self, call: Call, document: Any) -> str:
+        """Refuse now what a worker would refuse later, and what the worker does not ask.
+
+        Returns:
+            The id of the database.
+        """
         database = call.database
-        await self._directory.database(database)
+        database_id = (await self._directory.database(database)).id
         job = _read(document, database)
         await self._rights.require_submission(call.access, job)
         _require_room(call.access, document)
@@ -169,6 +176,7 @@ class Jobs:
             await self._check_input(wanted, document["spec"])
         if job.into is not None:
             await self._class(database, job.into.class_name, "/into/class")
+        return database_id
 
     async def _check_input(self, wanted: Input, spec: Mapping[str, Any]) -> None:
         source = wanted.source

@@ -147,7 +147,7 @@ class Queries:
     def _position(self, resource: ClassResource, read: ReadQuery) -> Position | None:
         if read.after is None:
             return None
-        sealed = self._cursors.open(_bound(resource, read), read.after)
+        sealed = self._cursors.open(_bound(resource, read), _database_id(resource), read.after)
         return read_position(read.levels, sealed)
 
     def _next(
@@ -155,7 +155,8 @@ class Queries:
     ) -> str | None:
         if position is None:
             return None
-        return self._cursors.seal(_bound(resource, read), write_position(read.levels, position))
+        sealed = write_position(read.levels, position)
+        return self._cursors.seal(_bound(resource, read), _database_id(resource), sealed)
 
     def _items(
         self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
@@ -213,6 +214,10 @@ def _represented(
 
 def _bound(resource: ClassResource, read: ReadQuery) -> tuple[str, str, str]:
     return resource.database, resource.name, read.identity
+
+
+def _database_id(resource: ClassResource) -> str:
+    return resource.route.anchor.database_id
 
 
 def _shown(resource: ClassResource, selection: Selection, outcome: Outcome) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class RunStreams:
     async def _newer(self, run: StoredRun) -> StoredRun | None:
         with suppress(Unavailable):  # the next look may find it
             try:
-                return await self._runs.find(run.database, run.id)
+                return await self._runs.find(run.database_id, run.id)
             except NotFound:
                 return None
         return run

@@ -32,13 +32,14 @@ class RunResults:
     """Results of runs.
 
     Args:
-        directory: Finds classes.
+        directory: Finds databases and classes.
         desk: What jobs need; None: there are no jobs here.
         options: Bounds and keys.
     """
 
     def __init__(self, directory: Directory, desk: JobDesk | None, options: DataOptions) -> None:
         self._rights = RunRights(directory)
+        self._directory = directory
         self._desk = desk
         self._most = options.page_limit
         self._cursors = Cursors(options.cursor_key)
@@ -50,25 +51,28 @@ class RunResults:
         accept = call.request.headers.get(b"accept", "")
         type_ = next((type_ for type_ in FILES if asks_for(accept, type_)), None)
         parameters = parse_query(call.request.query, frozenset() if type_ else _PAGE)
-        run = await desk.runs.find(call.database, call.id)
+        database_id = (await self._directory.database(call.database)).id
+        run = await desk.runs.find(database_id, call.id)
         await self._rights.require_view(call.access, run)
         files = await asyncio.to_thread(_open, desk.directory, run)
         if type_ is None:
-            return await self._page(call, files, parameters)
+            return await self._page(run, files, parameters)
         chunks = _chunks(files.stream(FILES[type_]))
         return Response(200, [(b"content-type", type_.encode()), NO_STORE], chunks=chunks)
 
-    async def _page(self, call: Call, files: ResultFiles, parameters: dict[str, str]) -> Response:
-        bound = (call.database, "results", call.id)
+    async def _page(
+        self, run: StoredRun, files: ResultFiles, parameters: dict[str, str]
+    ) -> Response:
+        bound = (run.database, "results", run.id)
         part, row = 0, 0
         if "after" in parameters:
-            part, row = self._cursors.open(bound, parameters["after"])
+            part, row = self._cursors.open(bound, run.database_id, parameters["after"])
         limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=self._most)
         try:
             rows, there = await asyncio.to_thread(files.page, (part, row), limit)
         except FileNotFoundError:
             raise _gone() from None
-        cursor = None if there is None else self._cursors.seal(bound, list(there))
+        cursor = None if there is None else self._cursors.seal(bound, run.database_id, list(there))
         body = orjson.dumps({"items": rows, "next": cursor})
         return Response(200, [JSON_TYPE, NO_STORE], body)
 

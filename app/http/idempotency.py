@@ -88,19 +88,19 @@ class Identity:
     because each is remembered with its own object.
     """
 
-    __slots__ = ("_database", "_ids", "_sender", "fingerprint", "key")
+    __slots__ = ("_database_id", "_ids", "_sender", "fingerprint", "key")
 
     def __init__(
         self,
         ids: OperationIds,
-        database: str,
+        database_id: str,
         key: str | None,
         fingerprint: str | None,
         sender: tuple[str, ...] = (),
     ) -> None:
         self._sender = sender
         self._ids = ids
-        self._database = database
+        self._database_id = database_id
         self.key = key
         self.fingerprint = fingerprint
 
@@ -115,4 +115,4 @@ class Identity:
         """Return 32 hexadecimal digits that are the same whenever the key comes again."""
         assert self.key is not None
         encoded = [part.encode() for part in (*parts, *self._sender)]
-        return _digest(self._database.encode(), self.key.encode(), *encoded)
+        return _digest(self._database_id.encode(), self.key.encode(), *encoded)

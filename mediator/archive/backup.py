@@ -35,7 +35,8 @@ from mediator.archive.files import LinesFile, begin_directory, write_manifest
 from mediator.archive.model import CATALOGUE, DatabasePart, FilePart, Manifest, class_file
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.rows import CatalogueRows
-from mediator.catalogue.schemas import CatalogueSchemas, StoredDatabase
+from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.clock import Clock
 from mediator.errors import Conflict, NotFound, Unavailable
 from mediator.materialise.freshness import STRONG

@@ -18,10 +18,10 @@ with `force`, and does the same again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mediator.archive.backup import Tell
 from mediator.archive.files import read_lines, read_manifest, verify
@@ -95,6 +95,8 @@ class Restoration:
             ArchiveInvalid: There is no backup, or it is damaged; nothing was done.
             NotFound: The backup has no such database.
             Conflict: A database is there already, or the clock is behind the backup's.
+            Unplaceable: No system here serves a node of a schema; nothing was done.
+            DataWouldMove: A schema would move what is there; nothing was done.
             Unavailable: A system, the catalogue, the sketch or the feed does not answer.
         """
         manifest = await asyncio.to_thread(read_manifest, directory)
@@ -103,12 +105,17 @@ class Restoration:
         self._check_clock(manifest)
         chosen = _chosen(manifest, databases)
         report = await self._plan(chosen, force=force or dry_run)
+        documents = await self._documents(chosen)
+        await self._to.control.place(documents, manifest.systems)
         if dry_run:
             report.put = sum(f.lines for part in chosen.values() for f in part.classes.values())
             report.rows = manifest.catalogue.lines
             return report
+        await self._to.control.amend_as_said(manifest.systems)
+        for name, document in documents.items():
+            await self._to.control.set_schema(name, document)
         rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))
-        report.rows = await self._to.rows.add(rows)
+        report.rows = await self._to.rows.add(rows, self._ids(chosen))
         for name, part in chosen.items():
             await self._database(directory, name, part, report)
         return report
@@ -129,12 +136,26 @@ class Restoration:
             raise Conflict(f"There are databases {names} already: --force overwrites them.")
         return report
 
+    async def _documents(self, chosen: Mapping[str, DatabasePart]) -> dict[str, dict[str, Any]]:
+        """Return the schemas that are to be set: those of databases that have another one, or none.
+
+        All of them are placed before the first is set, so that none is set if one cannot be.
+        """
+        there = {database["name"] for database in await self._to.control.databases()}
+        documents = {}
+        for name, part in chosen.items():
+            if name not in there or (await self._to.control.schema(name)).document != part.document:
+                documents[name] = part.document
+        return documents
+
+    def _ids(self, chosen: Mapping[str, DatabasePart]) -> dict[str, str]:
+        databases = self._to.plane.model.databases
+        return {name: databases[name].id for name in chosen}
+
     async def _database(
         self, directory: Path, name: str, part: DatabasePart, report: Restored
     ) -> None:
         present = name in report.overwritten
-        if not present or (await self._to.control.schema(name)).document != part.document:
-            await self._to.control.set_schema(name, part.document)
         for class_name in part.classes:
             await self._to.guard.renew(name, class_name)
         await self._to.renew(name)

@@ -68,8 +68,11 @@ class Archive:
     async def _position(self, database: str) -> str | None:
         if self._feed is None:
             return None
-        return (await Subscriptions(self._feed).now(database)).text
+        return (await Subscriptions(self._feed).now(self._id_of(database))).text
 
     async def _renew_feed(self, database: str) -> None:
         if self._feed is not None:
-            await self._feed.renew_incarnation(database)
+            await self._feed.renew_incarnation(self._id_of(database))
+
+    def _id_of(self, database: str) -> str:
+        return self._data.model.databases[database].id

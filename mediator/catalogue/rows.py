@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,7 +14,10 @@ from mediator.catalogue.tables import (
     access,
     api_keys,
     databases,
+    dropped_databases,
     epoch,
+    proposals,
+    replicas,
     revisions,
     runs,
     schema_changes,
@@ -36,12 +39,15 @@ KEPT: Final[tuple[Table, ...]] = (secrets, runs, tenants, tenant_databases, api_
 LEFT: Final[tuple[Table, ...]] = (
     databases,  # by their schemas
     systems,  # how to reach them is the settings' to say
+    dropped_databases,  # nothing of them is left where it is restored
     epoch,
     schema_changes,
     access,  # counts on where it is restored
     transactions,  # resolved, or not in the backup
     revisions,
     violations,
+    proposals,  # what scores say there is found out anew
+    replicas,
     workers,
 )
 """Theirs are not."""
@@ -56,7 +62,8 @@ class CatalogueRows:
     async def read(self) -> list[dict[str, Any]]:
         """Return the rows of all tables that are kept, as of one moment.
 
-        Runs that have not ended are left out: whoever restores them would start them again.
+        Runs that have not ended are left out: whoever restores them would start them again. So are
+        those of databases that were dropped.
         """
         found: list[dict[str, Any]] = []
         async with self._catalogue.begin() as connection:
@@ -64,20 +71,32 @@ class CatalogueRows:
             for table in KEPT:
                 wanted = select(*_columns(table))
                 if table is runs:
-                    wanted = wanted.where(runs.c.ended.is_not(None))
+                    there = runs.c.database_id.in_(select(databases.c.id))
+                    wanted = wanted.where(runs.c.ended.is_not(None), there)
                 rows = (await connection.execute(wanted)).mappings()
                 found += [{"table": str(table.name), "row": _told(dict(row))} for row in rows]
         return found
 
-    async def add(self, rows: Sequence[dict[str, Any]]) -> int:
-        """Add rows that are not there; return how many were not."""
+    async def add(self, rows: Sequence[dict[str, Any]], ids: Mapping[str, str]) -> int:
+        """Add rows that are not there; return how many were not.
+
+        Args:
+            rows: The rows.
+            ids: The ids of databases here, by name. Runs of others are left out: nobody could see
+                them.
+        """
         tables = {table.name: table for table in KEPT}
         added = 0
         async with self._catalogue.begin() as connection:
             for told in rows:
                 if (table := tables.get(told["table"])) is None:
                     continue  # of a later version, which knows it
-                row = insert(table).values(_row(table, told["row"])).on_conflict_do_nothing()
+                values = _row(table, told["row"])
+                if table is runs:
+                    if values["database"] not in ids:
+                        continue
+                    values["database_id"] = ids[values["database"]]
+                row = insert(table).values(values).on_conflict_do_nothing()
                 added += (await connection.execute(row)).rowcount
             await connection.execute(changed())
         return added

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 from sqlalchemy import ColumnElement, delete, func, or_, select
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.runs import UNDER_WAY, RunState, change
+from mediator.catalogue.runs import MOST_KEPT, UNDER_WAY, RunState, change
 from mediator.catalogue.tables import runs
 
 __all__ = ["Heard", "RunQueue", "TakenRun"]
@@ -113,8 +113,13 @@ class RunQueue:
             await connection.execute(left.where(_held(run)))
 
     async def old(self, older_than_s: float, limit: int) -> list[str]:
-        """Return runs that ended so long ago."""
-        ended = select(runs.c.id).where(runs.c.ended < _in(-older_than_s)).limit(limit)
+        """Return runs that ended so long ago, or before the newest that are kept of a database."""
+        newer = func.row_number().over(
+            partition_by=runs.c.database_id, order_by=runs.c.position.desc()
+        )
+        all_ = select(runs.c.id, runs.c.ended, newer.label("newer")).subquery()
+        past = or_(all_.c.ended < _in(-older_than_s), all_.c.newer > MOST_KEPT)
+        ended = select(all_.c.id).where(all_.c.ended.is_not(None), past).limit(limit)
         async with self._catalogue.begin() as connection:
             return list((await connection.execute(ended)).scalars())
 

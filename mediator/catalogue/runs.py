@@ -51,7 +51,9 @@ from mediator.errors import (
 
 __all__ = [
     "ENDED",
+    "MOST_KEPT",
     "MOST_QUEUED",
+    "MOST_RUNS",
     "UNDER_WAY",
     "CatalogueRuns",
     "RunBound",
@@ -72,6 +74,12 @@ _RUN_RETRY_S: Final = 10.0
 
 MOST_QUEUED: Final = 1_000
 """Runs of a database that may wait at the same time."""
+
+MOST_KEPT: Final = 5_000
+"""Runs of a database that are kept: beyond, those that ended first go before their retention."""
+
+MOST_RUNS: Final = MOST_KEPT + MOST_QUEUED
+"""Runs of a database that there may be until a worker removes some: no more are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,7 @@ class StoredRun:
         id: Its id.
         position: Its place in the order of submission.
         database: The database it belongs to.
+        database_id: The id of that database.
         document: The job, as JSON.
         dry_run: Whether it ends with its forecast.
         state: Where it is.
@@ -116,6 +125,7 @@ class StoredRun:
     id: str
     position: int
     database: str
+    database_id: str
     document: dict[str, Any]
     dry_run: bool
     state: RunState
@@ -132,7 +142,10 @@ _STORED: Final = [runs.c[name] for name in StoredRun.__slots__]
 
 
 class CatalogueRuns:
-    """Runs, as those see them who want them: submits, shows, cancels and resumes."""
+    """Runs, as those see them who want them: submits, shows, cancels and resumes.
+
+    Whose they are is told by the id of a database: a later one of its name has none of them.
+    """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -140,7 +153,7 @@ class CatalogueRuns:
     async def submit(
         self,
         run: str,
-        database: str,
+        database: tuple[str, str],
         document: Mapping[str, Any],
         *,
         dry_run: bool,
@@ -150,14 +163,25 @@ class CatalogueRuns:
     ) -> tuple[StoredRun, bool]:
         """Add a run to the queue; return it, and whether its key had come before.
 
+        Args:
+            run: Its id.
+            database: Name and id of the database.
+            document: The job.
+            dry_run: Whether it ends with its forecast.
+            key: By which it is recognised if it is submitted again.
+            fingerprint: What was submitted under the key.
+            bound: How many runs the tenant may have; None: as many as it likes.
+
         Raises:
             IdempotencyReused: The key was used for another job.
             TooManyRequests: There would be more than `bound` allows.
-            Unavailable: Too many wait.
+            Unavailable: Too many wait, or are kept.
         """
+        name, database_id = database
         row = insert(runs).values(
             id=run,
-            database=database,
+            database=name,
+            database_id=database_id,
             document=document,
             dry_run=dry_run,
             state="queued",
@@ -167,18 +191,15 @@ class CatalogueRuns:
             fingerprint=fingerprint,
         )
         async with self._catalogue.begin() as connection:
-            waiting = select(func.count()).where(
-                runs.c.database == database, runs.c.state == "queued"
-            )
-            room = await _has_room(connection, bound)
-            if room and (await connection.execute(waiting)).scalar_one() < MOST_QUEUED:
+            room = await _tenant_has_room(connection, bound)
+            if room and await _has_room(connection, database_id):
                 added = await connection.execute(row.on_conflict_do_nothing().returning(*_STORED))
                 if found := added.first():
                     return _run(found), False
             earlier = await connection.execute(
                 select(*_STORED, runs.c.fingerprint).where(
                     # Without a key nothing came before: `= null` finds nothing, `is null` would.
-                    runs.c.database == database,
+                    runs.c.database_id == database_id,
                     runs.c.key == literal(key, Text),
                 )
             )
@@ -187,21 +208,21 @@ class CatalogueRuns:
             raise bound.refusal()
         return _the_same(same, fingerprint), True
 
-    async def find(self, database: str, run: str) -> StoredRun:
+    async def find(self, database_id: str, run: str) -> StoredRun:
         """Return a run.
 
         Raises:
             NotFound: There is none of this id.
         """
-        found = select(*_STORED).where(_is(database, run))
+        found = select(*_STORED).where(_is(database_id, run))
         async with self._catalogue.begin() as connection:
             row = (await connection.execute(found)).first()
         return _stored(row)
 
-    async def newest(self, database: str, before: int | None, limit: int) -> list[StoredRun]:
+    async def newest(self, database_id: str, before: int | None, limit: int) -> list[StoredRun]:
         """List runs, newest first, from before a position on."""
         beyond = true() if before is None else runs.c.position < before
-        listed = select(*_STORED).where(runs.c.database == database, beyond)
+        listed = select(*_STORED).where(runs.c.database_id == database_id, beyond)
         listed = listed.order_by(runs.c.position.desc()).limit(limit)
         async with self._catalogue.begin() as connection:
             return [_run(row) for row in await connection.execute(listed)]
@@ -213,7 +234,7 @@ class CatalogueRuns:
             rows = await connection.execute(select(*of, func.count()).group_by(*of))
             return {(database, state): count for database, state, count in rows}
 
-    async def cancel(self, database: str, run: str) -> StoredRun:
+    async def cancel(self, database_id: str, run: str) -> StoredRun:
         """Ask for the end of a run; one that nobody has ends at once.
 
         Raises:
@@ -223,16 +244,18 @@ class CatalogueRuns:
         idle = or_(runs.c.state == "queued", runs.c.leased_until < func.now())
         async with self._catalogue.begin() as connection:
             ended = change(state="cancelled", ended=func.now(), leased_until=None)
-            await connection.execute(ended.where(_is(database, run), runs.c.ended.is_(None), idle))
-            asked = change(cancelling=True).where(_is(database, run), runs.c.ended.is_(None))
+            await connection.execute(
+                ended.where(_is(database_id, run), runs.c.ended.is_(None), idle)
+            )
+            asked = change(cancelling=True).where(_is(database_id, run), runs.c.ended.is_(None))
             await connection.execute(asked.where(runs.c.cancelling.is_(False)))
-            found = await connection.execute(select(*_STORED).where(_is(database, run)))
+            found = await connection.execute(select(*_STORED).where(_is(database_id, run)))
             stored = _stored(found.first())
         if stored.state in ENDED - {"cancelled"}:
             raise Conflict(f"The run is {stored.state}.", extra={"state": stored.state})
         return stored
 
-    async def resume(self, database: str, run: str, bound: RunBound | None = None) -> StoredRun:
+    async def resume(self, database_id: str, run: str, bound: RunBound | None = None) -> StoredRun:
         """Queue a run again that failed or was cancelled; what it finished is not done again.
 
         Raises:
@@ -244,19 +267,19 @@ class CatalogueRuns:
             state="queued", cancelling=False, deaths=0, ended=None, ending={}, leased_until=None
         )
         async with self._catalogue.begin() as connection:
-            if bound is not None and not await _has_room(connection, bound):
+            if bound is not None and not await _tenant_has_room(connection, bound):
                 raise bound.refusal()
-            again = queued.where(_is(database, run), runs.c.state.in_(RESUMABLE))
+            again = queued.where(_is(database_id, run), runs.c.state.in_(RESUMABLE))
             row = (await connection.execute(again.returning(*_STORED))).first()
             if row is not None:
                 return _run(row)
-            found = await connection.execute(select(*_STORED).where(_is(database, run)))
+            found = await connection.execute(select(*_STORED).where(_is(database_id, run)))
             stored = _stored(found.first())
         detail = f"The run is {stored.state}: only what failed or was cancelled is resumed."
         raise Conflict(detail, extra={"state": stored.state})
 
 
-async def _has_room(connection: AsyncConnection, bound: RunBound | None) -> bool:
+async def _tenant_has_room(connection: AsyncConnection, bound: RunBound | None) -> bool:
     if bound is None:
         return True
     mine = runs.c.database.in_(bound.databases) & runs.c.ended.is_(None)
@@ -264,9 +287,18 @@ async def _has_room(connection: AsyncConnection, bound: RunBound | None) -> bool
     return int(counted.scalar_one()) + bound.pending < bound.most
 
 
+async def _has_room(connection: AsyncConnection, database_id: str) -> bool:
+    """Whether another run of a database may be added."""
+    waiting = func.count().filter(runs.c.state == "queued")
+    counted = select(waiting, func.count()).where(runs.c.database_id == database_id)
+    queued, all_ = (await connection.execute(counted)).one()
+    return bool(queued < MOST_QUEUED and all_ < MOST_RUNS)
+
+
 def _the_same(row: RowMapping | None, fingerprint: str | None) -> StoredRun:
     if row is None:
-        raise Unavailable("Too many runs wait already.", system="spark", retry_after_s=60)
+        detail = "Too many runs of this database wait, or are still kept; try again later."
+        raise Unavailable(detail, system="spark", retry_after_s=60)
     members = dict(row)
     if members.pop("fingerprint") != fingerprint:
         raise IdempotencyReused("The key was used for another job.")
@@ -278,8 +310,8 @@ def change(**values: Any) -> Any:
     return update(runs).values(version=runs.c.version + 1, **values)
 
 
-def _is(database: str, run: str) -> ColumnElement[bool]:
-    return (runs.c.database == database) & (runs.c.id == run)
+def _is(database_id: str, run: str) -> ColumnElement[bool]:
+    return (runs.c.database_id == database_id) & (runs.c.id == run)
 
 
 def _stored(row: Row[Any] | None) -> StoredRun:

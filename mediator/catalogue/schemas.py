@@ -12,69 +12,47 @@ itself names the change that made it. Otherwise he is told of all databases. Tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
-from sqlalchemy import Row, delete, or_, select, update
+from sqlalchemy import ColumnElement, Row, Update, case, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.tables import databases, epoch, schema_changes, transactions
-from mediator.errors import PreconditionFailed
+from mediator.catalogue.stored_databases import (
+    Difference,
+    Hold,
+    Moment,
+    Snapshot,
+    StoredDatabase,
+)
+from mediator.catalogue.tables import (
+    databases,
+    dropped_databases,
+    epoch,
+    runs,
+    schema_changes,
+    transactions,
+    violations,
+)
+from mediator.errors import Conflict, PreconditionFailed
+from mediator.transactions.log import State
 
-__all__ = ["NOTED", "CatalogueSchemas", "Difference", "Moment", "Snapshot", "StoredDatabase"]
+__all__ = ["HOLD_S", "NOTED", "CatalogueSchemas"]
 
 NOTED: Final = 1_000
 """Changes whose databases are noted; who has missed more reads all."""
 
+HOLD_S: Final = 30.0
+"""Seconds after which a hold ends whose holder does not end it."""
 
-@dataclass(frozen=True, slots=True)
-class StoredDatabase:
-    """One database as the catalogue keeps it.
+_NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
 
-    Attributes:
-        name: Its name.
-        version: How often its schema was set.
-        document: The schema as JSON.
-        layout: For each class its version, and for each cache group the system and the fields.
-    """
-
-    name: str
-    version: int
-    document: dict[str, Any]
-    layout: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A moment in the history of schemas.
-
-    Attributes:
-        epoch: How many changes there were.
-        change: The id of the last of them; None if it is not noted.
-    """
-
-    epoch: int
-    change: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All databases at one moment."""
-
-    moment: Moment
-    databases: Mapping[str, StoredDatabase]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The databases that have changed up to a moment, as they are then; None: it is gone."""
-
-    moment: Moment
-    changed: Mapping[str, StoredDatabase | None]
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CatalogueSchemas:
@@ -105,35 +83,102 @@ class CatalogueSchemas:
             found = await _read(connection, names) if names else {}
         return Difference(Moment(at, noted[-1].change), {name: found.get(name) for name in names})
 
-    async def put(self, database: StoredDatabase) -> Moment:
-        """Store a schema whose version follows the stored one; return the new moment.
+    async def hold(
+        self, database: StoredDatabase, classes: Collection[str]
+    ) -> tuple[Moment, StoredDatabase]:
+        """Hold the writes to classes; return the new moment, and the database as it is then.
+
+        The hold ends when the database is put or removed under it, when it is released, or after
+        `HOLD_S`, whoever sees to it then.
 
         Raises:
             PreconditionFailed: Somebody else has changed the schema meanwhile.
+            Conflict: Somebody else holds writes to the database.
+        """
+        hold = Hold(uuid4().hex, tuple(sorted(classes)))
+        until = func.now() + timedelta(seconds=HOLD_S)
+        values = {"hold": hold.id, "held": list(hold.classes), "held_until": until}
+        async with self._catalogue.begin() as connection:
+            new = await _next(connection, database.name)
+            await _check(connection, replace(database, hold=None), database.version)
+            changed = update(databases).where(databases.c.name == database.name)
+            await connection.execute(changed.values(**values))
+        return new, replace(database, hold=hold)
+
+    async def release(self, hold: Hold) -> None:
+        """End a hold, if there still is one."""
+        await self._release(databases.c.hold == hold.id)
+
+    async def release_overdue(self) -> None:
+        """End the holds of those who did not."""
+        await self._release(databases.c.held_until < func.now())
+
+    async def _release(self, which: ColumnElement[bool]) -> None:
+        async with self._catalogue.begin() as connection:
+            released = update(databases).where(which).values(**_NOT_HELD)
+            # Who changes a database locks the epoch first, and so has to everybody.
+            await connection.execute(select(epoch.c.epoch).with_for_update())
+            names = await connection.execute(released.returning(databases.c.name))
+            for name in names.scalars().all():
+                await _next(connection, name)
+
+    async def put(self, database: StoredDatabase) -> Moment:
+        """Store a schema whose version follows the stored one; return the new moment.
+
+        Args:
+            database: The database; its `hold` is the one under which it is put, and ends.
+
+        Raises:
+            PreconditionFailed: Somebody else has changed the schema meanwhile, or has dropped the
+                database and made another one.
+            Conflict: The hold has ended before, or somebody else holds writes to the database.
         """
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
-            stored = await _version(connection, database.name)
-            if stored != database.version - 1:
-                raise PreconditionFailed(f"The schema of {database.name} was changed meanwhile.")
+            await _check(connection, database, database.version - 1)
             values = {
+                **_NOT_HELD,
                 "version": database.version,
                 "document": database.document,
                 "layout": database.layout,
             }
-            row = insert(databases).values(name=database.name, **values)
+            row = insert(databases).values(name=database.name, id=database.id, **values)
             await connection.execute(
                 row.on_conflict_do_update(index_elements=[databases.c.name], set_=values)
             )
         return new
 
-    async def remove(self, name: str) -> Moment:
-        """Forget a database, and the writes to it that are not settled; return the new moment."""
+    async def remove(self, database: StoredDatabase) -> Moment:
+        """Forget a database with all that the catalogue keeps of it; return the new moment.
+
+        What is left of it elsewhere is to be cleared, see `dropped`. Its runs end, and count as
+        past their retention: whoever removes those removes their results as well.
+
+        Raises:
+            PreconditionFailed: Somebody else has changed the schema meanwhile.
+            Conflict: The hold has ended before, or somebody else holds writes to the database.
+        """
+        name, id_ = database.name, database.id
+        kept = {"document": database.document, "layout": database.layout}
         async with self._catalogue.begin() as connection:
             new = await _next(connection, name)
-            await connection.execute(delete(transactions).where(transactions.c.database == name))
-            await connection.execute(delete(databases).where(databases.c.name == name))
+            await _check(connection, database, database.version)
+            await connection.execute(delete(databases).where(databases.c.id == id_))
+            dropped = insert(dropped_databases).values(id=id_, name=name, **kept)
+            await connection.execute(dropped.on_conflict_do_nothing())
+            await connection.execute(_ended_runs(id_))
+            for table in (transactions, violations):
+                await connection.execute(delete(table).where(table.c.database == name))
         return new
+
+    async def are_written(self, database: str) -> bool:
+        """Tell whether writes over several records of a database are under way."""
+        open_ = select(transactions.c.mark).where(
+            transactions.c.database == database,
+            transactions.c.state.in_((State.MARKING, State.COMMITTED)),
+        )
+        async with self._catalogue.begin() as connection:
+            return bool((await connection.execute(select(open_.exists()))).scalar())
 
 
 async def _keep_unchanged(connection: AsyncConnection) -> int:
@@ -175,7 +220,7 @@ async def _read(
     wanted = select(databases).order_by(databases.c.name)
     if names is not None:
         wanted = wanted.where(databases.c.name.in_(names))
-    found = [StoredDatabase(*row) for row in await connection.execute(wanted)]
+    found = [_database(row) for row in await connection.execute(wanted)]
     return {database.name: database for database in found}
 
 
@@ -191,6 +236,26 @@ async def _next(connection: AsyncConnection, database: str) -> Moment:
     return new
 
 
-async def _version(connection: AsyncConnection, name: str) -> int:
-    found = select(databases.c.version).where(databases.c.name == name)
-    return int((await connection.execute(found)).scalar_one_or_none() or 0)
+def _database(row: Row[Any]) -> StoredDatabase:
+    hold = Hold(row.hold, tuple(row.held)) if row.hold else None
+    return StoredDatabase(row.name, row.id, row.version, row.document, row.layout, hold)
+
+
+async def _check(connection: AsyncConnection, database: StoredDatabase, version: int) -> None:
+    """Refuse to change a database that is not what it was, or is held by somebody else."""
+    live = (databases.c.held_until > func.now()).label("live")
+    found = select(databases, live).where(databases.c.name == database.name)
+    row = (await connection.execute(found)).first()
+    if (row.id, row.version) != (database.id, version) if row else version:
+        raise PreconditionFailed(f"The schema of {database.name} was changed meanwhile.")
+    if database.hold is not None and (row is None or row.hold != database.hold.id):
+        raise Conflict(f"To place {database.name} anew took too long; try again.")
+    if database.hold is None and row is not None and row.live:
+        raise Conflict(f"Somebody else is placing {database.name} anew; try again.")
+
+
+def _ended_runs(database_id: str) -> Update:
+    """Return what ends the runs of a database, so long ago that they are removed."""
+    ended = case((runs.c.ended.is_(None), "cancelled"), else_=runs.c.state)
+    past = {"state": ended, "ended": _LONG_AGO, "leased_until": None}
+    return update(runs).where(runs.c.database_id == database_id).values(**past)

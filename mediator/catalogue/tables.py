@@ -10,6 +10,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Float,
+    ForeignKey,
     Identity,
     Index,
     Integer,
@@ -26,8 +27,11 @@ __all__ = [
     "access",
     "api_keys",
     "databases",
+    "dropped_databases",
     "epoch",
     "metadata",
+    "proposals",
+    "replicas",
     "revisions",
     "runs",
     "schema_changes",
@@ -57,11 +61,36 @@ databases = Table(
     "databases",
     metadata,
     Column("name", Text, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
     Column("version", BigInteger, nullable=False),
     Column("document", JSONB, nullable=False),
     Column("layout", JSONB, nullable=False),
+    Column("hold", Text),
+    Column("held", JSONB(none_as_null=True)),
+    Column("held_until", DateTime(timezone=True)),
 )
-"""One row per database: its schema as JSON, and where each cache group of each class lives."""
+"""One row per database: its id, which none ever had before, its schema as JSON, where each cache
+group of each class lives, and the classes whose writes are held while they are placed anew."""
+
+dropped_databases = Table(
+    "dropped_databases",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("document", JSONB, nullable=False),
+    Column("layout", JSONB, nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+"""Databases dropped a short while ago, of which something may still be left elsewhere."""
+
+replicas = Table(
+    "replicas",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("seen", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+"""Replicas that may write: which epoch each has put in force, and when it last said so."""
 
 schema_changes = Table(
     "schema_changes",
@@ -115,6 +144,20 @@ violations = Table(
 )
 """Violations of annotations, kept for operators; the oldest are dropped."""
 
+proposals = Table(
+    "proposals",
+    metadata,
+    Column("database_id", Text, ForeignKey(databases.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("node", Text, primary_key=True),
+    Column("current", Text, nullable=False),
+    Column("proposed", Text, nullable=False),
+    Column("margin", Float, nullable=False),
+    Column("since", DateTime(timezone=True), nullable=False),
+    Column("recorded", Boolean, nullable=False),
+    Column("lost_at", DateTime(timezone=True)),
+)
+"""Nodes that scores would place elsewhere by now."""
+
 secrets = Table(
     "secrets",
     metadata,
@@ -167,6 +210,7 @@ runs = Table(
     Column("id", Text, primary_key=True),
     Column("position", BigInteger, Identity(), nullable=False, unique=True),
     Column("database", Text, nullable=False),
+    Column("database_id", Text, nullable=False),
     Column("document", JSONB, nullable=False),
     Column("dry_run", Boolean, nullable=False),
     Column("state", Text, nullable=False),
@@ -181,11 +225,11 @@ runs = Table(
     Column("ended", DateTime(timezone=True)),
     Column("key", Text),
     Column("fingerprint", Text),
-    UniqueConstraint("database", "key"),
+    UniqueConstraint("database_id", "key", name="runs_key"),
 )
 """Runs of analytic jobs, which are the queue of the workers as well."""
 
-Index("runs_of_database", runs.c.database, runs.c.position)
+Index("runs_of_database", runs.c.database_id, runs.c.position)
 Index("runs_to_do", runs.c.position, postgresql_where=runs.c.ended.is_(None))
 
 workers = Table(

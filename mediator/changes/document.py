@@ -43,8 +43,8 @@ def _second(seconds: int) -> str:
     return (_FIRST + timedelta(seconds=seconds)).isoformat()
 
 
-def change_from(document: bytes) -> Change:
-    """Return the change of a document."""
+def change_from(document: bytes, database_id: str) -> Change:
+    """Return the change of a document in the feed of a database."""
     told = orjson.loads(document)
     return Change(
         id=told["id"],
@@ -57,4 +57,5 @@ def change_from(document: bytes) -> Change:
         before=told["before"],
         after=told["after"],
         time_us=(datetime.fromisoformat(told["time"]) - _EPOCH) // _US,
+        database_id=database_id,
     )

@@ -1,5 +1,7 @@
 """The feed as the mediator sees it: streams of changes, one for each partition of a database.
 
+Every database is named by its id here, and so it is by all who bring changes or copy objects.
+
 What relays bring comes with its place in the store's log. The feed keeps the place of the last
 entry it has of each log (the *cursor*) and moves it in the same step in which it appends, so that
 whatever is brought twice is taken once.
@@ -219,3 +221,6 @@ class Feed(Protocol):
 
     async def trim(self, database: str) -> None:
         """Remove what is beyond the retention."""
+
+    async def clear(self, database: str) -> None:
+        """Remove all there is of a database that was dropped."""

@@ -115,7 +115,7 @@ class PendingRelay:
         """Look for changes that nobody relays, in classes whose turn it is; return how many."""
         brought = 0
         for fragment in fragments:
-            name = (fragment.database, fragment.class_name)
+            name = (fragment.database_id, fragment.class_name)
             last, now = self._swept_at.get(name), self._clock.monotonic()
             if last is None or now - last >= self._store.sweep_every_s:
                 brought += await self._sweep(fragment)
@@ -147,7 +147,7 @@ class PendingRelay:
     def _doubt(self, fragment: Fragment, ids: Sequence[str], found: Sequence[Unsettled]) -> None:
         """Remember records that were perhaps not read to their ends: then they are told again."""
         whole = {one.id for one in found if len(one.changes) < _MANY}
-        where = (fragment.database, fragment.class_name)
+        where = (fragment.database_id, fragment.class_name)
         self._doubtful.update((*where, id_) for id_ in ids if id_ not in whole)
 
     def _by_class(self) -> dict[tuple[str, str], list[str]]:

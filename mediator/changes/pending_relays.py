@@ -237,7 +237,7 @@ class _Telling(_Relaying):
 def _by_database(changes: Sequence[Change]) -> dict[str, list[Change]]:
     databases: defaultdict[str, list[Change]] = defaultdict(list)
     for change in changes:
-        databases[change.database].append(change)
+        databases[change.database_id].append(change)
     return databases
 
 

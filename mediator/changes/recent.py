@@ -37,4 +37,4 @@ class Recent:
 
     def of(self, database: str) -> list[Change]:
         """Return the changes of a database, in their order."""
-        return [change for _, change in self._changes if change.database == database]
+        return [change for _, change in self._changes if change.database_id == database]

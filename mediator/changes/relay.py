@@ -291,6 +291,6 @@ def _by_database(
     for log, entries in found.items():
         for entry in entries:
             if entry.change is not None:
-                own = databases.setdefault(entry.change.database, {})
+                own = databases.setdefault(entry.change.database_id, {})
                 own.setdefault(log, []).append((entry.position, entry.change))
     return databases

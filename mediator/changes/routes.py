@@ -29,7 +29,7 @@ class SystemRoutes:
         self._model = model
         self._refresh = refresh
         self._seen: RoutingModel | None = None
-        self._found: dict[tuple[str, str], Fragment | None] = {}
+        self._found: dict[tuple[str, str], Fragment] = {}
         self._databases: list[str] = []
 
     def fragments(self) -> Iterator[Fragment]:
@@ -39,31 +39,22 @@ class SystemRoutes:
                 yield from (f for f in route.fragments if f.system == self.system)
 
     def databases(self) -> Sequence[str]:
-        """Return the databases that the system has a part in."""
+        """Return the ids of the databases that the system has a part in."""
         self._look()
         return self._databases
 
-    def fragment_of(self, database: str, class_name: str) -> Fragment | None:
+    def fragment_of(self, database_id: str, class_name: str) -> Fragment | None:
         """Return what the system holds of a class."""
-        model = self._look()
-        place = (database, class_name)
-        if place not in self._found:
-            self._found[place] = self._find(model, database, class_name)
-        return self._found[place]
+        self._look()
+        return self._found.get((database_id, class_name))
 
-    def _look(self) -> RoutingModel:
-        """Return the model in force; of another one than before, find everything anew."""
+    def _look(self) -> None:
+        """Find everything anew if another model is in force than before."""
         model = self._model()
         if model is not self._seen:
-            self._seen, self._found = model, {}
-            self._databases = sorted({fragment.database for fragment in self.fragments()})
-        return model
-
-    def _find(self, model: RoutingModel, database: str, class_name: str) -> Fragment | None:
-        found = model.databases.get(database)
-        route = found.classes.get(class_name) if found else None
-        fragments = route.fragments if route else ()
-        return next((f for f in fragments if f.system == self.system), None)
+            self._seen = model
+            self._found = {(f.database_id, f.class_name): f for f in self.fragments()}
+            self._databases = sorted({database_id for database_id, _ in self._found})
 
     async def refresh(self) -> None:
         """Look for a newer model: another replica may just have made a class."""

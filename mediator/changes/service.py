@@ -117,14 +117,14 @@ class ChangeService:
             return
         asked_at = self._clock.monotonic()
         self._times.note(await feed.tick(), asked_at)
-        for database in self._model().databases:
-            for system, until_tick in (await feed.relayed_until(database)).items():
+        for name, route in self._model().databases.items():
+            for system, until_tick in (await feed.relayed_until(route.id)).items():
                 lag_s = self._times.age_s(until_tick)
                 if lag_s is not None:
-                    self._observe(FeedLagMeasured(database, system, lag_s))
+                    self._observe(FeedLagMeasured(name, system, lag_s))
 
     async def trim(self) -> None:
         """Remove what is beyond the feeds' retention."""
         if self._feed is not None:
-            for database in self._model().databases:
-                await self._feed.trim(database)
+            for database_id in self._model().by_id:
+                await self._feed.trim(database_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from mediator.catalogue.schemas import StoredDatabase
+from mediator.catalogue.stored_databases import StoredDatabase, new_id
 from mediator.control.layout import fragments_of, layout_of, primary_of, same_place
 from mediator.errors import DataWouldMove, Unplaceable
 from mediator.placement.candidates import Candidate
@@ -41,9 +41,11 @@ def stored_form(
     mirrored = schema.mode is Mode.MICROBATCHED
     present = primary_of(stored)
     primary = primary_system(schema, decision, present, unfit) if mirrored else None
-    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions, primary)
+    before = stored.layout if stored else {}
+    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions, primary, before)
     version = stored.version + 1 if stored else 1
-    return StoredDatabase(schema.database, version, document, layout)
+    id_ = stored.id if stored else new_id(schema.database)
+    return StoredDatabase(schema.database, id_, version, document, layout)
 
 
 def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:
@@ -98,7 +100,7 @@ def unused(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
 
 
 def replaced(
-    present: DatabaseRoute | None, new: DatabaseRoute, holding: set[str]
+    present: DatabaseRoute | None, new: DatabaseRoute, holding: Collection[str]
 ) -> list[Fragment]:
     """Return the fragments of empty classes that change: what is written there would be lost."""
     return [
@@ -110,7 +112,7 @@ def replaced(
 
 
 def left_behind(
-    present: DatabaseRoute | None, new: DatabaseRoute, holding: set[str]
+    present: DatabaseRoute | None, new: DatabaseRoute, holding: Collection[str]
 ) -> list[dict[str, Any]]:
     """Tell which systems would keep data of a class that is not placed there any more."""
     return [

@@ -22,20 +22,22 @@ nor a request costs the more, the more databases there are. What may come in bet
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mediator.catalogue.schemas import (
-    CatalogueSchemas,
+from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.stored_databases import (
     Difference,
     Moment,
     Snapshot,
     StoredDatabase,
 )
 from mediator.control.coalescing import Coalesced
-from mediator.control.layout import route_of
+from mediator.control.layout import fragments_of, is_read_by, route_of, same_place
 from mediator.offload import offload
+from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.placement.routing import DatabaseRoute, RoutingModel
+from mediator.stores.port import Fragment
 
 __all__ = ["Follower"]
 
@@ -48,10 +50,11 @@ class _Placed:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a replica knows: all that had changed by a moment, and perhaps its own change since."""
+    """What a replica knows: all that had changed by a moment, and perhaps its own changes since."""
 
     moment: Moment
     databases: Mapping[str, _Placed]
+    own: frozenset[str] = frozenset()
 
 
 class Follower:
@@ -60,11 +63,13 @@ class Follower:
     Args:
         catalogue: Schemas as they are set.
         executor: Whose model it is; nobody else gives it one.
+        calls: Refuses writes to classes that are held.
     """
 
-    def __init__(self, catalogue: CatalogueSchemas, executor: Executor) -> None:
+    def __init__(self, catalogue: CatalogueSchemas, executor: Executor, calls: StoreCalls) -> None:
         self._catalogue = catalogue
         self._executor = executor
+        self._calls = calls
         self._known = _Known(Moment(0), {})
         self.look = Coalesced(self._look)
         """Look whether anything has changed, and put in force what has; one query if nothing has.
@@ -77,9 +82,21 @@ class Follower:
         placed = self._known.databases.get(name)
         return placed.stored if placed else None
 
+    @property
+    def holds(self) -> bool:
+        """Whether writes to some class are held."""
+        return any(placed.stored.hold for placed in self._known.databases.values())
+
     def all(self) -> list[StoredDatabase]:
         """Return all databases, in the order of their names."""
         return [placed.stored for _, placed in sorted(self._known.databases.items())]
+
+    async def in_force(self) -> int:
+        """Put in force what has changed, end holds that are overdue, and return the epoch."""
+        await self.look()
+        if self.holds:
+            await self._catalogue.release_overdue()
+        return self._known.moment.epoch
 
     async def catch_up(self) -> None:
         """Put in force what has changed by now; waits for a change that is being made.
@@ -90,6 +107,8 @@ class Follower:
         while True:
             before = self._known
             news = await self._catalogue.since(before.moment)
+            if isinstance(news, Difference) and not before.own <= news.changed.keys():
+                news = await self._catalogue.snapshot()  # its own change was lost by a restoration
             after = await _after(before, news)
             if self._known is before:
                 if after != before:
@@ -97,25 +116,33 @@ class Follower:
                 return
 
     def has_put(self, moment: Moment, stored: StoredDatabase, route: DatabaseRoute) -> None:
-        """Put a change of this replica in force."""
+        """Put a change of this replica, or a hold, in force."""
         databases = {**self._known.databases, stored.name: _Placed(stored, route)}
-        self._advance(moment, databases)
+        self._advance(moment, databases, stored.name)
 
     def has_removed(self, moment: Moment, name: str) -> None:
         """Put a removal by this replica in force."""
         databases = {n: placed for n, placed in self._known.databases.items() if n != name}
-        self._advance(moment, databases)
+        self._advance(moment, databases, name)
 
     async def _look(self) -> None:
-        if await self._catalogue.moment() != self._known.moment:
+        if self._known.own or await self._catalogue.moment() != self._known.moment:
             await self.catch_up()
 
-    def _advance(self, moment: Moment, databases: Mapping[str, _Placed]) -> None:
-        here = self._known.moment
-        nothing_between = moment.epoch == here.epoch + 1
-        self._adopt(_Known(moment if nothing_between else here, databases))
+    def _advance(self, moment: Moment, databases: Mapping[str, _Placed], name: str) -> None:
+        here, own = self._known.moment, self._known.own
+        if moment.epoch == here.epoch + 1:  # nothing was between
+            self._adopt(_Known(moment, databases, own))
+        else:
+            self._adopt(_Known(here, databases, own | {name}))
 
     def _adopt(self, known: _Known) -> None:
+        for name in {**self._known.databases, **known.databases}:
+            before, after = self._known.databases.get(name), known.databases.get(name)
+            if before is not after:
+                self._calls.refuse(_left(before, after))
+                self._calls.refuse(held := _held(after))
+                self._calls.admit(set(fragments_of(after.route if after else None)) - held)
         self._known = known
         routes = {name: placed.route for name, placed in known.databases.items()}
         epoch = max(known.moment.epoch, self._executor.model.epoch)
@@ -135,11 +162,29 @@ async def _after(before: _Known, news: Snapshot | Difference) -> _Known:
     return _Known(news.moment, databases)
 
 
+def _held(placed: _Placed | None) -> set[Fragment]:
+    """Return the fragments of a database's classes that are held."""
+    if placed is None or placed.stored.hold is None:
+        return set()
+    held = placed.stored.hold.classes
+    return {f for f in fragments_of(placed.route) if f.class_name in held}
+
+
+def _left(before: _Placed | None, after: _Placed | None) -> set[Fragment]:
+    """Return the fragments that what is in force now does not read all of: writes would be lost.
+
+    They were held, unless this replica was away: then a write may still be on its way to one.
+    """
+    new = after.route if after else None
+    old = fragments_of(before.route) if before else []
+    return {f for f in old if not is_read_by(f, same_place(new, f))}
+
+
 async def _placed(known: _Placed | None, stored: StoredDatabase) -> _Placed:
-    """Return the routes of a database; the same objects as long as nothing changes.
+    """Return the routes of a database; the same objects as long as nothing but a hold changes.
 
     Writes are held by fragment: a fragment made anew would get around that.
     """
-    if known is not None and known.stored == stored:
-        return known
+    if known is not None and known.stored == replace(stored, hold=known.stored.hold):
+        return _Placed(stored, known.route)
     return _Placed(stored, await offload(True, route_of, stored))

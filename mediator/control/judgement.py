@@ -6,9 +6,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from mediator.catalogue.events import CatalogueEvents
+from mediator.catalogue.proposals import CatalogueProposals
 from mediator.clock import Clock
 from mediator.control.registry import Registry
 from mediator.errors import NotFound, Unplaceable
@@ -18,7 +20,13 @@ from mediator.operations.executor import Executor
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of
 from mediator.placement.explain import explain
-from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, propose
+from mediator.placement.proposals import (
+    NOTHING_PROPOSED,
+    Proposal,
+    Proposals,
+    differ,
+    propose,
+)
 from mediator.placement.routing import DatabaseRoute, RoutingModel
 from mediator.placement.survey import survey
 from mediator.placement.violations import NOTHING_WATCHED, Watch, watch
@@ -47,6 +55,7 @@ class Judgement:
         registry: Registry,
         executor: Executor,
         events: CatalogueEvents,
+        proposals: CatalogueProposals,
         patience: Patience,
         observe: Observer,
         clock: Clock,
@@ -54,10 +63,10 @@ class Judgement:
         self._registry = registry
         self._executor = executor
         self._events = events
+        self._proposals = proposals
         self._observe = observe
         self._clock = clock
         self._patience = patience
-        self._proposals: dict[str, Proposals] = {}
         self._spells: dict[str, Watch] = {}
 
     async def judge(self, busy_share: float = 1.0) -> None:
@@ -70,21 +79,23 @@ class Judgement:
         """
         model = self._executor.model
         self._forget(model.databases.keys())
+        now, proposed = await self._proposals.load()
         began = time.perf_counter()
         async for database, route, decision in self._decisions(model):
             took_s = time.perf_counter() - began
-            self._propose(database, decision)
+            await self._propose(route, decision, proposed.get(route.id, NOTHING_PROPOSED), now)
             await self._look_for_violations(database, route, decision)
             await asyncio.sleep(took_s * (1 / busy_share - 1))
             began = time.perf_counter()
 
-    def proposals(self, database: str | None) -> list[dict[str, Any]]:
+    async def proposals(self, database: str | None) -> list[dict[str, Any]]:
         """List what is proposed now, for all databases or one; the unripe ones say so."""
+        _, proposed = await self._proposals.load()
         return [
-            {"database": name, **asdict(proposal)}
-            for name, proposals in sorted(self._proposals.items())
-            for proposal in proposals.by_node.values()
-            if database in (None, name)
+            _told(name, proposal)
+            for name, route in sorted(self._executor.model.databases.items())
+            if database in (None, name) and route.id in proposed
+            for proposal in proposed[route.id].by_node.values()
         ]
 
     async def violations(self, database: str | None) -> list[dict[str, Any]]:
@@ -112,23 +123,26 @@ class Judgement:
             raise NotFound(f"There is no database {database}.")
         return route
 
-    def _propose(self, database: str, decision: Decision) -> None:
-        before = self._proposals.get(database, NOTHING_PROPOSED)
-        self._proposals[database], recorded = propose(
+    async def _propose(
+        self, route: DatabaseRoute, decision: Decision, before: Proposals, now: float
+    ) -> None:
+        after, recorded = propose(
             before,
             decision.moves,
-            self._clock.monotonic(),
+            now,
             margin=self._patience.margin,
             dwell_s=self._patience.dwell_s,
         )
+        if differ(before, after):
+            await self._proposals.store(route.id, after)
+        name = route.schema.database
         for p in recorded:
-            self._observe(ProposalRecorded(database, p.node, p.current, p.proposed, p.margin))
+            self._observe(ProposalRecorded(name, p.node, p.current, p.proposed, p.margin))
 
     def _forget(self, kept: Collection[str]) -> None:
         """Forget what was seen of databases that have been dropped."""
-        for seen in (self._proposals, self._spells):
-            for database in seen.keys() - kept:
-                del seen[database]
+        for database in self._spells.keys() - kept:
+            del self._spells[database]
 
     async def _look_for_violations(
         self, database: str, route: DatabaseRoute, decision: Decision
@@ -163,3 +177,14 @@ def _decision(route: DatabaseRoute, candidates: Sequence[Candidate]) -> Decision
     if route.schema.mode is Mode.ADVISORY:
         return decide(route.schema, candidates)
     return decide(route.schema, candidates, pins_of(route, list(route.classes)))
+
+
+def _told(database: str, proposal: Proposal) -> dict[str, Any]:
+    """Return the form of a proposal for operators; its times are RFC 3339."""
+    told = {"database": database, **asdict(proposal), "since": _time(proposal.since)}
+    told["lost_at"] = None if proposal.lost_at is None else _time(proposal.lost_at)
+    return told
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mediator.catalogue.registrations import StoredSystem
 from mediator.control.findings import Findings, registration_from, registration_to
@@ -20,6 +21,7 @@ __all__ = [
     "is_elsewhere",
     "known_from",
     "not_understood",
+    "said_of",
     "stored_form",
     "updated",
 ]
@@ -77,6 +79,19 @@ def amended(
     if declared is not None:
         registration = replace(registration, declared=tuple(declared))
     return replace(known, registration=registration)
+
+
+def said_of(known: KnownSystem, said: Mapping[str, Any]) -> KnownSystem:
+    """Add what an operator said of a system elsewhere; what is stated here holds.
+
+    Nothing was said of a system of this name if it is of another kind.
+    """
+    registration = known.registration
+    if said["kind"] != registration.config.kind:
+        return known
+    declared = dict.fromkeys((*registration.declared, *said["declared"]))
+    metrics = {**said["metrics"], **(registration.metrics or {})}
+    return amended(known, metrics, tuple(declared))
 
 
 def configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:

@@ -1,26 +1,53 @@
-"""Layouts: where each cache group of each class lives, as the catalogue keeps it."""
+"""Layouts: where each cache group of each class lives, as the catalogue keeps it.
+
+Stores name records of a class by its *generation*. A class gets one when it is made, and another
+one when it is placed anew and leaves a system. So whatever still goes to a place that was left, a
+write as well as its removal, meets nothing of the class as it is now.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from secrets import token_hex
 from typing import Any
 
-from mediator.catalogue.schemas import StoredDatabase
+from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.placement.decide import Decision, GroupPlacement, build_routes
-from mediator.placement.routing import DatabaseRoute
+from mediator.placement.routing import ClassRoute, DatabaseRoute
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import Fragment
 
-__all__ = ["copies_of", "fragments_of", "layout_of", "primary_of", "route_of", "same_place"]
+__all__ = [
+    "copies_of",
+    "fragments_of",
+    "is_read_by",
+    "layout_of",
+    "location_of",
+    "primary_of",
+    "route_of",
+    "same_place",
+]
 
 
 def layout_of(
-    decision: Decision, versions: Mapping[str, int], primary: str | None
+    decision: Decision,
+    versions: Mapping[str, int],
+    primary: str | None,
+    present: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the layout of a decision, with the schema version of each class, and the primary."""
+    """Return the layout of a decision, with the schema version of each class, and the primary.
+
+    Args:
+        decision: The decision.
+        versions: The schema version of each class.
+        primary: The system that gets copies of whole objects.
+        present: The layout that is in force, from which classes keep their generations.
+    """
     return {
         class_name: {
             "version": versions[class_name],
+            "generation": _generation(present.get(class_name), groups),
             "primary": primary,
             "groups": {
                 group: {"system": placed.system, "fields": list(placed.fields)}
@@ -41,7 +68,9 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
         for class_name, layout in stored.layout.items()
     }
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}
-    return build_routes(schema, groups, versions, primary_of(stored))
+    built = build_routes(schema, groups, versions, primary_of(stored))
+    classes = {name: _identified(route, stored) for name, route in built.classes.items()}
+    return DatabaseRoute(schema, classes, stored.id)
 
 
 def primary_of(stored: StoredDatabase | None) -> str | None:
@@ -62,11 +91,47 @@ def copies_of(route: DatabaseRoute | None) -> list[Fragment]:
 
 
 def same_place(route: DatabaseRoute | None, fragment: Fragment) -> Fragment | None:
-    """Find the fragment of the same class on the same system."""
+    """Find the fragment of the same generation of the same class on the same system."""
     for other in fragments_of(route):
-        if (other.class_name, other.system) == (fragment.class_name, fragment.system):
+        if location_of(other) == location_of(fragment):
             return other
     return None
+
+
+def is_read_by(fragment: Fragment, other: Fragment | None) -> bool:
+    """Whether all that is written to a fragment is found by another one at its place."""
+    if other is None:
+        return False
+    types = {name: (field.type, field.items) for name, field in other.fields.items()}
+    return all(
+        types.get(name) == (field.type, field.items) for name, field in fragment.fields.items()
+    ) and all(set(names) <= set(other.groups.get(g, ())) for g, names in fragment.groups.items())
+
+
+def location_of(fragment: Fragment) -> tuple[str, str, str]:
+    """Tell where a fragment is: those of another generation are elsewhere."""
+    return fragment.class_name, fragment.stored_as, fragment.system
+
+
+def _generation(present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement]) -> str:
+    """Return the generation of a class: the present one, if it stays on all of its systems."""
+    if present is not None:
+        before = {placed["system"] for placed in present["groups"].values()}
+        if before <= {placed.system for placed in groups.values()}:
+            return str(present["generation"])
+    return token_hex(6)
+
+
+def _identified(route: ClassRoute, stored: StoredDatabase) -> ClassRoute:
+    """Return a route whose fragments have the ids by which stores and the feed name them."""
+    generation = stored.layout[route.schema.name]["generation"]
+
+    def identified(fragment: Fragment) -> Fragment:
+        stored_as = f"{fragment.class_name}_{generation}" if generation else ""
+        return replace(fragment, database_id=stored.id, stored_as=stored_as)
+
+    copy = identified(route.copy) if route.copy is not None else None
+    return replace(route, fragments=tuple(map(identified, route.fragments)), copy=copy)
 
 
 def _placed(form: Mapping[str, Any]) -> GroupPlacement:

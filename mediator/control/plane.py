@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from mediator.catalogue.connection import Catalogue
+from mediator.control.changes import would_move
 from mediator.control.judgement import Judgement
 from mediator.control.registry import KnownSystem, Registry
 from mediator.control.schemas import Schemas
@@ -15,7 +16,7 @@ from mediator.operations.executor import Executor
 from mediator.placement.advice import advice_for, advise
 from mediator.placement.rank import ROOT
 from mediator.placement.routing import RoutingModel
-from mediator.planes import SchemaChange, SystemRegistration
+from mediator.planes import BeforeChange, SchemaChange, SystemRegistration
 from mediator.scaling.advisor import Advisor
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.parse import parse_schema
@@ -57,10 +58,30 @@ class Control:
         return await self._schemas.present(database)
 
     async def set_schema(
-        self, database: str, document: Any, *, dry_run: bool = False, version: int | None = None
+        self,
+        database: str,
+        document: Any,
+        *,
+        dry_run: bool = False,
+        version: int | None = None,
+        before: BeforeChange | None = None,
     ) -> SchemaChange:
         """Set a schema; see `ControlPlane.set_schema`."""
-        return await self._schemas.put(database, document, dry_run=dry_run, version=version)
+        if dry_run:
+            return await self._schemas.try_out(database, document, version=version)
+        return await self._schemas.put(database, document, version=version, before=before)
+
+    async def place(
+        self, documents: Mapping[str, Any], said: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Return if all of these schemas could be set; see `ControlPlane.place`."""
+        for each in said.values():
+            _check_statements(each["metrics"], each["declared"])
+        candidates = self._registry.candidates(said)
+        for database, document in documents.items():
+            change = await self._schemas.try_out(database, document, candidates=candidates)
+            if change.moves:
+                raise would_move(change.moves)
 
     async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Drop a database with its data."""
@@ -90,6 +111,12 @@ class Control:
         _check_statements(metrics, declared)
         known = await self._registry.amend(name, metrics, declared)
         return await self._rescored(known)
+
+    async def amend_as_said(self, said: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add to what operators say of systems here; see `ControlPlane.amend_as_said`."""
+        for known in self._registry:
+            if known.name in said:
+                await self._registry.amend_as_said(known.name, said[known.name])
 
     async def calibrate(self, name: str) -> dict[str, Any]:
         """Probe and calibrate a system anew."""
@@ -144,7 +171,7 @@ class Control:
 
     async def proposals(self, database: str | None = None) -> list[dict[str, Any]]:
         """List recorded proposals."""
-        return self._judgement.proposals(database)
+        return await self._judgement.proposals(database)
 
     async def scaling(self) -> dict[str, Any]:
         """Say whether the service and its systems fit what is asked of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mediator.control.layout import copies_of
+from mediator.control.layout import copies_of, location_of
 from mediator.errors import Place, SchemaInvalid
 from mediator.placement.routing import DatabaseRoute
 from mediator.schema.tree import Mode, Schema
@@ -63,11 +63,11 @@ def notes_on_primary(schema: Schema, keeper: PrimaryKeeper) -> list[str]:
 
 def unheld(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
     """Return the copies of a new layout that the primary does not hold so far."""
-    held = {(copy.class_name, copy.system) for copy in copies_of(present)}
-    return [c for c in copies_of(new) if (c.class_name, c.system) not in held]
+    held = set(map(location_of, copies_of(present)))
+    return [copy for copy in copies_of(new) if location_of(copy) not in held]
 
 
 def outdated(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
     """Return the copies that the primary need not hold any more."""
-    kept = {(copy.class_name, copy.system) for copy in copies_of(new)}
-    return [c for c in copies_of(present) if (c.class_name, c.system) not in kept]
+    kept = set(map(location_of, copies_of(new)))
+    return [copy for copy in copies_of(present) if location_of(copy) not in kept]

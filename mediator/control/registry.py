@@ -20,6 +20,7 @@ from mediator.control.known_systems import (
     configured,
     is_elsewhere,
     known_from,
+    said_of,
     stored_form,
     updated,
 )
@@ -191,6 +192,10 @@ class Registry:
         """Change the operator's word on a system."""
         return await self._keep(self.get(name), lambda now: amended(now, metrics, declared))
 
+    async def amend_as_said(self, name: str, said: Mapping[str, Any]) -> None:
+        """Add to what the operator says of a system what was said of it elsewhere."""
+        await self._keep(self.get(name), lambda now: said_of(now, said))
+
     async def examine(self, name: str) -> KnownSystem:
         """Probe and calibrate a system anew.
 
@@ -219,9 +224,14 @@ class Registry:
         stores = [guarded.store for guarded in self._systems]
         await asyncio.gather(*(store.close() for store in stores))
 
-    def candidates(self) -> list[Candidate]:
-        """Return all systems as placement sees them."""
-        return [self._candidate(known) for known in self._known.values()]
+    def candidates(self, said: Mapping[str, Mapping[str, Any]] | None = None) -> list[Candidate]:
+        """Return all systems as placement sees them, or would if that were `said` of them."""
+        known = self._known.values()
+        if said:
+            return [
+                self._candidate(said_of(k, said[k.name]) if k.name in said else k) for k in known
+            ]
+        return [self._candidate(k) for k in known]
 
     def _candidate(self, known: KnownSystem) -> Candidate:
         stated = {Metric(m): figure for m, figure in (known.registration.metrics or {}).items()}

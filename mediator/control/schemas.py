@@ -3,17 +3,17 @@
 Order of events, with what a crash in between leaves behind:
 
 1. the new layout is decided, under a lock of this replica;     nothing
-2. writes to empty classes that are about to change are held;   nothing
-3. those classes are found to be empty still;                   nothing
-4. the stores are prepared (tables, indexes), idempotently;     unused tables
-5. the catalogue is changed, if its version is the one seen;    the next start serves the new model
+2. writes to empty classes that are about to change are held,   the hold, which ends by itself
+   by all replicas;
+3. those classes are found to be empty still;                   the hold
+4. the stores are prepared (tables, indexes), idempotently;     unused tables, and the hold
+5. the catalogue is changed, if its version is the one seen     the next start serves the new model
+   and the hold still stands;
 6. the new routing model is put in force;
 7. fragments that nothing uses any more are dropped.            unused tables
 
-A write that is held is refused (503) and finds the new place when it is tried again. Writes are
-held by this replica only. Another replica adopts the new routing model within about a second; what
-it creates in that second in a class that was empty, and has moved, is lost. Classes that hold data
-are not concerned: they do not move here.
+A write that is held is refused (503) and finds the new place when it is tried again. Why nothing
+that was acknowledged is lost, whichever replica stalls at whichever step: docs/replicas.md.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
-from mediator.catalogue.schemas import CatalogueSchemas, StoredDatabase
+from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.changes import (
-    drifted,
     left_behind,
-    reinterpreted,
     replaced,
     stored_form,
     unused,
     would_move,
 )
+from mediator.control.clearing import Clearing
 from mediator.control.follower import Follower
 from mediator.control.layout import (
     copies_of,
@@ -47,6 +48,8 @@ from mediator.control.layout import (
     route_of,
     same_place,
 )
+from mediator.control.membership import Membership
+from mediator.control.plans import Plan, decided
 from mediator.control.primaries import (
     PrimaryKeeper,
     check_primary,
@@ -58,7 +61,6 @@ from mediator.control.primaries import (
 from mediator.control.registry import Registry
 from mediator.errors import (
     Conflict,
-    MediatorError,
     NotFound,
     PreconditionFailed,
     SchemaInvalid,
@@ -66,13 +68,12 @@ from mediator.errors import (
 )
 from mediator.observation import Observer, PlacementDecided
 from mediator.offload import offload
-from mediator.operations.calls import StoreCalls
 from mediator.operations.executor import Executor
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.planes import SchemaChange
+from mediator.planes import BeforeChange, SchemaChange
 from mediator.schema.mistakes import invalid
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
@@ -93,34 +94,32 @@ class Schemas:
         registry: Registry,
         systems: Systems,
         executor: Executor,
-        calls: StoreCalls,
+        follower: Follower,
+        membership: Membership,
         keeper: PrimaryKeeper,
+        clearing: Clearing,
         observe: Observer,
     ) -> None:
-        self._calls = calls
-        self._keeper = keeper
         self._catalogue = catalogue
         self._registry = registry
         self._systems = systems
         self._executor = executor
+        self._follower = follower
+        self._membership = membership
+        self._keeper = keeper
+        self._clearing = clearing
         self._observe = observe
         self._changing = asyncio.Lock()
-        self._follower = Follower(catalogue, executor)
-        self._doubtful: set[Fragment] = set()
 
     async def refresh(self) -> None:
         """Put in force what others have changed; see `Follower.look`."""
-        if self._doubtful and not self._changing.locked():
-            async with self._changing:
-                await self._settle()
-        else:
-            await self._follower.look()
+        await self._follower.look()
 
     @asynccontextmanager
     async def unchanged(self) -> AsyncIterator[RoutingModel]:
         """Keep this replica from changing schemas while the block runs; yields the newest model."""
         async with self._changing:
-            await self._settle()
+            await self._follower.catch_up()
             yield self._executor.model
 
     async def all(self) -> list[dict[str, Any]]:
@@ -147,47 +146,76 @@ class Schemas:
         decision = await offload(True, decide, route.schema, candidates, pins)
         return await self._change(stored, model.epoch, decision, schema=route.schema)
 
+    async def try_out(
+        self,
+        name: str,
+        document: Any,
+        *,
+        version: int | None = None,
+        candidates: Sequence[Candidate] | None = None,
+    ) -> SchemaChange:
+        """Say what setting a schema would do, perhaps with systems that are not as they are."""
+        schema = await self._parse(name, document, candidates)
+        async with self._changing:
+            plan = await self._plan(schema, version, candidates)
+        return await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
+
     async def put(
-        self, name: str, document: Any, *, dry_run: bool, version: int | None
+        self, name: str, document: Any, *, version: int | None, before: BeforeChange | None
     ) -> SchemaChange:
         """Set a schema; see `ControlPlane.set_schema`."""
-        schema = await offload(True, parse_schema, name, document)
-        if mistakes := named_mistakes(schema, self._registry.candidates()):
-            raise invalid(mistakes, SchemaInvalid)
+        schema = await self._parse(name, document)
         async with self._changing:
-            await self._settle()
-            stored = self._follower.stored(name)
-            seen = stored.version if stored else 0
-            if version is not None and version != seen:
-                raise PreconditionFailed(f"The schema of {name} has version {seen} now.")
-            model = self._executor.model
-            present = model.databases.get(name)
-            holding = await self._holding(present)
-            candidates = self._registry.candidates()
-            decision, moves = await offload(True, _decide, schema, candidates, present, holding)
-            unfit = without_copies(self._systems)
-            new = await offload(True, stored_form, schema, decision, stored, unfit)
-            check_primary(schema, primary_of(new), self._systems)
-            route = await offload(True, route_of, new)
-            moves += left_behind(present, route, holding)
-            if dry_run:
-                return await self._change(new, model.epoch, decision, moves, schema=schema)
-            if moves:
-                raise would_move(moves)
-            epoch = await self._put_in_force(new, route, holding)
-        self._observe(_decided(name, epoch, decision))
-        return await self._change(new, epoch, decision, schema=schema)
+            plan = await self._plan(schema, version)
+            if plan.moves:
+                raise would_move(plan.moves)
+            if before is not None:
+                await before(schema.classes)
+            epoch = await self._put_in_force(plan)
+        self._observe(_decided(name, epoch, plan.decision))
+        return await self._change(plan.new, epoch, plan.decision, schema=schema)
 
     async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
         """Drop a database with its data; returns the objects of each class."""
         async with self._changing:
-            await self._settle()
-            self._expect(name)
+            await self._follower.catch_up()
+            stored = self._expect(name)
             route = self._executor.model.databases[name]
-            counts = {c: await self._count_or_prepare(r) for c, r in route.classes.items()}
+            counts = {c: await self._count(r) for c, r in route.classes.items()}
             if not dry_run:
-                await self._drop(name, route)
+                await self._drop(stored, route)
         return {"database": name, "objects": counts, "dropped": not dry_run}
+
+    async def _parse(
+        self, name: str, document: Any, candidates: Sequence[Candidate] | None = None
+    ) -> Schema:
+        schema = await offload(True, parse_schema, name, document)
+        if mistakes := named_mistakes(schema, candidates or self._registry.candidates()):
+            raise invalid(mistakes, SchemaInvalid)
+        return schema
+
+    async def _plan(
+        self, schema: Schema, version: int | None, candidates: Sequence[Candidate] | None = None
+    ) -> Plan:
+        """Decide what a schema would change."""
+        await self._follower.catch_up()
+        name = schema.database
+        stored = self._follower.stored(name)
+        seen = stored.version if stored else 0
+        if version is not None and version != seen:
+            raise PreconditionFailed(f"The schema of {name} has version {seen} now.")
+        model = self._executor.model
+        present = model.databases.get(name)
+        holding = await self._holding(present)
+        if candidates is None:
+            candidates = self._registry.candidates()
+        decision, moves = await offload(True, decided, schema, present, holding, candidates)
+        unfit = without_copies(self._systems)
+        new = await offload(True, stored_form, schema, decision, stored, unfit)
+        check_primary(schema, primary_of(new), self._systems)
+        route = await offload(True, route_of, new)
+        moves += left_behind(present, route, holding)
+        return Plan(stored, new, present, route, frozenset(holding), decision, moves, model.epoch)
 
     async def _change(
         self,
@@ -217,40 +245,34 @@ class Schemas:
             raise NotFound(f"There is no database {name}.")
         return stored
 
-    async def _settle(self) -> None:
-        """Adopt a model; what a failed change has held back and is still in force goes on."""
-        await self._follower.catch_up()
-        if self._doubtful:
-            databases = self._executor.model.databases.values()
-            in_force = {fragment for route in databases for fragment in fragments_of(route)}
-            self._calls.reinstate(self._doubtful & in_force)
-            self._doubtful.clear()
-
     @asynccontextmanager
-    async def _held(self, fragments: Collection[Fragment]) -> AsyncIterator[None]:
-        """Hold writes to fragments while the block runs, and for good if it succeeds.
+    async def _held(
+        self, stored: StoredDatabase, classes: Collection[str]
+    ) -> AsyncIterator[StoredDatabase]:
+        """Hold writes to classes, on all replicas, while the block runs; yields the database.
 
-        A block that fails may have changed the catalogue all the same (its answer was lost, the
-        request was cancelled): then the next look at the catalogue tells whether they go on.
+        A block that succeeds has ended the hold by changing the database. One that fails may have
+        done so all the same, as its answer was lost: the catalogue tells.
         """
+        route = self._executor.model.databases[stored.name]
+        moment, held = await self._catalogue.hold(stored, classes)
+        self._follower.has_put(moment, held, route)
         try:
-            await self._calls.retire(fragments)
-            yield
-        except BaseException as error:
-            self._doubtful.update(fragments)
-            if isinstance(error, MediatorError):
-                with suppress(Unavailable):
-                    await self._settle()
+            await self._membership.agree(moment.epoch)
+            yield held
+        except BaseException:
+            with suppress(Unavailable):  # then it ends by itself
+                assert held.hold is not None
+                await self._catalogue.release(held.hold)
+                await self._follower.catch_up()
             raise
 
-    async def _drop(self, name: str, route: DatabaseRoute) -> None:
-        fragments = fragments_of(route)
-        async with self._held(fragments):
-            await self._keeper.retract(copies_of(route))
-            for fragment in (*fragments, *copies_of(route)):
-                await self._on(fragment, "write", _dropping(fragment))
-            moment = await self._catalogue.remove(name)
-        self._follower.has_removed(moment, name)
+    async def _drop(self, stored: StoredDatabase, route: DatabaseRoute) -> None:
+        async with self._held(stored, route.classes.keys()) as held:
+            moment = await self._catalogue.remove(held)
+        self._follower.has_removed(moment, stored.name)
+        with suppress(Unavailable):  # then it is done later
+            await self._clearing.run()
 
     async def _holding(self, present: DatabaseRoute | None) -> set[str]:
         """Name the classes that hold objects."""
@@ -271,43 +293,38 @@ class Schemas:
     async def _count(self, route: ClassRoute) -> int:
         return await self._on(route.anchor, "read", lambda store: store.count(route.anchor))
 
-    async def _put_in_force(
-        self, new: StoredDatabase, route: DatabaseRoute, holding: set[str]
-    ) -> int:
-        present = self._executor.model.databases.get(new.name)
-        changing = replaced(present, route, holding)
-        async with self._held(changing):
-            await self._check_still_empty(present, changing)
-            for fragment in fragments_of(route):
-                previous = same_place(present, fragment)
-                await self._on(fragment, "write", _preparing(fragment, previous))
-            # What is known of a copy by this name is not about the one that is made now.
-            await self._keeper.retract(unheld(present, route))
-            for copy in copies_of(route):
-                await self._on(copy, "write", _preparing(copy, None))
-            moment = await self._catalogue.put(new)
-        self._follower.has_put(moment, new, route)
-        for fragment in (*unused(present, route), *outdated(present, route)):
+    async def _put_in_force(self, plan: Plan) -> int:
+        changing = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
+        if plan.stored is None or not changing:
+            moment = await self._prepare_and_put(plan, plan.new)
+        else:
+            async with self._held(plan.stored, changing) as held:
+                await self._check_still_empty(plan, changing)
+                moment = await self._prepare_and_put(plan, replace(plan.new, hold=held.hold))
+        self._follower.has_put(moment, plan.new, plan.route)
+        for fragment in (*unused(plan.present, plan.route), *outdated(plan.present, plan.route)):
             with suppress(Unavailable):  # the change is in force; an empty table may stay behind
                 await self._on(fragment, "write", _dropping(fragment))
         return moment.epoch
 
-    async def _check_still_empty(
-        self, present: DatabaseRoute | None, changing: Sequence[Fragment]
-    ) -> None:
-        """Refuse if an object was created since its class was found empty; writes are held."""
-        for name in sorted({fragment.class_name for fragment in changing}):
-            assert present is not None
-            if await self._count(present.classes[name]):
-                raise Conflict(f"Objects of {name} were created meanwhile; try again.")
+    async def _prepare_and_put(self, plan: Plan, new: StoredDatabase) -> Moment:
+        for fragment in fragments_of(plan.route):
+            previous = same_place(plan.present, fragment)
+            await self._on(fragment, "write", _preparing(fragment, previous))
+        # What is known of a copy by this name is not about the one that is made now.
+        await self._keeper.retract(unheld(plan.present, plan.route))
+        for copy in copies_of(plan.route):
+            await self._on(copy, "write", _preparing(copy, None))
+        return await self._catalogue.put(new)
 
-    async def _count_or_prepare(self, route: ClassRoute) -> int:
-        """Count objects; a removal that was cut short may have left no table to count in."""
-        try:
-            return await self._count(route)
-        except Unavailable:
-            await self._on(route.anchor, "write", _preparing(route.anchor, None))
-            return await self._count(route)
+    async def _check_still_empty(self, plan: Plan, changing: Collection[str]) -> None:
+        """Refuse if an object was created since its class was found empty; writes are held."""
+        assert plan.present is not None
+        for name in sorted(changing):
+            if await self._count(plan.present.classes[name]):
+                raise Conflict(f"Objects of {name} were created meanwhile; try again.")
+        if await self._catalogue.are_written(plan.new.name):
+            raise Conflict(f"Writes to {', '.join(sorted(changing))} are under way; try again.")
 
     async def _on(
         self,
@@ -320,29 +337,6 @@ class Schemas:
             return await guarded.guarded(lambda: call(guarded.store))
         except StoreError as error:
             raise unavailable(guarded, error, operation) from error
-
-
-def _decide(
-    schema: Schema,
-    candidates: Sequence[Candidate],
-    present: DatabaseRoute | None,
-    holding: set[str],
-) -> tuple[Decision, list[dict[str, Any]]]:
-    """Decide placements; classes that hold data stay, and what the change would move is told.
-
-    Scores that have drifted since the last schema are no reason to refuse this one: they make
-    a proposal. Only what the change itself would move counts.
-    """
-    if present is None or not holding:
-        return decide(schema, candidates), []
-    decision = decide(schema, candidates, pins_of(present, sorted(holding)))
-    moved_anyway = drifted(present, candidates, holding)
-    moves = [
-        {"node": m.node, "from": m.current, "to": m.proposed, "reason": m.reason}
-        for m in decision.moves
-        if m.required or (m.node, m.proposed) not in moved_anyway
-    ]
-    return decision, moves + reinterpreted(schema, present.schema, holding)
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

@@ -1,10 +1,11 @@
 """The feed in Redis: a stream for each partition, and hashes that move with them.
 
-All keys of a database share one hash tag, so that one script sees them all:
+A database is named by its id, so that the feed of a later one of the same name is another. All keys
+of a database share one hash tag, so that one script sees them all:
 
 | key | what it holds |
 |---|---|
-| `{portolan:feed:<database>}:<partition>` | stream: class `k` and document `c` of each change |
+| `{portolan:feed:<database>}:<partition>` | stream: class `k`, document `c` of each change |
 | `…:cursors` | hash: place in each log, by system and log |
 | `…:until` | hash: tick up to which the feed is complete, by system and replica |
 | `…:brought` | hash: how often each replica has brought changes that waited in records |
@@ -59,6 +60,12 @@ _SHAS: Final = {
 }
 SCRIPTS: Final = tuple(_SOURCES.values())
 """Texts of the scripts that the feed calls."""
+
+_KEPT: Final = (
+    *("cursors", "until", "brought", "marks", "floor", "incarnation"),
+    *("primary", "told"),  # of `RedisPrimaryState`, beside the feed
+)
+"""What there is of a feed besides its streams and what expires."""
 
 _LEASE_LOST: Final = -1
 _WENT_BACK: Final = -2
@@ -179,7 +186,7 @@ class RedisFeed:
     ) -> list[tuple[str, Change]]:
         """Return up to `limit` changes of a partition beyond a stream id, with theirs."""
         events = await self.events(database, partition, after, limit)
-        return [(event.id, change_from(event.data)) for event in events]
+        return [(event.id, change_from(event.data, database)) for event in events]
 
     async def events(self, database: str, partition: int, after: str, limit: int) -> list[Event]:
         """Return the same as `read` for handing on."""
@@ -237,6 +244,11 @@ class RedisFeed:
             args = [partition, self._retention.changes, f"{oldest_ms}-0", _TRIMMED_AT_ONCE]
             while await self._run("trim", database, args):
                 pass
+
+    async def clear(self, database: str) -> None:
+        """Remove all there is of a database that was dropped; what expires goes by itself."""
+        keys = [_key(database, what) for what in (*range(PARTITIONS), *_KEPT)]
+        await self._ask(self._redis.unlink(*keys))
 
     async def _run(self, name: str, database: str, args: Iterable[Any], *keys: str) -> int:
         return int(await self._call(name, database, args, *keys) or 0)
@@ -303,7 +315,7 @@ def _rows(entries: Sequence[tuple[str, Change]]) -> Iterator[tuple[int, str, str
 def _by_database(changes: Sequence[Change]) -> Mapping[str, list[Change]]:
     databases: defaultdict[str, list[Change]] = defaultdict(list)
     for change in changes:
-        databases[change.database].append(change)
+        databases[change.database_id].append(change)
     return databases
 
 

@@ -164,10 +164,10 @@ class _Check:
 
     async def _read(self, partition: int) -> None:
         if partition not in self._at:
-            self._at[partition] = await self._feed.oldest(self._database, partition)
+            self._at[partition] = await self._feed.oldest(self._route.id, partition)
         while True:
             after = self._at[partition]
-            changes = await self._feed.read(self._database, partition, after, _BATCH)
+            changes = await self._feed.read(self._route.id, partition, after, _BATCH)
             for id_, change in changes:
                 self._since.setdefault(partition, change.version)
                 self._take(change)
@@ -282,7 +282,7 @@ class _Check:
 
     async def _behind(self, tick: int) -> list[str]:
         """Return the systems of which the feed has not told everything before a tick."""
-        told = await self._feed.relayed_until(self._database)
+        told = await self._feed.relayed_until(self._route.id)
         routes = self._route.classes.values()
         systems = {fragment.system for route in routes for fragment in route.fragments}
         return sorted(name for name in systems if told.get(name, 0) < tick)

@@ -74,7 +74,7 @@ class Lateness:
         model = self._model()
         for database in databases_with_primary(model):
             if await self._is_ours(database):
-                bound_s = model.databases[database].schema.primary.staleness_s
+                bound_s = model.by_id[database].schema.primary.staleness_s
                 for route, age_s in self._ages(model, database):
                     await self._judge(route, bound_s, age_s)
 
@@ -90,7 +90,7 @@ class Lateness:
         return True  # better twice than not at all
 
     async def _judge(self, route: ClassRoute, bound_s: float, age_s: float) -> None:
-        key, now = (route.anchor.database, route.schema.name), self._clock.monotonic()
+        key, now = (route.anchor.database_id, route.schema.name), self._clock.monotonic()
         since = self._late.get(key)
         if since is None and age_s > LATE * bound_s:
             self._late[key] = now

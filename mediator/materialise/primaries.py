@@ -25,16 +25,16 @@ from mediator.systems import Systems
 __all__ = ["Primaries", "copied_classes", "databases_with_primary"]
 
 
-def copied_classes(model: RoutingModel, database: str) -> dict[str, ClassRoute]:
+def copied_classes(model: RoutingModel, database_id: str) -> dict[str, ClassRoute]:
     """Return the classes of a database that have a copy, by name."""
-    found = model.databases.get(database)
+    found = model.by_id.get(database_id)
     classes = found.classes if found else {}
     return {name: route for name, route in classes.items() if route.copy is not None}
 
 
 def databases_with_primary(model: RoutingModel) -> list[str]:
-    """Return the databases that have a primary."""
-    return [name for name in model.databases if copied_classes(model, name)]
+    """Return the ids of the databases that have a primary."""
+    return [id_ for id_ in model.by_id if copied_classes(model, id_)]
 
 
 class Primaries:
@@ -79,7 +79,7 @@ class Primaries:
     async def tend(self) -> None:
         """Begin with databases that have a primary now, end with those that have none any more."""
         databases = databases_with_primary(self._model())
-        wanted = {(name, number) for name in databases for number in range(PARTITIONS)}
+        wanted = {(id_, number) for id_ in databases for number in range(PARTITIONS)}
         over = {slot for slot, task in self._tasks.items() if slot not in wanted or task.done()}
         await self._end(over)
         for database, number in sorted(wanted - self._tasks.keys()):
@@ -90,7 +90,7 @@ class Primaries:
         """Ask up to when the copies are complete, for reads of this replica."""
         databases = databases_with_primary(self._model())
         asked_at = self._clock.monotonic()
-        marks = await asyncio.gather(*(self._state.marks(name) for name in databases))
+        marks = await asyncio.gather(*(self._state.marks(id_) for id_ in databases))
         if marks:
             self._watermarks.learn(_joined(marks), asked_at)
 
@@ -113,7 +113,7 @@ class Primaries:
         return copied_classes(self._model(), database)
 
     def _staleness_s(self, database: str) -> float:
-        found = self._model().databases.get(database)
+        found = self._model().by_id.get(database)
         return found.schema.primary.staleness_s if found else 1.0
 
 

@@ -37,7 +37,7 @@ MOST_STUCK: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One partition of a database's feed, to be materialised under a lease."""
+    """One partition of a database's feed (`database`: its id), to be materialised under a lease."""
 
     database: str
     partition: int

@@ -134,7 +134,7 @@ class MaterialiseService:
         """Return how old copies may be in seconds, by database and class, where it is known."""
         model, measure = self._model(), self._watermarks.measured_s
         ages = {
-            (database, name): measure(route)
+            (model.by_id[database].schema.database, name): measure(route)
             for database in databases_with_primary(model)
             for name, route in copied_classes(model, database).items()
         }
@@ -142,13 +142,13 @@ class MaterialiseService:
 
     async def overview(self) -> list[dict[str, Any]]:
         """Describe all primaries."""
-        names = sorted(databases_with_primary(self._model()))
-        return [await self._sharing().view.describe(self._model(), name) for name in names]
+        ids = sorted(databases_with_primary(self._model()))
+        return [await self._sharing().view.describe(self._model(), id_) for id_ in ids]
 
     async def describe(self, database: str) -> dict[str, Any]:
         """Describe the primary of a database; raises `NotFound`."""
-        self._check(database)
-        return await self._sharing().view.describe(self._model(), database)
+        id_ = self._id_of(database)
+        return await self._sharing().view.describe(self._model(), id_)
 
     async def begin(self, database: str, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
         """Begin a run over a primary; return what `describe` tells by then.
@@ -157,13 +157,15 @@ class MaterialiseService:
             NotFound: The database has no primary.
             Conflict: Another run is going on, or no primaries are kept up.
         """
-        self._check(database)
-        await self._sharing().upkeep.begin(database, kind, repair=repair)
+        id_ = self._id_of(database)
+        await self._sharing().upkeep.begin(id_, kind, repair=repair)
         return await self.describe(database)
 
-    def _check(self, database: str) -> None:
-        if not copied_classes(self._model(), database):
+    def _id_of(self, database: str) -> str:
+        found = self._model().databases.get(database)
+        if found is None or not copied_classes(self._model(), found.id):
             raise NotFound(f"There is no database {database} with a primary.")
+        return found.id
 
     def _sharing(self) -> _Works:
         if self._works is None:

@@ -121,7 +121,7 @@ class Upkeep:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self, database: str, kind: Kind, *, repair: bool) -> Run:
-        """Begin a run.
+        """Begin a run over the database of an id.
 
         Raises:
             Conflict: Another one is going on.
@@ -129,7 +129,7 @@ class Upkeep:
         """
         run = Run(uuid4().hex, kind, repair, phase="beginning")
         if not await self._leases.acquire(f"upkeep:{database}", run.id, LEASE_S):
-            raise Conflict(f"The primary of {database} is being verified or rebuilt already.")
+            raise Conflict("The primary is being verified or rebuilt already.")
         await self._tell(database, run)
         task = asyncio.create_task(self._keep(database, run))
         self._tasks.add(task)
@@ -170,7 +170,7 @@ class Upkeep:
         if run.kind == "rebuild":
             await self._rebuild(database, run)
         run.phase = "comparing"
-        bound_s = self._model().databases[database].schema.primary.staleness_s
+        bound_s = self._model().by_id[database].schema.primary.staleness_s
         for route in copied_classes(self._model(), database).values():
             of = await self._count(route)
             tell = partial(run.note, of)

@@ -40,7 +40,7 @@ class View:
         self._runs: Unchanged[str] = Unchanged(clock)
 
     async def describe(self, model: RoutingModel, database: str) -> dict[str, Any]:
-        """Describe the primary of a database.
+        """Describe the primary of the database of an id.
 
         Raises:
             Unavailable: The coordination Redis does not answer.
@@ -48,10 +48,10 @@ class View:
         asked_at = self._clock.monotonic()
         told = await self._state.told(database)
         known = [await self._state.load(database, number) for number in range(PARTITIONS)]
-        routes = copied_classes(model, database)
+        routes, schema = copied_classes(model, database), model.by_id[database].schema
         return {
-            "database": database,
-            "staleness_s": model.databases[database].schema.primary.staleness_s,
+            "database": schema.database,
+            "staleness_s": schema.primary.staleness_s,
             "classes": {n: self._class(route, known, told) for n, route in routes.items()},
             "partitions": [
                 await self._partition(database, number, known[number], told)

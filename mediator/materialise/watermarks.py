@@ -19,12 +19,12 @@ from mediator.stores.port import Fragment
 __all__ = ["Marks", "Place", "Watermarks", "place_of"]
 
 Place = tuple[str, str]
-"""A copy: its database, and the name of its class there, which holds the class's version."""
+"""A copy: the id of its database, and what it is stored as, which holds the class's version."""
 
 
 def place_of(copy: Fragment) -> Place:
     """Name a copy; on another system it is another one."""
-    return copy.database, f"{copy.class_name}@{copy.system}"
+    return copy.database_id, f"{copy.stored_as}@{copy.system}"
 
 
 @dataclass(frozen=True, slots=True)

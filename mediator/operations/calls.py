@@ -8,11 +8,13 @@ if the store did not, the mark stays until its lease ends, because the write may
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Final, Protocol, TypeVar
 
+from mediator.clock import Clock
 from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
@@ -45,6 +47,10 @@ _CUT_OFF: Final = (
     " it; it acknowledges no such writes until it is back."
 )
 
+_NO_LEASE: Final = (
+    "This replica has not reached the catalogue for so long that it may not write; try another one."
+)
+
 _REFUSALS: Final = (Status.FENCED, Status.LOCKED)
 """What has to be told otherwise, or waited for."""
 
@@ -68,15 +74,19 @@ class StoreCalls:
         systems: The systems at hand.
         marks: Resolves the writes whose intents others meet; None: there are none.
         acknowledging: Says when writes may be acknowledged; None: always.
+        lease_until: Until when this replica may write, by the clock's monotonic time; see
+            `mediator.control.membership`.
     """
 
     marks: Marks | None = None
     acknowledging: Acknowledging | None = None
+    lease_until: float = inf
 
-    def __init__(self, systems: Systems, guard: WriteGuard) -> None:
+    def __init__(self, systems: Systems, guard: WriteGuard, clock: Clock) -> None:
         self.systems = systems
         self._guard = guard
-        self._retired: set[Fragment] = set()
+        self._clock = clock
+        self._refused: set[Fragment] = set()
         self._busy: dict[Fragment, int] = {}
         self._left = asyncio.Event()
 
@@ -112,9 +122,9 @@ class StoreCalls:
         return [_in_time(call, result) for call, result in zip(calls, told, strict=True)]
 
     async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
-        if not self._retired:
+        if not self._refused:
             return await self._send(calls, self._write_system)
-        barred = [call.fragment in self._retired for call in calls]
+        barred = [call.fragment in self._refused for call in calls]
         allowed = [call for call, out in zip(calls, barred, strict=True) if not out]
         sent: list[WriteResult | MediatorError] = await self._send(allowed, self._write_system)
         results = iter(sent)
@@ -123,28 +133,34 @@ class StoreCalls:
             for call, out in zip(calls, barred, strict=True)
         ]
 
-    async def retire(self, fragments: Collection[Fragment]) -> None:
-        """Refuse further writes to fragments, and wait for those that are under way.
+    def refuse(self, fragments: Collection[Fragment]) -> None:
+        """Refuse further writes to fragments, for good unless they are admitted again."""
+        self._refused.update(fragments)
 
-        Only this replica's writes: another one goes on until it adopts the new routing model.
-        """
-        self._retired.update(fragments)
-        while not self._busy.keys().isdisjoint(fragments):
+    def admit(self, fragments: Collection[Fragment]) -> None:
+        """Let writes to fragments go on; what they were refused for came to nothing."""
+        self._refused.difference_update(fragments)
+
+    async def drained(self) -> None:
+        """Wait for the writes under way to fragments that take no further ones."""
+        while not self._busy.keys().isdisjoint(self._refused):
             self._left.clear()
             await self._left.wait()
 
-    def reinstate(self, fragments: Collection[Fragment]) -> None:
-        """Let writes to fragments go on; their retirement came to nothing."""
-        self._retired.difference_update(fragments)
+    def check_writable(self, fragments: Iterable[Fragment]) -> None:
+        """Raise `Unavailable` if no write to these fragments may begin."""
+        for fragment in fragments:
+            if fragment in self._refused:
+                raise _placed_anew(fragment)
+        if self._clock.monotonic() >= self.lease_until:
+            raise Unavailable(_NO_LEASE, system="catalogue")
 
     async def _read_system(self, store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:
         return living(calls, await _read(store, calls), self.systems.now_for)
 
     async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
         fragments = _fragments(calls)
-        for fragment in fragments:
-            if fragment in self._retired:
-                raise _placed_anew(fragment)
+        self.check_writable(fragments)
         mortal = False
         for fragment in fragments:
             self._busy[fragment] = self._busy.get(fragment, 0) + 1
@@ -154,9 +170,13 @@ class StoreCalls:
                 # What has a mark lived when its transaction was committed, and counts as living.
                 places = [(call.fragment, call.id) for call in calls if not call.mark]
                 await self.end_expired(store, places)
-            return await self.write_guarded(store, calls)
+            results = await self.write_guarded(store, calls)
         finally:
             self._leave(fragments)
+        if self._clock.monotonic() >= self.lease_until:
+            # The class may have been taken for empty, and placed anew, before this took effect.
+            raise OutcomeUnknown(_NO_LEASE, system="catalogue")
+        return results
 
     async def end_expired(
         self, store: GuardedStore, places: Sequence[tuple[Fragment, str]]

@@ -14,13 +14,16 @@ from typing import Final
 from mediator.placement.moves import Move
 from mediator.placement.utility import advantage
 
-__all__ = ["DWELL_S", "MARGIN", "NOTHING_PROPOSED", "Proposal", "Proposals", "propose"]
+__all__ = ["DWELL_S", "MARGIN", "NOTHING_PROPOSED", "Proposal", "Proposals", "differ", "propose"]
 
 MARGIN: Final = 0.2
 """By what share another system's score must exceed the current one's."""
 
 DWELL_S: Final = 60.0
 """For how many seconds it must, and for how many it must not for a proposal to be withdrawn."""
+
+_NOTABLE: Final = 0.05
+"""A change of a margin that is worth noting."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Proposal:
         current: The system it is on.
         proposed: The system it would be placed on.
         margin: By what ratio the proposed one's score is higher now.
-        since: When the proposed one took the lead.
+        since: When the proposed one took the lead, in seconds by the clock of `propose`.
         recorded: Whether it has led for the dwell time.
         lost_at: Since when the lead has been gone, of a recorded one.
         why: Why it would be placed there, in a sentence.
@@ -76,7 +79,7 @@ def propose(
     Args:
         state: What the last call returned, or `NOTHING_PROPOSED`.
         moves: `Decision.moves`.
-        now: Seconds on any clock that does not go back.
+        now: Seconds on a clock that all who propose share.
         margin: The share by which a proposed score must be higher.
         dwell_s: How long it must be.
 
@@ -90,6 +93,16 @@ def propose(
     known = {proposal.node: proposal for proposal in state.recorded}
     fresh = [p for p in kept.values() if p.recorded and _other(p, known.get(p.node))]
     return Proposals(kept), fresh
+
+
+def differ(one: Proposals, other: Proposals) -> bool:
+    """Whether two states say something else; by how much a system leads changes all the time."""
+    if one.by_node.keys() != other.by_node.keys():
+        return True
+    pairs = ((proposal, other.by_node[node]) for node, proposal in one.by_node.items())
+    return any(
+        replace(a, margin=b.margin) != b or abs(a.margin - b.margin) > _NOTABLE for a, b in pairs
+    )
 
 
 def _lead(move: Move, now: float) -> Proposal:

@@ -65,10 +65,23 @@ class ClassRoute:
 
 @dataclass(frozen=True, eq=False)
 class DatabaseRoute:
-    """A database: its schema and the routes of its classes. Advisory databases have no routes."""
+    """A database: its schema and the routes of its classes. Advisory databases have no routes.
+
+    Attributes:
+        schema: The schema.
+        classes: The routes.
+        id: What tells the database from earlier and later ones of the same name. Empty, for what no
+            catalogue keeps: the name is the id.
+    """
 
     schema: Schema
     classes: Mapping[str, ClassRoute]
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        """Let the name stand for an id that is not given."""
+        if not self.id:
+            object.__setattr__(self, "id", self.schema.database)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +90,11 @@ class RoutingModel:
 
     epoch: int
     databases: Mapping[str, DatabaseRoute] = field(default_factory=dict)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, DatabaseRoute]:
+        """The databases by their ids."""
+        return {route.id: route for route in self.databases.values()}
 
 
 EMPTY = RoutingModel(epoch=0)

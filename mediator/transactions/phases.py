@@ -98,6 +98,8 @@ class Phases:
         assert not isinstance(standings, BaseException)
         if not begun:
             raise Blocked
+        # Only now: who places a class anew looks for entries once no more can come unseen.
+        self._calls.check_writable(fragment for fragment, _ in keys)
         return held_of(targets, [*anchor, *standings])
 
     async def _lock_anchor(self, key: RecordKey, mark: str) -> Sequence[Standing]:

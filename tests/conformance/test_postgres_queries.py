@@ -332,7 +332,7 @@ async def test_hostile_constants_stay_constants(
 ) -> None:
     name = f"c{uuid.uuid4().hex[:12]}"
     names = tuple(field.name for field in FIELDS)
-    fragment = replace(many, class_name=name, groups={"main": names})
+    fragment = replace(many, class_name=name, stored_as=name, groups={"main": names})
     await store.prepare(fragment)
     values: list[dict[str, Any]] = [
         {"name": text, "tags": [text], "doc": {text: text}} for text in HOSTILE_TEXTS
@@ -446,7 +446,8 @@ async def test_a_dead_server_is_unavailable(config: SystemConfig, many: Fragment
 
 
 async def test_sums_are_exact_beyond_every_type(store: PostgresStore, many: Fragment) -> None:
-    fragment = replace(many, class_name=f"c{uuid.uuid4().hex[:12]}")
+    name = f"c{uuid.uuid4().hex[:12]}"
+    fragment = replace(many, class_name=name, stored_as=name)
     await store.prepare(fragment)
     rows: list[dict[str, Any]] = [
         {"n": 2**63 - 1, "amount": Decimal("9" * 34)},

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import delete, event, insert, select, text, update
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.schemas import CatalogueSchemas, StoredDatabase
+from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.catalogue.tables import databases, epoch, schema_changes
 from mediator.clock import SystemClock
 from mediator.control.follower import Follower
@@ -25,6 +26,7 @@ __all__ = ["Replica", "World", "documented", "opened_world"]
 
 LAYOUT = {
     "version": 1,
+    "generation": "1",
     "primary": None,
     "groups": {"main": {"system": "redis", "fields": ["title"]}},
     "order": ["main"],
@@ -35,7 +37,9 @@ def documented(name: str, version: int = 1, *classes: str) -> StoredDatabase:
     """Return a database with classes of one field."""
     named = classes or ("notes",)
     document = {c: {"fields": {"title": {"type": "string"}}} for c in named}
-    return StoredDatabase(name, version, {"classes": document}, dict.fromkeys(named, LAYOUT))
+    return StoredDatabase(
+        name, f"{name}_1", version, {"classes": document}, dict.fromkeys(named, LAYOUT)
+    )
 
 
 class Replica:
@@ -43,11 +47,11 @@ class Replica:
 
     def __init__(self, catalogue: CatalogueSchemas) -> None:
         clock, unused = SystemClock(), None
-        calls = StoreCalls(Systems(), NullGuard())
+        calls = StoreCalls(Systems(), NullGuard(), clock)
         parts: Any = unused
         self.executor = Executor(calls, parts, self._refresh, Limits(), clock, parts)
         self.catalogue = catalogue
-        self.follower = Follower(catalogue, self.executor)
+        self.follower = Follower(catalogue, self.executor, calls)
 
     @property
     def stored(self) -> list[StoredDatabase]:
@@ -62,7 +66,9 @@ class Replica:
 
     async def remove(self, name: str) -> None:
         """Drop a database as `Schemas` does."""
-        self.follower.has_removed(await self.catalogue.remove(name), name)
+        stored = self.follower.stored(name)
+        if stored is not None:
+            self.follower.has_removed(await self.catalogue.remove(stored), name)
 
     async def _refresh(self) -> None:
         await self.follower.look()
@@ -124,7 +130,7 @@ class World:
     @asynccontextmanager
     async def changing(self, database: StoredDatabase) -> AsyncIterator[None]:
         """Set a schema without a note, at the end of the block."""
-        values = {"document": database.document, "layout": database.layout}
+        values = {"document": database.document, "layout": database.layout, "id": database.id}
         async with self._catalogue.begin() as connection:
             await connection.execute(update(epoch).values(epoch=epoch.c.epoch + 1))
             await connection.execute(delete(databases).where(databases.c.name == database.name))

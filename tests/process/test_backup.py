@@ -23,6 +23,7 @@ from app.api.options import DataOptions
 from app.coherence.caches import Caches, make_caches
 from app.settings import CacheSettings
 from mediator.archive.backup import Progress
+from mediator.archive.files import read_manifest, write_manifest
 from mediator.archive.filling import Restored
 from mediator.archive.model import MANIFEST, ArchiveInvalid, Manifest
 from mediator.catalogue.connection import Catalogue
@@ -31,7 +32,7 @@ from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.tables import metadata
 from mediator.changes.feed import PositionGone
 from mediator.changes.position import FeedPosition
-from mediator.errors import Conflict, MediatorError, NotFound
+from mediator.errors import Conflict, MediatorError, NotFound, Unplaceable
 from mediator.guard import guard_key
 from mediator.operations.model import Delete, Outcome, Put
 from mediator.query.walking import pages
@@ -391,6 +392,42 @@ async def test_a_schema_that_is_set_meanwhile_ends_the_backup(
     assert not (tmp_path / "b" / MANIFEST).exists()
 
 
+async def test_what_operators_declared_is_restored_with_what_asks_for_it(
+    installation: Start, tmp_path: Path
+) -> None:
+    source, target = await installation(), await installation()
+    await source.mediator.control.amend("mongo", declared=["elasticity"])
+    bound = {"type": "string", "annotations": [{"require": "elasticity"}]}
+    database = await source.put_schema({"bound": {"fields": {"title": bound}}})
+    await source.create(database, "bound", "x", title="t")
+    await filled(source, 2)
+    await back_up(source, tmp_path / "b")
+    assert (await restore(target, tmp_path / "b", dry_run=True)).put == 3
+    assert await target.mediator.control.databases() == []
+    await restore(target, tmp_path / "b")
+    assert target.systems_of(database, "bound") == ("mongo",)
+    assert await target.values(database, "bound", "x") == {"title": "t"}
+    assert "elasticity" in (await target.mediator.control.system("mongo"))["declared"]
+
+
+async def test_nothing_is_restored_if_something_cannot_be_placed(
+    installation: Start, tmp_path: Path
+) -> None:
+    source, target = await installation(), await installation()
+    await filled(source, 2)
+    await source.mediator.control.amend("mongo", declared=["elasticity"])
+    bound = {"type": "string", "annotations": [{"require": "elasticity"}]}
+    await source.put_schema({"bound": {"fields": {"title": bound}}})
+    await back_up(source, tmp_path / "b")
+    manifest = replace(read_manifest(tmp_path / "b"), systems={})  # nobody has declared anything
+    (tmp_path / "b" / MANIFEST).unlink()
+    write_manifest(tmp_path / "b", manifest)
+    for dry_run in (True, False):
+        with pytest.raises(Unplaceable):
+            await restore(target, tmp_path / "b", dry_run=dry_run)
+        assert await target.mediator.control.databases() == []
+
+
 async def test_every_table_of_the_catalogue_is_kept_or_left() -> None:
     assert {*KEPT, *LEFT} == {*metadata.tables.values()}
     assert not {*KEPT} & {*LEFT}
@@ -407,17 +444,23 @@ async def test_rows_of_the_catalogue_come_back_once(
         for catalogue in (saved, filled):
             opened.push_async_callback(catalogue.close)
         runs = CatalogueRuns(saved)
+        club = await source.put_schema({"things": SPREAD})
+        club_id = source.mediator.data.model.databases[club].id
         for id_ in ids:
-            await runs.submit(id_, "club", {"kind": "k"}, dry_run=False, key=None, fingerprint=None)
-        await runs.cancel("club", ids[0])
+            await runs.submit(
+                id_, (club, club_id), {"kind": "k"}, dry_run=False, key=None, fingerprint=None
+            )
+        await runs.cancel(club_id, ids[0])
         told = await CatalogueRows(saved).read()
         assert [row["row"]["id"] for row in told if row["table"] == "runs"] == [ids[0]]
         rows = CatalogueRows(filled)
         told = orjson.loads(orjson.dumps([*told, {"table": "later", "row": {}}]))
-        assert [await rows.add(told), await rows.add(told)] == [2, 0]
+        here = {club: "club_2"}
+        assert [await rows.add(told, here), await rows.add(told, here)] == [2, 0]
     assert await target.mediator.secret("cursors", "other") == secret == "first"
-    restored = await target.mediator.runs.find("club", ids[0])
-    assert restored == await source.mediator.runs.find("club", ids[0])
+    restored = await target.mediator.runs.find("club_2", ids[0])
+    saved_run = await source.mediator.runs.find(club_id, ids[0])
+    assert restored == replace(saved_run, database_id="club_2")
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ async def stored(catalogue: Catalogue) -> tuple[int, list[str]]:
 async def fill(catalogue: Catalogue) -> None:
     async with catalogue.begin() as connection:
         await connection.execute(update(epoch).values(epoch=7))
-        await connection.execute(insert(databases).values(**DOCUMENT))
+        await connection.execute(insert(databases).values(id="news_1", **DOCUMENT))
 
 
 async def test_the_migrations_make_the_tables_of_the_code(catalogue: Catalogue) -> None:
@@ -106,11 +106,12 @@ async def test_the_migrations_make_the_tables_of_the_code(catalogue: Catalogue) 
 
 
 async def test_a_catalogue_without_revisions_is_adopted(catalogue: Catalogue) -> None:
+    first = r0001_tables.tables
     async with catalogue.begin() as connection:
         await connection.execute(CreateSchema(SCHEMA))
-        await connection.run_sync(r0001_tables.tables.create_all)
-        await connection.execute(insert(epoch).values(only=1, epoch=0))
-    await fill(catalogue)
+        await connection.run_sync(first.create_all)
+        await connection.execute(insert(epoch).values(only=1, epoch=7))
+        await connection.execute(insert(first.tables[f"{SCHEMA}.databases"]).values(**DOCUMENT))
     await catalogue.open()
     assert await catalogue.told(catalogue.revisions.standing) is Standing.LEVEL
     assert await stored(catalogue) == (7, ["news"])

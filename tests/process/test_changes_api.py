@@ -133,6 +133,10 @@ class Bench:
     def path(self) -> bytes:
         return f"/v1/{self.database}/changes".encode()
 
+    @property
+    def database_id(self) -> str:
+        return self.service.mediator.data.model.databases[self.database].id
+
     async def get(self, query: str = "", headers: Any = ()) -> Answer:
         return await send_raw(self.api, "GET", self.path, query=query.encode(), headers=headers)
 
@@ -292,16 +296,16 @@ async def test_positions_that_are_gone_are_told(bench: Bench, redis_config: Syst
     await bench.create("gone")
     feed = bench.service.mediator.changes.subscriptions
     assert feed is not None
-    old = await feed.beginning(bench.database)
+    old = await feed.beginning(bench.database_id)
     redis = connect(redis_config.url)
-    floor = f"{{portolan:feed:{bench.database}}}:floor"
+    floor = f"{{portolan:feed:{bench.database_id}}}:floor"
     await redis.hset(floor, mapping={str(p): "1-1" for p in range(PARTITIONS)})
     answer = await bench.get(f"after={old.text}")
     assert (answer.status, answer.json()["type"]) == (410, "/problems/gone")
     assert (await bench.get("after=beginning")).status == 200
     await redis.delete(floor)
-    other = (await feed.now(bench.database)).text
-    await redis.set(f"{{portolan:feed:{bench.database}}}:incarnation", "ab" * 16)
+    other = (await feed.now(bench.database_id)).text
+    await redis.set(f"{{portolan:feed:{bench.database_id}}}:incarnation", "ab" * 16)
     answer = await bench.get("", [(b"last-event-id", other.encode()), STREAM])
     assert answer.status == 410
     await redis.aclose()
@@ -312,7 +316,7 @@ async def test_a_stream_of_a_lost_feed_ends(bench: Bench, redis_config: SystemCo
 
     redis = connect(redis_config.url)
     async with following(Client(bench.api, bench.path)) as client:
-        await redis.set(f"{{portolan:feed:{bench.database}}}:incarnation", "cd" * 16)
+        await redis.set(f"{{portolan:feed:{bench.database_id}}}:incarnation", "cd" * 16)
         async with asyncio.timeout(30), client.arrived:
             await client.arrived.wait_for(lambda: client.ended)
     await redis.aclose()

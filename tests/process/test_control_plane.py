@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from mediator.catalogue.schemas import Moment
+from mediator.catalogue.stored_databases import Moment
 from mediator.clock import SystemClock
 from mediator.errors import (
     AdvisoryOnly,
@@ -141,6 +142,36 @@ async def test_stated_metrics_move_the_next_schema_and_no_data(mediator: Service
         assert change.placements["notes.title"]["system"] == "redis"
         assert (await mediator.get(full, "notes", "x")).values == {"title": "t"}
         assert (await mediator.get(full, "notes", "x")).partial == ()
+    finally:
+        await mediator.favour()
+
+
+async def test_proposals_are_shared_outlive_replicas_and_go_with_their_database(
+    mediator: Service, replica: Service, system_configs: Sequence[SystemConfig]
+) -> None:
+    control = mediator.mediator.control
+    name = await mediator.put_schema({"notes": on("redis")})
+
+    async def proposed(of: Service) -> list[dict[str, Any]]:
+        await of.mediator.data._refresh()
+        found = await of.mediator.control.proposals(name)
+        return [proposal for proposal in found if proposal["node"] == "notes.title"]
+
+    try:
+        await control.amend("redis", metrics={"write_throughput": 1.0})
+        await control.amend("mongo", metrics={"write_throughput": 1e6})
+        [first] = await proposed(mediator)
+        assert datetime.fromisoformat(first["since"]).tzinfo is not None
+        [other] = await proposed(replica)
+        async with service(system_configs, mediator.catalogue_url) as later:
+            [outliving] = await proposed(later)
+            await later.mediator._registry.reconnect()
+            await later.mediator.control.calibrate("redis")  # which judges anew
+            [again] = await proposed(later)
+        assert [p["since"] for p in (other, outliving, again)] == [first["since"]] * 3
+        await control.delete_schema(name)
+        await control.set_schema(name, {"classes": {"notes": on("redis")}})
+        assert await proposed(mediator) == []
     finally:
         await mediator.favour()
 

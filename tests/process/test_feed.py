@@ -51,7 +51,7 @@ class Bench:
         after = {"n": number}
         return Change(
             f"op{number}:main", self.database, "c", object_id, "main", version, "update",
-            None, after, 1_700_000_000_000_000 + number,
+            None, after, 1_700_000_000_000_000 + number, self.database,
         )  # fmt: skip
 
     def brought(self, after: str, upto: str, numbers: Iterable[int]) -> Brought:
@@ -97,14 +97,14 @@ async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
 
 async def test_a_change_is_its_document(bench: Bench) -> None:
     change = bench.change(7, "ü/\U0001f600")
-    assert change_from(document_of(change)) == change
+    assert change_from(document_of(change), bench.database) == change
 
 
 @pytest.mark.parametrize("time_us", [-1, 0, 999_999, 1_000_000, 1_799_999_999_000_001])
 def test_the_time_of_a_change_is_that_of_its_document(time_us: int) -> None:
-    change = Change("o:g", "d", "c", "x", "g", 1, "update", None, {}, time_us)
+    change = Change("o:g", "d", "c", "x", "g", 1, "update", None, {}, time_us, "d")
     document = document_of(change)
-    assert change_from(document) == change
+    assert change_from(document, "d") == change
     told = datetime.fromisoformat(orjson.loads(document)["time"])
     assert told == EPOCH + timedelta(microseconds=time_us)
 
@@ -135,7 +135,7 @@ async def test_changes_of_many_objects_overlap(bench: Bench) -> None:
     for partition in range(PARTITIONS):
         events = await bench.feed.events(bench.database, partition, BEGINNING, 100)
         expected = [c for _, c in entries if partition_of(c.class_name, c.object_id) == partition]
-        assert [change_from(event.data) for event in events] == expected
+        assert [change_from(event.data, bench.database) for event in events] == expected
         assert [event.class_name for event in events] == [c.class_name for c in expected]
 
 

@@ -39,7 +39,7 @@ class MemoryLog:
         self._next += 1
         change = Change(
             f"op{self._next}:main", database, "c", object_id, "main", self._next, "update",
-            {"n": self._next - 1}, {"n": self._next}, self._next,
+            {"n": self._next - 1}, {"n": self._next}, self._next, database,
         )  # fmt: skip
         self.entries[log].append((f"{self._next:020d}", change))
         return change

@@ -133,7 +133,7 @@ class Bench:
         self.number += 1
         change = Change(
             f"op{self.number}:main", self.database, "c", id_, "main", self.number, "update",
-            None, {"n": self.number}, self.number,
+            None, {"n": self.number}, self.number, self.database,
         )  # fmt: skip
         self.outboxes[id_].append(change)
         replica.store.own[self.database, "c", id_] = None

@@ -70,12 +70,18 @@ async def update(of: Service, database: str, name: str, id_: str, **values: Any)
     await of.mediator.data.write(Update(database, name, id_, unique("op"), values=values))
 
 
+def table_of(of: Service, database: str) -> str:
+    route = of.mediator.data.model.databases[database].classes["onpostgres"]
+    return table_name(database, route.anchor.stored_as)
+
+
 class Behind:
     """Writes to stores as somebody would who does not know of us."""
 
     def __init__(self, of: Service, database: str) -> None:
         self._configs = of.configs
         self._database = database
+        self._table = table_of(of, database)
 
     async def title(self, name: str, id_: str, title: str) -> None:
         await getattr(self, f"_{name}")(id_, title)
@@ -100,7 +106,7 @@ class Behind:
     async def _onpostgres(self, id_: str, title: str) -> None:
         config = self._configs["postgres"]
         connection = await asyncpg.connect(config.url)
-        table = f'"{config.namespace}"."{table_name(self._database, "onpostgres")}"'
+        table = f'"{config.namespace}"."{self._table}"'
         column = column_name("title")
         done = await connection.execute(
             f'UPDATE {table} SET "{column}" = $1 WHERE id = $2', title, id_
@@ -153,7 +159,7 @@ async def test_what_has_gone_and_what_came_from_nowhere(told: Service) -> None:
     database = await filled(told)
     await check(told, database)
     config = told.configs["postgres"]
-    table = f'"{config.namespace}"."{table_name(database, "onpostgres")}"'
+    table = f'"{config.namespace}"."{table_of(told, database)}"'
     connection = await asyncpg.connect(config.url)
     columns = [
         row["column_name"]
@@ -161,7 +167,7 @@ async def test_what_has_gone_and_what_came_from_nowhere(told: Service) -> None:
             "SELECT column_name FROM information_schema.columns"
             " WHERE table_schema = $1 AND table_name = $2",
             config.namespace,
-            table_name(database, "onpostgres"),
+            table_of(told, database),
         )
         if row["column_name"] != "id"
     ]
@@ -277,7 +283,7 @@ async def test_an_address_of_something_else_is_a_finding(
 
 
 def change(version: int, kind: str, before: Any, after: Any) -> Change:
-    return Change("i", "d", "c", "o", "g", version, kind, before, after, version)
+    return Change("i", "d", "c", "o", "g", version, kind, before, after, version, "d")
 
 
 def test_an_account_knows_what_it_was_told_and_no_more() -> None:

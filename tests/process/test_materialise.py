@@ -82,6 +82,10 @@ class Primary:
     http: httpx.AsyncClient
 
     @property
+    def database_id(self) -> str:
+        return self.service.mediator.data.model.databases[self.database].id
+
+    @property
     def route(self) -> ClassRoute:
         return self.service.mediator.data.model.databases[self.database].classes["articles"]
 
@@ -122,7 +126,7 @@ class Primary:
         tick = await feed.feed.tick()
 
         async def reached() -> bool:
-            marks = await feed.primary_state.marks(self.database)
+            marks = await feed.primary_state.marks(self.database_id)
             known = [m for marks_ in marks.until_tick.values() for m in marks_]
             return bool(known) and all(mark is not None and mark > tick for mark in known)
 
@@ -578,7 +582,7 @@ async def test_operators_see_primaries_and_look_after_them(primary: Primary) -> 
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as admin:
         listed = await admin.get("/admin/v1/materialisation")
         assert primary.database in {each["database"] for each in listed.json()["items"]}
-        async with _run_elsewhere(mediator, primary.database):
+        async with _run_elsewhere(mediator, primary.database_id):
             assert (await admin.post(f"{where}/verify")).status_code == 409
         for work in ("verify?repair=true", "rebuild"):
             begun = await admin.post(f"{where}/{work}")
@@ -592,10 +596,10 @@ async def test_operators_see_primaries_and_look_after_them(primary: Primary) -> 
 
 
 @asynccontextmanager
-async def _run_elsewhere(mediator: Mediator, database: str) -> AsyncIterator[None]:
+async def _run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[None]:
     """Hold the lease of runs, as another replica does while a run of its own goes on."""
     assert mediator._coordination is not None
-    leases, name = mediator._coordination.leases, f"upkeep:{database}"
+    leases, name = mediator._coordination.leases, f"upkeep:{database_id}"
     assert await leases.acquire(name, "another replica", 30)
     try:
         yield

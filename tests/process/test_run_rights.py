@@ -137,7 +137,9 @@ async def test_a_run_that_is_not_understood_is_for_administrators(running: Guard
     run = "f" * 32
     document = {"kind": "of.yesterday", "spec": {"x": VALUE}}
     runs = running.container.mediator.runs
-    await runs.submit(run, running.database, document, dry_run=False, key=None, fingerprint=None)
+    id_ = running.container.mediator.data.model.databases[running.database].id
+    database = (running.database, id_)
+    await runs.submit(run, database, document, dry_run=False, key=None, fingerprint=None)
     path = f"/v1/{running.database}/jobs/{run}"
     await refused_everywhere(running, path, bearer(await running.key("jobs", "write")), "admin")
     operator = await operate(running)

@@ -33,7 +33,7 @@ class Desk:
     async def submit(self, key: str | None = None, fingerprint: str | None = None) -> StoredRun:
         document = {"kind": "example.count", "spec": {}}
         run, _ = await self.runs.submit(
-            uuid4().hex, "club", document, dry_run=False, key=key, fingerprint=fingerprint
+            uuid4().hex, ("club", "club"), document, dry_run=False, key=key, fingerprint=fingerprint
         )
         return run
 
@@ -199,9 +199,27 @@ async def test_a_queue_has_an_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("mediator.catalogue.runs.MOST_QUEUED", 2)
     first = await desk.submit("k", "print")
     await desk.submit()
-    with pytest.raises(Unavailable, match="wait already"):
+    with pytest.raises(Unavailable, match="Too many runs"):
         await desk.submit()
     assert (await desk.submit("k", "print")).id == first.id
+
+
+async def test_runs_that_have_ended_do_not_pile_up(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.catalogue.runs.MOST_RUNS", 3)
+    monkeypatch.setattr("mediator.catalogue.run_queue.MOST_KEPT", 1)
+    ended = [await desk.submit() for _ in range(3)]
+    for run in ended:
+        await desk.runs.cancel("club", run.id)
+    with pytest.raises(Unavailable, match="Too many runs"):
+        await desk.submit()
+    old = await desk.queue.old(3600, 10)
+    assert {*old} == {run.id for run in ended[:2]}
+    await desk.queue.forget(old)
+    later = await desk.submit()
+    assert await desk.queue.old(3600, 10) == [ended[2].id]
+    assert (await desk.find(later.id)).state == "queued"
 
 
 async def test_runs_belong_to_their_database(desk: Desk) -> None:

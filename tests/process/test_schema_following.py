@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mediator.catalogue import schemas as catalogue_schemas
-from mediator.catalogue.schemas import Difference, Moment, Snapshot
+from mediator.catalogue.stored_databases import Difference, Moment, Snapshot, StoredDatabase
 from mediator.control.coalescing import Coalesced
 from mediator.errors import NotFound, Unavailable
 from mediator.stores.port import SystemConfig
@@ -113,13 +113,13 @@ async def test_the_first_request_sees_what_another_replica_has_set(world: World)
 async def test_what_is_dropped_is_gone_and_may_be_set_anew(world: World) -> None:
     replica = await following(world)
     before = replica.executor.model.databases
-    await world.schemas.remove("db0")
+    await world.schemas.remove(documented("db0"))
     await replica.follower.look()
     assert replica.stored == [documented("db1")]
     await world.schemas.put(documented("db0"))
     await replica.follower.look()
     assert replica.executor.model.databases["db0"] is not before["db0"]
-    await world.schemas.remove("db1")
+    await world.schemas.remove(documented("db1"))
     await world.schemas.put(documented("db1", 1, "others"))
     await replica.follower.look()
     assert replica.stored == await world.stored()
@@ -134,7 +134,7 @@ async def test_who_was_away_for_too_long_reads_all(
     for version, outcome in ((2, Difference), (3, Difference), (4, Snapshot)):
         await world.schemas.put(documented("db0", version))
         assert type(await world.schemas.since(moment)) is outcome
-    await world.schemas.remove("db3")
+    await world.schemas.remove(documented("db3"))
     assert len((await world.backup())["schema_changes"]) == 3
     with world.counting():
         await replica.follower.look()
@@ -276,13 +276,14 @@ class History:
     async def restore(self) -> None:
         await self._world.restore(self._kept)
 
-    async def _next(self, name: str) -> catalogue_schemas.StoredDatabase:
+    async def _next(self, name: str) -> StoredDatabase:
         self._set += 1
         versions = {d.name: d.version for d in await self._world.stored()}
         return documented(name, versions.get(name, 0) + 1, f"c{self._set}")
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(history=[("put", 0, "a", "b"), ("restore",)])
 @given(history=HISTORIES)
 async def test_whatever_happened_a_look_shows_what_the_catalogue_keeps(
     opened: World, history: list[tuple[object, ...]]

@@ -135,7 +135,7 @@ def _merge_patch(raw: bytes) -> object:
 
 
 def _cursor(raw: bytes) -> object:
-    return CURSORS.open(BOUND, _text(raw))
+    return CURSORS.open(BOUND, "news_1", _text(raw))
 
 
 def _signed_cursor(raw: bytes) -> object:
@@ -145,8 +145,8 @@ def _signed_cursor(raw: bytes) -> object:
     except (orjson.JSONDecodeError, TypeError, ValueError):
         return None
     levels = read_query({"order": ["title", "hits"]}, SCHEMA, "articles").levels
-    cursor = CURSORS.seal(BOUND, ["id", [title], [hits]])
-    return read_position(levels, CURSORS.open(BOUND, cursor))
+    cursor = CURSORS.seal(BOUND, "news_1", ["id", [title], [hits]])
+    return read_position(levels, CURSORS.open(BOUND, "news_1", cursor))
 
 
 def _lines(raw: bytes) -> object:
@@ -247,7 +247,7 @@ SEEDS: Final[Mapping[str, Sequence[bytes]]] = {
     ),
     "object": (_ARTICLE,),
     "import": (_ARTICLE[:40] + b"\n" + b'{"title":"t"}\r\n\n{"hits":1}\n',),
-    "cursor": (CURSORS.seal(BOUND, ["a"]).encode(),),
+    "cursor": (CURSORS.seal(BOUND, "news_1", ["a"]).encode(),),
     "position of a cursor": (b'["t",1]', b'[1,"t"]', b"[null,null]"),
     "position of the feed": (b"0-0.1-2.3-4.5-6",),
     "segment": (b"a%2Fb%C3%A9",),

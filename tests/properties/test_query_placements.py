@@ -65,7 +65,7 @@ async def data(
 ) -> AsyncIterator[Executor]:
     """Executes queries on a class for each placement, with the same records in all of them."""
     clock, systems, configs = SystemClock(), Systems(), (redis_config, postgresql_config)
-    calls = StoreCalls(systems, NullGuard())
+    calls = StoreCalls(systems, NullGuard(), clock)
     unused: Any = None
     executor = Executor(calls, unused, unused, Limits(), clock, unused)
     routes = {"_".join(names): route_of(names) for names in PLACEMENTS}

@@ -53,7 +53,7 @@ class Office:
 
     async def submit(self, job: dict[str, Any] = JOB, *, dry_run: bool = False) -> str:
         run, _ = await self.runs.submit(
-            uuid4().hex, "club", job, dry_run=dry_run, key=None, fingerprint=None
+            uuid4().hex, ("club", "club"), job, dry_run=dry_run, key=None, fingerprint=None
         )
         return run.id
 

@@ -14,6 +14,7 @@ from app.api.identifiers import derived_id, new_id
 from app.api.lines import Line, split_lines
 from app.http.paths import decode_segment, parse_query, whole_number
 from app.http.problems import HttpError
+from mediator.changes.feed import PositionGone
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="/")))
@@ -58,28 +59,34 @@ def test_a_cursor_opens_for_its_own_query_only(
     query: list[str | None], other: list[str | None], position: list[object]
 ) -> None:
     cursors = Cursors(b"secret")
-    sealed = cursors.seal(query, position)
-    assert cursors.open(query, sealed) == position
+    sealed = cursors.seal(query, "a_1", position)
+    assert cursors.open(query, "a_1", sealed) == position
     if other != query:
         with pytest.raises(HttpError):
-            cursors.open(other, sealed)
+            cursors.open(other, "a_1", sealed)
     with pytest.raises(HttpError):
-        Cursors(b"other secret").open(query, sealed)
+        Cursors(b"other secret").open(query, "a_1", sealed)
 
 
 @given(st.text(max_size=40))
 def test_no_text_is_a_cursor(text: str) -> None:
     with pytest.raises(HttpError):
-        Cursors(b"secret").open((), text)
+        Cursors(b"secret").open((), "a_1", text)
+
+
+def test_a_cursor_of_an_earlier_database_is_gone() -> None:
+    cursors = Cursors(b"secret")
+    with pytest.raises(PositionGone):
+        cursors.open(("a",), "a_2", cursors.seal(("a",), "a_1", ["id", 5]))
 
 
 def test_a_changed_cursor_is_refused() -> None:
     cursors = Cursors(b"secret")
-    sealed = cursors.seal(("a",), ["id", 5])
+    sealed = cursors.seal(("a",), "a_1", ["id", 5])
     for at in range(len(sealed)):
         changed = sealed[:at] + ("A" if sealed[at] != "A" else "B") + sealed[at + 1 :]
         with pytest.raises(HttpError):
-            cursors.open(("a",), changed)
+            cursors.open(("a",), "a_1", changed)
 
 
 def test_ids_of_the_server_are_uuids_in_order() -> None:

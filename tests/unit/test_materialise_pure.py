@@ -60,7 +60,7 @@ ARTICLES = ROUTES["articles"]
 
 def change(id_: str, kind: str = "update", version: int = 1, group: str = "main") -> Change:
     name = f"{id_}{kind}{version}{group}"
-    return Change(name, "news", "articles", id_, group, version, kind, None, None, version)
+    return Change(name, "news", "articles", id_, group, version, kind, None, None, version, "news")
 
 
 def test_an_object_is_copied_once_however_often_it_changed() -> None:

@@ -47,7 +47,7 @@ COPY = place_of(NOTES.copy)[1]
 
 
 def change(id_: str, kind: str = "update") -> Change:
-    return Change(f"{id_}{kind}", "db", "notes", id_, "main", 7, kind, None, None, 7)
+    return Change(f"{id_}{kind}", "db", "notes", id_, "main", 7, kind, None, None, 7, "db")
 
 
 class World:

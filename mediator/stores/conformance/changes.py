@@ -42,7 +42,10 @@ async def _two_groups(scratch: Scratch) -> Listener:
 
 @THEME.proves("contract")
 async def every_kind_of_write_is_told(scratch: Scratch) -> None:
-    """Each write has one change for each group it wrote: before, after, version, kind, in order."""
+    """Each write has one change for each group it wrote: before, after, version, kind, in order.
+
+    What replaces an object that was not there is told as its creation.
+    """
     listener = await _two_groups(scratch)
     subject = listener.subject
     done = [
@@ -69,8 +72,8 @@ async def every_kind_of_write_is_told(scratch: Scratch) -> None:
         ("side", "replace", side[3], {"side": "c"}, {}),
         ("main", "delete", main[4], {"s": "d"}, None),
         ("side", "delete", side[4], {}, None),
-        ("main", "replace", main[5], None, {"n": 3}),
-        ("side", "replace", side[5], None, {}),
+        ("main", "create", main[5], None, {"n": 3}),
+        ("side", "create", side[5], None, {}),
     )
 
 
@@ -102,7 +105,7 @@ async def null_and_missing_are_told_apart(scratch: Scratch) -> None:
     await is_told(
         listener,
         "x",
-        ("main", "replace", versions[0], None, states[0]),
+        ("main", "create", versions[0], None, states[0]),
         ("main", "replace", versions[1], states[0], states[1]),
         ("main", "replace", versions[2], states[1], states[2]),
         ("main", "update", versions[3], {"a": None}, {"b": None}),

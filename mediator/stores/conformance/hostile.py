@@ -100,7 +100,9 @@ async def long_names_stay_apart(scratch: Scratch) -> None:
     for database in (stem + "1", stem + "2"):
         for class_name in ("c" * 62 + "1", "c" * 62 + "2"):
             named = fragment_of(scratch.store.config.name, class_name, [counter(index=True)])
-            subjects.append(await scratch.prepare(replace(named, database=database)))
+            subjects.append(
+                await scratch.prepare(replace(named, database=database, database_id=database))
+            )
     for n, subject in enumerate(subjects):
         applied(await subject.create("x", {"n": n}), "CREATE in a class of a long name")
     for n, subject in enumerate(subjects):

@@ -61,7 +61,7 @@ async def classes_are_prepared_concurrently(scratch: Scratch) -> None:
     named = [
         fragment_of(scratch.store.config.name, name, [counter(index=True)]) for name in "ab" * 3
     ]
-    fragments = [replace(fragment, database=database) for fragment in named]
+    fragments = [replace(fragment, database=database, database_id=database) for fragment in named]
     subjects = await gathered(scratch.prepare(fragment) for fragment in fragments)
     for n, subject in enumerate(subjects):
         applied(await subject.create(f"x{n}", {"n": n}), "CREATE in a class prepared thrice")

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from mediator.changes.model import Change, change_id
+from mediator.changes.model import Change, change_id, kind_of
 from mediator.operations.apply import Refused, apply_operator
 from mediator.operations.operators import Operator, OperatorCall
 from mediator.schema.tree import MISSING, Field, MissingType
@@ -143,10 +143,11 @@ class Replay:
                 id_,
                 group,
                 version,
-                effect.kind.name.lower(),
+                kind_of(effect.kind.name.lower(), absent=before is None),
                 _some(before, told),
                 _some(after, told),
                 effect.stamp,
+                fragment.database_id,
             )
 
 

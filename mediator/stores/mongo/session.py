@@ -87,7 +87,7 @@ class Session:
         """Return the collection of a class, for what is not a point read or write."""
         fragment = layout.fragment
         return self.database(fragment.database).get_collection(
-            fragment.class_name,
+            fragment.stored_as,
             write_concern=WriteConcern(**self._write_concern),
             read_concern=ReadConcern("majority") if self._read_concern else None,
         )
@@ -100,7 +100,7 @@ class Session:
         reply = await self._lines.command(
             self.database(fragment.database).name,
             {
-                "find": fragment.class_name,
+                "find": fragment.stored_as,
                 "filter": layout.key(id_) | condition,
                 "projection": projection,
                 "limit": 1,
@@ -119,7 +119,7 @@ class Session:
         reply = await self._lines.command(
             self.database(fragment.database).name,
             {
-                "find": fragment.class_name,
+                "find": fragment.stored_as,
                 "filter": query,
                 "projection": projection,
                 "batchSize": most,
@@ -135,7 +135,7 @@ class Session:
         reply = await self._write(
             layout,
             {
-                "findAndModify": layout.fragment.class_name,
+                "findAndModify": layout.fragment.stored_as,
                 "query": attempt.query,
                 "update": attempt.update,
                 "fields": attempt.projection,
@@ -152,7 +152,7 @@ class Session:
     ) -> Document:
         """Update the document that a query selects, or make it; return what becomes of it."""
         command: Document = {
-            "findAndModify": layout.fragment.class_name,
+            "findAndModify": layout.fragment.stored_as,
             "query": query,
             "update": update,
             "fields": projection,
@@ -166,14 +166,14 @@ class Session:
     async def change(self, layout: Layout, query: Document, update: Document) -> None:
         """Update the documents that a query selects."""
         steps = [{"q": query, "u": update, "multi": True}]
-        await self._write(layout, {"update": layout.fragment.class_name, "updates": steps})
+        await self._write(layout, {"update": layout.fragment.stored_as, "updates": steps})
 
     async def upsert_each(
         self, layout: Layout, queries: Sequence[Document], update: Document
     ) -> None:
         """Update the document that each query selects, or make it unless there is its id."""
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
-        name = layout.fragment.class_name
+        name = layout.fragment.stored_as
         reply = await self._write(layout, {"update": name, "updates": steps, "ordered": False})
         for error in reply.get("writeErrors", ()):
             if error["code"] != DUPLICATE_KEY:
@@ -181,7 +181,7 @@ class Session:
 
     async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
         """Insert, or change under a condition; say whether it applied."""
-        name = layout.fragment.class_name
+        name = layout.fragment.stored_as
         if isinstance(step, Insertion):
             command: Document = {"insert": name, "documents": [step.document]}
         else:

@@ -64,7 +64,7 @@ async def pending(
         if size > _ENOUGH:
             again += unseen
         for id_ in again:
-            unrelayed.note_again((fragment.database, fragment.class_name, id_))
+            unrelayed.note_again((fragment.database_id, fragment.class_name, id_))
         if size > _ENOUGH:
             break
     return found

@@ -143,7 +143,7 @@ class MongoStore:
         layout = layout_of(fragment)
         try:
             await self._open_link.session.database(fragment.database).create_collection(
-                fragment.class_name, check_exists=False
+                fragment.stored_as, check_exists=False
             )
         except OperationFailure as error:
             if error.code != _NAMESPACE_EXISTS:

@@ -10,7 +10,7 @@ from mediator.stores.port import Write
 __all__ = ["Unrelayed", "Where"]
 
 Where: TypeAlias = tuple[str, str, str]
-"""Database, class and id."""
+"""Id of the database, class and id."""
 
 _MOST: Final = 100_000
 """Records beyond are forgotten, and found by the relay's sweep."""
@@ -26,7 +26,7 @@ class Unrelayed:
         """Note that a record may have been written."""
         if len(self._records) < _MOST:
             fragment = write.fragment
-            self._records[fragment.database, fragment.class_name, write.id] = None
+            self._records[fragment.database_id, fragment.class_name, write.id] = None
 
     def note_again(self, where: Where) -> None:
         """Note that a record has still more in its outbox."""

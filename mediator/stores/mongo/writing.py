@@ -246,7 +246,7 @@ class Writer:
 
 
 def _key(write: Write) -> Key:
-    return (write.fragment.database, write.fragment.class_name, write.id)
+    return (write.fragment.database_id, write.fragment.class_name, write.id)
 
 
 def _waves(calls: Sequence[Write]) -> list[list[Call]]:

@@ -14,7 +14,7 @@ __all__ = ["ChangeLog", "FragmentOf", "Logged", "PendingChanges", "Unsettled"]
 
 
 FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
-"""Finds the fragment of a class (database, class) on the store that asks; None: there is none."""
+"""Finds the fragment of a class (id of the database, class) on the store that asks, if any."""
 
 
 @immutable
@@ -85,7 +85,7 @@ class PendingChanges(Protocol):
         """How often `sweep` is worth its price, in seconds."""
 
     def written(self, limit: int) -> list[tuple[str, str, str]]:
-        """Take (database, class, id) of up to `limit` records that this process has written.
+        """Take up to `limit` records that this process wrote: id of the database, class, id.
 
         Each is told once for all that was written to it so far. It is a hint only: what another
         process has written, or this one before it died, is found by `sweep`.

@@ -18,7 +18,7 @@ class Fragment:
 
     Attributes:
         system: Name of the system.
-        database: Name of the database.
+        database: Name of the database: for people, caches and grants.
         class_name: Name of the class.
         fields: The fields placed here, by name.
         groups: The cache groups placed here: group name to the names of its fields. May be a group
@@ -29,6 +29,11 @@ class Fragment:
             that concern several of them (`Record.mark`, `Record.joint`).
         anchor_system: Name of the system whose clock births go by: the one that decides whether an
             object exists; empty: `system`.
+        database_id: Id of the database, which no later one of its name has: what a write leaves for
+            the feed names it. Empty, for what no catalogue keeps: the name is the id.
+        stored_as: What stores name records of the class by, together with the database: another one
+            whenever the class is made or placed anew, so that nothing of what was there before is
+            met again, and to drop it does no harm however late. Empty: the name of the class.
     """
 
     system: str
@@ -40,6 +45,13 @@ class Fragment:
     ttl_s: float | None = None
     joint: bool = False
     anchor_system: str = ""
+    database_id: str = ""
+    stored_as: str = ""
+
+    def __post_init__(self) -> None:
+        """Let names stand for ids that are not given."""
+        object.__setattr__(self, "database_id", self.database_id or self.database)
+        object.__setattr__(self, "stored_as", self.stored_as or self.class_name)
 
 
 @immutable

@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 
-from mediator.changes.model import Change
+from mediator.changes.model import Change, kind_of
 from mediator.schema.types import Value
 from mediator.stores.images import image_of
 from mediator.stores.logs import Page, Portions, numbers_of, position_of, read_on
@@ -218,17 +218,19 @@ class OutboxLog:
             )
             return image_of(fragment, there, lambda name, some: _value(codecs[name], some))
 
+        before = image(row["before"], row["before_nulls"])
         return Change(
             id=row["change"],
-            database=row["database"],
+            database=fragment.database,
             class_name=row["class"],
             object_id=row["object"],
             group=row["group"],
             version=row["version"],
-            kind=row["kind"],
-            before=image(row["before"], row["before_nulls"]),
+            kind=kind_of(row["kind"], absent=before is None),
+            before=before,
             after=image(row["after"], row["after_nulls"]),
             time_us=(row["at"] - _EPOCH) // _US,
+            database_id=fragment.database_id,
         )
 
 

@@ -51,7 +51,7 @@ def _change(parts: Parts, source: Any, group: str) -> sa.Select[Any]:
         after, after_nulls = sa.cast(sa.null(), JSONB), sa.cast(sa.null(), NULLS)
     columns = (
         parameter("operation", sa.Text()).op("||", return_type=sa.Text())(constant(f":{group}")),
-        constant(shape.fragment.database),
+        constant(shape.fragment.database_id),
         constant(shape.fragment.class_name),
         parts.id,
         constant(group),
@@ -74,7 +74,7 @@ def keep_operation(parts: Parts, source: Any) -> Any:
     columns = (
         parameter("operation", sa.Text()),
         constant(shape.fragment.database),
-        constant(shape.fragment.class_name),
+        constant(shape.fragment.stored_as),
         parts.id,
         parameter("fingerprint", sa.Text()),
         sa.not_(parts.lived) if shape.whole else sa.false(),

@@ -166,7 +166,7 @@ async def _match_indexes(connection: Any, table: sa.Table) -> None:
 async def drop_class(connection: Any, ledgers: Ledgers, fragment: Fragment) -> None:
     """Drop the table of a class and what is remembered of it; its changes stay for the feed."""
     operations, classes = ledgers.operations, ledgers.classes
-    name, schema = table_name(fragment.database, fragment.class_name), str(operations.schema)
+    name, schema = table_name(fragment.database, fragment.stored_as), str(operations.schema)
     async with transaction(connection):
         await connection.execute(_PATIENT)
         await connection.fetch(_ALONE, schema)
@@ -175,5 +175,5 @@ async def drop_class(connection: Any, ledgers: Ledgers, fragment: Fragment) -> N
         await connection.execute(
             f"DELETE FROM {_qualified(operations)} WHERE database = $1 AND class = $2",  # noqa: S608 - quoted identifiers
             fragment.database,
-            fragment.class_name,
+            fragment.stored_as,
         )

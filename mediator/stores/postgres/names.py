@@ -25,9 +25,9 @@ def fitting(name: str) -> str:
     return f"{head}~{sha256(name.encode()).hexdigest()[:24]}"
 
 
-def table_name(database: str, class_name: str) -> str:
+def table_name(database: str, stored_as: str) -> str:
     """Name the table of a class."""
-    return fitting(f"{database}.{class_name}")
+    return fitting(f"{database}.{stored_as}")
 
 
 def column_name(field: str) -> str:

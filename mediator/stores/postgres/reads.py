@@ -67,7 +67,7 @@ def recall_statement(records: RecordTable, ledgers: Ledgers) -> Statement:
         sa.select(*(kept[name] for name in names)).where(
             kept["operation"] == parameter("operation", sa.Text()),
             kept["database"] == constant(fragment.database),
-            kept["class"] == constant(fragment.class_name),
+            kept["class"] == constant(fragment.stored_as),
             kept["object"] == parameter("id", sa.Text()),
         )
     )

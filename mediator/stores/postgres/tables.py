@@ -108,7 +108,7 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         for group in fragment.groups
     }
     table = sa.Table(
-        table_name(fragment.database, fragment.class_name),
+        table_name(fragment.database, fragment.stored_as),
         sa.MetaData(schema=namespace),
         sa.Column("id", sa.Text(collation="C"), primary_key=True),
         *versions.values(),

@@ -133,7 +133,7 @@ class _WriteBuilder:
             sa.select(*(kept[name] for name in names))
             .where(kept["operation"] == parameter("operation", sa.Text()))
             .where(kept["database"] == constant(fragment.database))
-            .where(kept["class"] == constant(fragment.class_name))
+            .where(kept["class"] == constant(fragment.stored_as))
             .where(kept["object"] == self.id)
             .cte("past")
         )

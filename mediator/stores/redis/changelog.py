@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from mediator.changes.model import Change, change_id
+from mediator.changes.model import Change, change_id, kind_of
 from mediator.schema.types import Value
 from mediator.stores.images import UNREADABLE, image_of
 from mediator.stores.logs import Page, Portions, numbers_of, padded, read_on
@@ -101,7 +101,7 @@ class _Layout:
     """Where the parts of an entry stand, which are the same in all entries with its names.
 
     Attributes:
-        what: Index of the database, class, group and kind.
+        what: Index of the database's id, class, group and kind.
         object_id: Index of the object's id.
         operation: Index of the operation.
         version: Index of the version.
@@ -143,9 +143,9 @@ def _side(at: Mapping[bytes, int], mark: int) -> tuple[tuple[str, int], ...]:
 
 @lru_cache(maxsize=1024)
 def _place(what: bytes) -> tuple[str, str, str, str]:
-    """Return database, class, group and kind."""
-    database, class_name, group, kind = what.decode().split("/")
-    return database, class_name, group, kind
+    """Return the database's id, class, group and kind."""
+    database_id, class_name, group, kind = what.decode().split("/")
+    return database_id, class_name, group, kind
 
 
 def _position(stream_id: bytes) -> str:
@@ -168,8 +168,8 @@ def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) ->
 
 def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:
     layout = _layout(tuple(flat[::2]))
-    database, class_name, group, kind = _place(flat[layout.what])
-    fragment = fragment_of(database, class_name)
+    database_id, class_name, group, kind = _place(flat[layout.what])
+    fragment = fragment_of(database_id, class_name)
     if fragment is None:
         return None
     absent = kind == "create" or layout.absent
@@ -177,15 +177,16 @@ def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:
     after = None if kind == "delete" else image_of(fragment, _kept(flat, layout.after), _value)
     return Change(
         id=change_id(flat[layout.operation].decode(), group),
-        database=database,
+        database=fragment.database,
         class_name=class_name,
         object_id=flat[layout.object_id].decode(),
         group=group,
         version=int(flat[layout.version]),
-        kind=kind,
+        kind=kind_of(kind, absent=absent),
         before=before,
         after=after,
         time_us=int(flat[layout.time]),
+        database_id=database_id,
     )
 
 

@@ -37,11 +37,11 @@ class Plan:
         self._read_head = (*self.head, "!m", "!j") if fragment.joint else self.head
         self._partitions = config.partitions
         tags = [f"{{{config.namespace}:{p}}}:" for p in range(config.partitions)]
-        self.prefixes = [f"{tag}{fragment.database}.{fragment.class_name}:" for tag in tags]
+        self.prefixes = [f"{tag}{fragment.database}.{fragment.stored_as}:" for tag in tags]
         self.outboxes = [f"{tag}outbox" for tag in tags]
         self._group_names = {f"@{group}".encode(): group for group in self.groups}
         self._field_names = {name.encode(): name for name in fragment.fields}
-        self.what = f"{fragment.database}/{fragment.class_name}"
+        self.what = f"{fragment.database_id}/{fragment.class_name}"
         self.positions = {group: number for number, group in enumerate(self.groups, 2)}
         self.forms: dict[Any, Any] = {}
         self.latest_form: tuple[Any, Any] = (None, None)

@@ -6,8 +6,8 @@ from alembic import op
 from sqlalchemy import BigInteger, Column, DateTime, Text, UniqueConstraint
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 additive = False
 
 SCHEMA = "portolan_catalogue"

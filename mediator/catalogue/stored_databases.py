@@ -1,0 +1,73 @@
+"""Databases as the catalogue keeps them, and moments in the history of their schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+__all__ = ["Difference", "Hold", "Moment", "Snapshot", "StoredDatabase", "new_id"]
+
+
+def new_id(name: str) -> str:
+    """Return an id for a database of this name that none had before, readable for operators."""
+    return f"{name}_{token_hex(6)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Classes to which no replica writes, while one places them anew (docs/replicas.md)."""
+
+    id: str
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDatabase:
+    """One database as the catalogue keeps it.
+
+    Attributes:
+        name: Its name.
+        id: What tells it from earlier and later databases of the name; see `new_id`.
+        version: How often its schema was set.
+        document: The schema as JSON.
+        layout: For each class its version, and for each cache group the system and the fields.
+        hold: Which classes take no writes at present.
+    """
+
+    name: str
+    id: str
+    version: int
+    document: dict[str, Any]
+    layout: dict[str, Any]
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment in the history of schemas.
+
+    Attributes:
+        epoch: How many changes there were.
+        change: The id of the last of them; None if it is not noted.
+    """
+
+    epoch: int
+    change: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All databases at one moment."""
+
+    moment: Moment
+    databases: Mapping[str, StoredDatabase]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The databases that have changed up to a moment, as they are then; None: it is gone."""
+
+    moment: Moment
+    changed: Mapping[str, StoredDatabase | None]

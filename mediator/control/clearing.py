@@ -1,0 +1,66 @@
+"""Clearing what dropped databases have left in systems and in the feed.
+
+The feed of a database and what is known of its copies go by its id, and what systems hold of it by
+the generations of its classes. So no later database of its name ever meets any of that, and it can
+be removed at any time: when the database is dropped, and again for a while, as a replica that has
+not learnt of it yet may leave something once more, and a system may not have answered.
+"""
+
+from __future__ import annotations
+
+from mediator.catalogue.dropped_databases import DroppedDatabases
+from mediator.catalogue.stored_databases import StoredDatabase
+from mediator.changes.feed import Feed
+from mediator.control.layout import copies_of, fragments_of, route_of
+from mediator.errors import Unavailable
+from mediator.stores.port import Fragment, StoreError
+from mediator.systems import Systems, unavailable
+
+__all__ = ["Clearing"]
+
+
+class Clearing:
+    """Clears dropped databases.
+
+    Args:
+        dropped: The databases that were dropped.
+        systems: The systems at hand; what one held that is gone went with it.
+        feed: The feeds; None: there are none.
+    """
+
+    def __init__(self, dropped: DroppedDatabases, systems: Systems, feed: Feed | None) -> None:
+        self._dropped = dropped
+        self._systems = systems
+        self._feed = feed
+
+    async def run(self) -> None:
+        """Clear all of them.
+
+        Raises:
+            Unavailable: The catalogue, a system or the feed does not answer; the next run does it.
+        """
+        failure: Unavailable | None = None
+        for database in await self._dropped.load():
+            try:
+                await self._clear(database)
+            except Unavailable as error:
+                failure = error  # what is wrong with one is not to keep the others
+        if failure is not None:
+            raise failure
+
+    async def _clear(self, database: StoredDatabase) -> None:
+        route = route_of(database)
+        for fragment in (*fragments_of(route), *copies_of(route)):
+            await self._drop(fragment)
+        if self._feed is not None:
+            await self._feed.clear(database.id)
+        await self._dropped.forget(database.id)
+
+    async def _drop(self, fragment: Fragment) -> None:
+        guarded = self._systems.find(fragment.system)
+        if guarded is None:
+            return
+        try:
+            await guarded.guarded(lambda: guarded.store.drop(fragment))
+        except StoreError as error:
+            raise unavailable(guarded, error, "write") from error

@@ -1,0 +1,93 @@
+"""The lease under which a replica writes, and what all replicas have put in force.
+
+Each replica confirms every second which epoch of the catalogue it has in force, and that no write
+is under way any more that this epoch does not allow. That gives it a lease: for `LEASE_S` from when
+it began to look it may write, and acknowledge what it wrote. Whoever places a class anew waits
+until every other replica has confirmed its hold, or has lost its lease (docs/replicas.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from math import inf
+from typing import Final
+
+from mediator.catalogue.replicas import CatalogueReplicas
+from mediator.clock import Clock
+from mediator.errors import Unavailable
+from mediator.operations.calls import StoreCalls
+
+__all__ = ["LEASE_S", "Membership"]
+
+LEASE_S: Final = 120.0
+"""Seconds for which a replica goes on writing that does not reach the catalogue."""
+
+_DEAD_S: Final = LEASE_S + 5.0
+"""Clocks run at almost the same speed: after so long, by the catalogue's, a lease is over."""
+
+_PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 0.05
+
+
+class Membership:
+    """This replica among the others.
+
+    Args:
+        replicas: All of them.
+        name: The name of this one.
+        in_force: Looks at the catalogue, puts in force what has changed, and returns the epoch.
+        calls: What writes, under the lease.
+        clock: The time.
+    """
+
+    def __init__(
+        self,
+        replicas: CatalogueReplicas,
+        name: str,
+        in_force: Callable[[], Awaitable[int]],
+        calls: StoreCalls,
+        clock: Clock,
+    ) -> None:
+        self._replicas = replicas
+        self._name = name
+        self._in_force = in_force
+        self._calls = calls
+        self._clock = clock
+
+    async def renew(self) -> None:
+        """Confirm what is in force; raises `Unavailable` if the catalogue does not answer."""
+        while True:
+            began = self._clock.monotonic()
+            epoch = await self._in_force()
+            await self._calls.drained()
+            if await self._replicas.confirm(self._name, epoch):
+                self._calls.lease_until = began + LEASE_S
+                return
+            # Who joins looks again: what was decided before did not wait for this replica.
+            await self._replicas.join(self._name)
+
+    async def close(self) -> None:
+        """Leave; what writes on all the same acknowledges nothing."""
+        self._calls.lease_until = -inf
+        with suppress(Unavailable):
+            await self._replicas.leave(self._name)
+
+    async def agree(self, epoch: int) -> None:
+        """Wait until no replica writes under an earlier epoch; this one has it in force.
+
+        Raises:
+            Unavailable: One of them does not confirm, and may still hold its lease.
+        """
+        await self._calls.drained()
+        until = self._clock.monotonic() + _PATIENCE_S
+        while late := await self._replicas.behind(self._name, epoch, _DEAD_S):
+            if self._clock.monotonic() > until:
+                raise Unavailable(
+                    f"Replicas ({len(late)}) do not confirm that they hold their writes; those that"
+                    f" have ended without saying so are counted out after {_DEAD_S:.0f} s.",
+                    system="catalogue",
+                    retry_after_s=30,
+                )
+            await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,76 @@
+"""What is refused, or was never made, leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+from sqlalchemy import func, select
+
+from app.admin.main import create_admin_app
+from app.admin.parts import AdminParts
+from app.coherence.caches import make_caches
+from app.settings import CacheSettings
+from mediator.catalogue.tables import secrets
+from mediator.stores.port import SystemConfig
+from tests.process.service import Service, field_on, unique
+
+PLACED = {"fields": {"title": field_on("redis")}}
+UNPLACEABLE = {
+    "fields": {"title": {"type": "string", "annotations": [{"require": "full_text_search"}]}}
+}
+WRONG = {"fields": {"title": {"type": "strin"}}}
+
+
+@pytest.fixture
+async def admin(
+    mediator: Service, redis_config: SystemConfig
+) -> AsyncIterator[tuple[httpx.AsyncClient, list[str]]]:
+    """A client of the admin API, and the classes that its sketch was told of."""
+    caches = make_caches(CacheSettings(sketch="redis"), redis_config.url)
+    assert caches is not None
+    beginnings = caches.beginnings(mediator.mediator.secret)
+    announced: list[str] = []
+    create = caches.sketch.create
+
+    async def noted(part: Any) -> None:
+        announced.append(part.class_name)
+        await create(part)
+
+    caches.sketch.create = noted  # type: ignore[method-assign]  # told of, and done
+    parts = AdminParts(beginnings=beginnings, caches=caches)
+    app = create_admin_app(mediator.mediator.control, CollectorRegistry(), parts)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://admin") as client:
+        yield client, announced
+    await caches.close()
+
+
+async def words(of: Service, database: str) -> int:
+    """Count what the catalogue keeps of the classes of a database."""
+    named = secrets.c.name.like(f"sketch:{database}/%")
+    async with of.mediator._catalogue.begin() as connection:
+        counted = await connection.execute(select(func.count()).where(named))
+        return int(counted.scalar_one())
+
+
+@pytest.mark.parametrize("refused", [UNPLACEABLE, WRONG])
+async def test_what_is_refused_is_told_to_nobody(
+    mediator: Service, admin: tuple[httpx.AsyncClient, list[str]], refused: dict[str, Any]
+) -> None:
+    client, announced = admin
+    database = unique("db")
+    where = f"/admin/v1/schemas/{database}"
+    answer = await client.put(where, json={"classes": {"fine": PLACED, "not": refused}})
+    assert answer.status_code in (400, 409, 422), answer.text
+    assert (announced, await words(mediator, database)) == ([], 0)
+    assert (await client.put(where, json={"classes": {"fine": PLACED}})).status_code == 200
+    assert (announced, await words(mediator, database)) == (["fine"], 1)
+    patch = {"classes": {"more": refused}}
+    headers = {"content-type": "application/merge-patch+json"}
+    answer = await client.patch(where, json=patch, headers=headers)
+    assert answer.status_code in (400, 409, 422), answer.text
+    assert (announced, await words(mediator, database)) == (["fine"], 1)
