@@ -25,9 +25,10 @@ from app.admin.pages.site import PAGES, mount_pages
 from app.recent import Recent
 from mediator.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import decide
+from mediator.placement.decide import Decision, decide
 from mediator.placement.explain import explain
 from mediator.placement.figures import seconds
+from mediator.placement.survey import survey
 from mediator.scaling.advisor import Advisor
 from mediator.scaling.energy import Energy, Stated
 from mediator.schema.annotations import Capability, Metric
@@ -136,7 +137,7 @@ def test_pages_are_not_among_the_routes_of_the_api() -> None:
     assert not {"/map", "/what-if", "/"} & set(paths)
 
 
-def explained(throughput: float = 12_000) -> dict[str, Any]:
+def decided(throughput: float = 12_000) -> Decision:
     annotations = [
         {"require": "atomic_updates"},
         {"metric": "write_throughput", "goal": 10_000, "weight": 3},
@@ -150,7 +151,51 @@ def explained(throughput: float = 12_000) -> dict[str, Any]:
         Candidate("slow", able, {Metric.WRITE_THROUGHPUT: throughput, Metric.WRITE_LATENCY: 0.2}),
         Candidate("dumb", frozenset(), {}),
     ]
-    return explain(decide(schema, systems), "articles.hits")
+    return decide(schema, systems)
+
+
+def explained() -> dict[str, Any]:
+    return explain(decided(), "articles.hits")
+
+
+class Placed(Plane):
+    """A control plane with one decision, and another one that is supposed."""
+
+    async def schema(self, _: str) -> Any:
+        hits = {"type": "integer", "annotations": [{"metric": "write_throughput", "goal": 10_000}]}
+        return SimpleNamespace(
+            document={
+                "annotations": [],
+                "classes": {"articles": {"annotations": [], "fields": {"hits": hits}}},
+            }
+        )
+
+    async def survey(self, _: str) -> dict[str, Any]:
+        return survey(decided())
+
+    async def explain(self, _: str, *node: str) -> dict[str, Any]:
+        return explain(decided(), ".".join(node) or "*")
+
+    async def what_if(self, *_: Any) -> dict[str, Any]:
+        why = decided(1e6).why("articles.hits")
+        return {
+            "nodes": {},
+            "moves": [{"node": "articles.hits", "from": "fast", "to": "slow", "why": why}],
+        }
+
+
+async def test_pages_explain_a_decision_by_its_sentence() -> None:
+    sentence = decided().why("articles.hits")
+    assert sentence == (
+        "articles.hits requires atomic_updates: fast writes 2.08 times as fast as slow"
+        " (25,000/s, 12,000/s), and write throughput is 75 % of the score;"
+        " out: dumb (lacks atomic_updates, required by articles.hits)."
+    )
+    map_ = (await shown(Placed(), path="/map?node=articles.hits")).text
+    assert f"It is on fast because {sentence}" in map_
+    supposed = decided(1e6).why("articles.hits")
+    assert "slow writes 40 times as fast as fast" in supposed
+    assert supposed in (await shown(Placed(), path="/what-if")).text
 
 
 def test_a_decision_in_words() -> None:
