@@ -15,6 +15,7 @@ from mediator.catalogue.tables import transactions as table
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.errors import (
     AlreadyExists,
+    Conflict,
     IdempotencyReused,
     Locked,
     MediatorError,
@@ -491,13 +492,18 @@ async def test_the_other_system_is_down_and_comes_back(
     assert (told[-1].database, told[-1].outcome) == (pairs, "applied")
 
 
-async def test_an_entry_whose_class_is_gone_is_dropped(mediator: Service, mortal: None) -> None:
+async def test_no_class_is_taken_away_from_under_a_write(mediator: Service, mortal: None) -> None:
     database = await mediator.put_schema({"pairs": PAIRS, "others": PAIRS})
-    for step in ("begin", "commit"):
+    ids = {step: unique() for step in ("begin", "commit")}
+    for step, id_ in ids.items():
         fate = Doomed(step, after=True)
-        assert not await attempt(mediator, write_of("create", database, unique()), fate)
-    await mediator.mediator.control.set_schema(database, {"classes": {"others": PAIRS}})
+        assert not await attempt(mediator, write_of("create", database, id_), fate)
+    with pytest.raises(Conflict, match="under way"):
+        await mediator.mediator.control.set_schema(database, {"classes": {"others": PAIRS}})
     await expire(mediator)
+    assert (await mediator.get(database, "pairs", ids["commit"])).partial == ()
+    with pytest.raises(NotFound):
+        await mediator.get(database, "pairs", ids["begin"])
 
 
 async def test_a_dropped_database_takes_its_entries_along(mediator: Service, mortal: None) -> None:
