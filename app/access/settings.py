@@ -47,7 +47,6 @@ class AccessSettings(BaseSettings):
     tenant_in_flight: int | None = Field(
         None, ge=1, description="Requests of one tenant that are being answered at the same time."
     )
-
     tenant_body_bytes: int | None = Field(
         None, ge=1, description="Bytes of a request body of one tenant, or of a line of an import."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -60,17 +61,17 @@ class _Wanted:
         names = {event.class_name for event, _ in events}
         if self.class_name is not None:
             names &= {self.class_name}
-        allowed = {name for name in names if await self._allows(name)}
+        allowed = self._allowed(names)
+        if allowed != names:
+            # Another replica may have made a class a moment ago.
+            await self.directory.look_for(self.database, *(names - allowed))
+            allowed = self._allowed(names)
         return [told for told in events if told[0].class_name in allowed]
 
-    async def _allows(self, class_name: str) -> bool:
-        """Whether changes of a class may be shown: it may be gone, or have been given owners."""
-        permitted = partial(self.access.may_read_all, self.database, class_name, by_anybody=False)
-        if permitted():
-            return True
-        # Another replica may have made the class a moment ago.
-        await self.directory.look_for(self.database, class_name)
-        return permitted()
+    def _allowed(self, names: AbstractSet[str]) -> set[str]:
+        """Return the classes whose changes may be shown: one may be gone, or have got owners."""
+        permitted = partial(self.access.may_read_all, self.database, by_anybody=False)
+        return {name for name in names if permitted(name)}
 
 
 class Changes:

@@ -139,10 +139,13 @@ class Directory:
         """
         return self.known(database, name) or await self._learn(database, name)
 
-    async def look_for(self, database: str, name: str) -> None:
-        """Look for a newer routing model, if the one in force does not know a class."""
-        with suppress(NotFound, AdvisoryOnly):
-            await self.find(database, name)
+    async def look_for(self, database: str, *names: str) -> None:
+        """Look for a newer routing model, once, if the one in force lacks some of these classes."""
+        present = self._plane.model.databases.get(database)
+        missing = [name for name in names if present is None or name not in present.classes]
+        if missing:
+            with suppress(NotFound, AdvisoryOnly):
+                await self._plane.route(database, missing[0])
 
     async def database(self, name: str) -> DatabaseRoute:
         """Find a database.

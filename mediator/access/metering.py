@@ -16,6 +16,8 @@ __all__ = ["UNLIMITED", "Meter", "Storage", "refusal"]
 _SAVED_S: Final = 10.0
 """For so many seconds records that were not asked for are saved up."""
 
+_LONGEST_RETRY_S: Final = 86_400.0
+
 
 class Storage(Protocol):
     """Knows how many objects tenants keep."""
@@ -181,7 +183,8 @@ def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
         after_s: Seconds after which there may be room.
     """
     detail = f"The tenant's limit is reached: {why}"
-    return TooManyRequests(detail, retry_after_s=ceil(after_s), extra={"limit": limit})
+    retry_after_s = ceil(min(after_s, _LONGEST_RETRY_S))
+    return TooManyRequests(detail, retry_after_s=retry_after_s, extra={"limit": limit})
 
 
 UNLIMITED: Final = Meter("", TenantLimits(), SystemClock(), _NoStorage())

@@ -242,3 +242,22 @@ async def test_changes_of_a_class_that_is_gone_are_for_its_administrators(
     assert '"drafts"' not in told
     of_it = bearer(await running.key(f"read:{database}", f"admin:{database}/drafts"))
     assert VALUE in (await changes(running, database, of_it)).text
+
+
+async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(
+    running: Guarded,
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    tmp_path: Path,
+) -> None:
+    database = await new_database(running, CLASSES)
+    reader = bearer(await running.key(f"read:{database}"))
+    async with guarded(system_configs[:2], catalogue_url, redis_config.url, tmp_path) as other:
+        await other.container.mediator._watch.stop()  # it hears of no schema by itself
+        await set_classes(running, database, {**CLASSES, "fresh": {"fields": FIELDS}})
+        written = f"/v1/{database}/fresh/one"
+        await running.data.put(written, json={"title": VALUE}, headers=await operate(running))
+        await until_told(running, database, VALUE, reader)
+        assert "fresh" not in other.container.mediator.data.model.databases[database].classes
+        assert VALUE in (await changes(other, database, reader)).text

@@ -83,6 +83,14 @@ def test_a_bucket_lets_its_burst_through_and_then_its_rate() -> None:
         house.limiter.enter("acme")
 
 
+def test_a_rate_of_next_to_nothing_is_answered_with_a_day() -> None:
+    house = House(rate=5e-324, burst=1)
+    house.meter()
+    with pytest.raises(TooManyRequests) as refused:
+        house.meter()
+    assert problem_of(refused.value).headers == (("Retry-After", "86400"),)
+
+
 def test_requests_under_way_are_bounded_until_they_are_answered() -> None:
     house = House(in_flight=2)
     house.limiter.enter("acme")
