@@ -21,12 +21,13 @@ from app.api.options import DataOptions
 from app.api.submission import Item, submit_all
 from app.api.writes import Target, build_put
 from app.http.idempotency import Identity, OperationIds, fingerprint_of
-from app.http.jsonbody import parse_json, require_object
+from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, stream_body, too_large
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query, whole_number
 from app.http.problems import HttpError, problem_of
 from mediator.errors import MediatorError, Unavailable
+from mediator.offload import offload
 from mediator.operations.model import ANYTHING, Outcome
 
 __all__ = ["Imports"]
@@ -100,7 +101,8 @@ class Imports:
     async def _put(
         self, call: Call, identity: Identity, chunk: list[Line], progress: _Progress
     ) -> None:
-        items = [self._item(call, identity, line) for line in chunk]
+        is_large = sum(len(line.text or b"") for line in chunk) > LARGE_BODY
+        items = await offload(is_large, self._items, call, identity, chunk)
         answers = await submit_all(call.plane, items)
         for line, answer in zip(chunk, answers, strict=True):
             if isinstance(answer, Unavailable):
@@ -112,6 +114,9 @@ class Imports:
             else:
                 progress.fail(line.number, answer)
             progress.done = line.number
+
+    def _items(self, call: Call, identity: Identity, chunk: list[Line]) -> list[Item]:
+        return [self._item(call, identity, line) for line in chunk]
 
     def _item(self, call: Call, identity: Identity, line: Line) -> Item:
         try:
