@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -31,10 +31,11 @@ from benchmarks.rounds import interleaved
 from benchmarks.service import RequestRefused, Service
 from benchmarks.sides import Side
 from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.stores.embedded.port import Kind
 
 __all__ = ["run"]
 
-_Read: TypeAlias = Callable[[], Awaitable[tuple[Tally, int]]]
+_Read: TypeAlias = Callable[[], Coroutine[Any, Any, tuple[Tally, int]]]
 
 _BAR: Final = 1.5
 _SYSTEMS: Final = 10
@@ -44,7 +45,7 @@ _SHARE: Final = 0.99
 _DATABASE: Final = "read"
 _ALONE: Final = "alone"
 _BESIDE: Final = "while schemas are placed"
-_KINDS: Final = ("redis", "postgresql")
+_KINDS: Final[tuple[Kind, ...]] = ("redis", "postgresql")
 _ARTICLES: Final = {
     "title": {"type": "string", "required": True, "max_length": 300},
     "author": {"type": "string"},

@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
-__all__ = ["offload"]
+__all__ = ["is_large", "offload"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_THREADS: Final = ThreadPoolExecutor(2, "portolan-computing")
+_THREADS: Final = ThreadPoolExecutor(4, "portolan-computing")
 """Few, and not those of the event loop: looking up a host's name must not wait for a filter."""
+
+_LARGE: Final = 1_000
+"""Values within values from which on to convert them may take more than about a millisecond."""
 
 
 async def offload(
@@ -35,3 +38,21 @@ async def offload(
         return compute(*args, **kwargs)
     call = partial(compute, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
+
+
+def is_large(value: Any) -> bool:
+    """Whether a value has many values within it; looks at no more of it than it takes to say so."""
+    count, pending = 0, [value]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, dict):
+            inner: Any = current.values()
+        elif isinstance(current, list | tuple):
+            inner = current
+        else:
+            continue
+        count += len(inner)
+        if count > _LARGE:
+            return True
+        pending += inner
+    return False

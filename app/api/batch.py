@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -24,7 +24,7 @@ from app.api.writes import (
     build_update,
 )
 from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import parse_json, require_object
+from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
@@ -32,10 +32,14 @@ from app.http.preconditions import Tags, parse_tags
 from app.http.problems import HttpError
 from mediator.access.model import Scope
 from mediator.errors import Invalid, MediatorError, Place
+from mediator.offload import offload
 from mediator.operations.model import ANYTHING, Get
 from mediator.schema.ids import check_id
 
 __all__ = ["Batches", "members_of", "plan_item"]
+
+_Wanted: TypeAlias = tuple[dict[str, Any], ClassResource, str | None]
+"""The members of an operation, its class, and whose its new objects are."""
 
 _MEMBERS: Final = frozenset({"op", "class", "id", "body", "if_match", "if_none_match"})
 _TEXTS: Final = ("op", "class", "id")
@@ -74,11 +78,12 @@ class Batches:
             await self._directory.database(call.database)
         identity = call.identity(self._ids, raw)
         with self._ids.claim(identity):
-            items = await self._items(call, identity, operations)
+            is_large = len(raw) > LARGE_BODY
+            items = await self._items(call, identity, operations, is_large=is_large)
             call.request.phases.end("parse")
             answers = await submit_all(call.plane, items)
         call.request.phases.end("store")
-        results = render_items(items, answers, minimal=call.preferences.minimal)
+        results = await render_items(items, answers, minimal=call.preferences.minimal)
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
 
     def _operations(self, body: Any) -> list[Any]:
@@ -91,20 +96,21 @@ class Batches:
             raise _refuse("/operations", f"at most {limit} operations are allowed")
         return operations
 
-    async def _items(self, call: Call, identity: Identity, operations: Sequence[Any]) -> list[Item]:
+    async def _items(
+        self, call: Call, identity: Identity, operations: Sequence[Any], *, is_large: bool
+    ) -> list[Item]:
         found: dict[tuple[str, bool], tuple[ClassResource, str | None]] = {}
-        items: list[Item] = []
-        for index, body in enumerate(operations):
+        wanted: list[_Wanted | MediatorError | HttpError] = []
+        for body in operations:
             try:
                 members = members_of(body)
-                wanted = name, reads = members["class"], members["op"] == "get"
-                if wanted not in found:
-                    found[wanted] = await self._find(call, name, reads=reads)
-                resource, owner = found[wanted]
-                items.append(plan_item(resource, identity, members, index, owner))
+                key = name, reads = members["class"], members["op"] == "get"
+                if key not in found:
+                    found[key] = await self._find(call, name, reads=reads)
+                wanted.append((members, *found[key]))
             except (MediatorError, HttpError) as error:
-                items.append(error)
-        return items
+                wanted.append(error)
+        return await offload(is_large, _plan_all, identity, wanted)
 
     async def _find(
         self, call: Call, name: str, *, reads: bool
@@ -113,6 +119,22 @@ class Batches:
         call.access.require(Scope.READ if reads else Scope.WRITE, call.database, name)
         resource = await self._directory.find(call.database, name)
         return resource, call.access.owner_of(call.database, name)
+
+
+def _plan_all(
+    identity: Identity, wanted: Sequence[_Wanted | MediatorError | HttpError]
+) -> list[Item]:
+    items: list[Item] = []
+    for index, each in enumerate(wanted):
+        if not isinstance(each, tuple):
+            items.append(each)
+            continue
+        members, resource, owner = each
+        try:
+            items.append(plan_item(resource, identity, members, index, owner))
+        except (MediatorError, HttpError) as error:
+            items.append(error)
+    return items
 
 
 def members_of(body: Any) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from app.api.options import DataOptions
 from app.api.submission import Item, render_items, submit, submit_all
 from app.api.writes import Planned, Target, build_create
 from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import parse_json, require_object
+from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
 from app.http.problems import HttpError
 from mediator.errors import Invalid, MediatorError, Place
+from mediator.offload import offload
 from mediator.operations.model import ANYTHING
 from mediator.schema.ids import check_id
 
@@ -40,12 +41,13 @@ class Creation:
         body = parse_json(raw)
         identity = call.identity(self._ids, raw)
         with self._ids.claim(identity):
+            is_large = len(raw) > LARGE_BODY
             if isinstance(body, list):
-                return await self._many(call, identity, body)
-            return await self._one(call, identity, body)
+                return await self._many(call, identity, body, is_large=is_large)
+            planned = await offload(is_large, _plan, call, identity, body, None)
+            return await self._one(call, planned)
 
-    async def _one(self, call: Call, identity: Identity, body: Any) -> Response:
-        planned = _plan(call, identity, body, None)
+    async def _one(self, call: Call, planned: Planned) -> Response:
         call.request.phases.end("parse")
         outcome = await submit(call.plane, planned)
         call.request.phases.end("store", " ".join(outcome.systems))
@@ -53,17 +55,23 @@ class Creation:
         response.headers.append((b"location", location_of(planned).encode()))
         return response
 
-    async def _many(self, call: Call, identity: Identity, bodies: list[Any]) -> Response:
+    async def _many(
+        self, call: Call, identity: Identity, bodies: list[Any], *, is_large: bool
+    ) -> Response:
         limit = self._options.batch_limit
         if len(bodies) > limit:
             places = [Place("", f"at most {limit} objects are allowed")]
             raise Invalid("The list is too long.", places=places)
-        items = [_item(call, identity, body, index) for index, body in enumerate(bodies)]
+        items = await offload(is_large, _items, call, identity, bodies)
         call.request.phases.end("parse")
         answers = await submit_all(call.plane, items)
         call.request.phases.end("store")
-        results = render_items(items, answers, minimal=call.preferences.minimal)
+        results = await render_items(items, answers, minimal=call.preferences.minimal)
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
+
+
+def _items(call: Call, identity: Identity, bodies: list[Any]) -> list[Item]:
+    return [_item(call, identity, body, index) for index, body in enumerate(bodies)]
 
 
 def _item(call: Call, identity: Identity, body: Any, index: int) -> Item:

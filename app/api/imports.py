@@ -22,13 +22,14 @@ from app.api.options import DataOptions
 from app.api.submission import Item, submit_all
 from app.api.writes import Target, build_put
 from app.http.idempotency import Identity, OperationIds, fingerprint_of
-from app.http.jsonbody import parse_json, require_object
+from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, bounded, stream_body, too_large
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query, whole_number
 from app.http.problems import HttpError, problem_of
 from mediator.access.metering import refusal
 from mediator.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
+from mediator.offload import offload
 from mediator.operations.model import ANYTHING, Outcome
 
 __all__ = ["Imports"]
@@ -105,7 +106,8 @@ class Imports:
     async def _put(
         self, call: Call, identity: Identity, chunk: list[Line], progress: _Progress
     ) -> None:
-        items = [self._item(call, identity, line) for line in chunk]
+        is_large = sum(len(line.text or b"") for line in chunk) > LARGE_BODY
+        items = await offload(is_large, self._items, call, identity, chunk)
         answers = await submit_all(call.plane, items)
         for line, answer in zip(chunk, answers, strict=True):
             if isinstance(answer, Unavailable | StorageFull):
@@ -119,6 +121,9 @@ class Imports:
             progress.done = line.number
         if call.access.meter.is_over(perf_counter() - call.request.phases.started):
             raise _too_long(progress)
+
+    def _items(self, call: Call, identity: Identity, chunk: list[Line]) -> list[Item]:
+        return [self._item(call, identity, line) for line in chunk]
 
     def _item(self, call: Call, identity: Identity, line: Line) -> Item:
         try:

@@ -22,12 +22,13 @@ from app.api.writes import (
 )
 from app.coherence.reading import Asked, CachedReads
 from app.http.idempotency import OperationIds
-from app.http.jsonbody import parse_json
+from app.http.jsonbody import LARGE_BODY, parse_json
 from app.http.message import Response, forbid_body, read_body
 from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, UPDATE
 from app.http.preconditions import NO_PRECONDITIONS
 from mediator.errors import NotFound
 from mediator.materialise.freshness import STRONG, WHOLE, Wish
+from mediator.offload import offload
 from mediator.operations.model import ANYTHING, Get
 
 __all__ = ["PATCH_TYPES", "Objects"]
@@ -120,7 +121,7 @@ class Objects:
             target = Target(resource, selection, call.id, operation, condition, fingerprint)
             target.owner = call.owner
             target.whole = call.preferences.whole
-            planned = build(target, body)
+            planned = await offload(len(raw) > LARGE_BODY, build, target, body)
             call.request.phases.end("parse")
             outcome = await submit(call.plane, planned)
         call.request.phases.end("store", " ".join(outcome.systems))

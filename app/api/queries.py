@@ -48,6 +48,9 @@ _REMEMBERED: Final = 256
 LARGEST: Final = 2**17
 """Bytes of a query in a body."""
 
+_MANY: Final = 100
+"""Objects from which on to write them takes more than about a millisecond."""
+
 _SMALL: Final = 2**12
 """Bytes of a query that is read in a millisecond or two."""
 _ONLY_IDS: Final = Selection((), (), 0)
@@ -128,7 +131,9 @@ class Queries:
         wish = call.wish()
         answer = await call.plane.query(query, STRONG if asked and not wish.whole else wish)
         call.request.phases.end("store")
-        document: dict[str, Any] = {"items": self._items(call, selection, read, answer)}
+        is_large = len(answer.items) + len(answer.rows) > _MANY
+        items = await offload(is_large, self._items, call, selection, read, answer)
+        document: dict[str, Any] = {"items": items}
         if query.aggregate is None:
             document["next"] = self._next(resource, read, answer.next)
         if read.explain:
@@ -189,7 +194,7 @@ class Queries:
         kept = selection.canonical and not partial
         headers: Headers = [JSON_TYPE, REVALIDATE if kept else NO_STORE]
         add_wishes(headers, call.preferences, tuple(sorted(partial)))
-        items = [_shown(resource, selection, outcome) for outcome in found]
+        items = await offload(len(found) > _MANY, _all_shown, resource, selection, found)
         return Response(200, headers, orjson.dumps({"items": items, "missing": missing}))
 
 
@@ -223,6 +228,12 @@ def _database_id(resource: ClassResource) -> str:
 def _shown(resource: ClassResource, selection: Selection, outcome: Outcome) -> dict[str, Any]:
     get = Get(resource.database, resource.name, outcome.id, selection.fields)
     return represent(Planned(get, resource, selection, selection.fields), outcome)
+
+
+def _all_shown(
+    resource: ClassResource, selection: Selection, found: Sequence[Outcome]
+) -> list[dict[str, Any]]:
+    return [_shown(resource, selection, outcome) for outcome in found]
 
 
 def _item(

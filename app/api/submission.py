@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from app.api.answers import result_of
 from app.api.writes import Planned
 from app.http.problems import HttpError, problem_of
 from mediator.errors import MediatorError
+from mediator.offload import offload
 from mediator.operations.model import Get, Outcome, WriteOperation
 from mediator.planes import DataPlane
 
 __all__ = ["Item", "render_items", "submit", "submit_all"]
+
+_MANY: Final = 100
+"""Results from which on to write them takes more than about a millisecond."""
 
 Item: TypeAlias = Planned | MediatorError | HttpError
 """One of many operations, or why it cannot be one."""
@@ -40,13 +44,22 @@ async def submit_all(
     return [next(outcomes) if isinstance(item, Planned) else item for item in items]
 
 
-def render_items(
+async def render_items(
     items: Sequence[Item],
     answers: Sequence[Outcome | MediatorError | HttpError],
     *,
     minimal: bool,
 ) -> list[dict[str, Any]]:
     """Return the results of a batch."""
+    return await offload(len(items) > _MANY, _render_all, items, answers, minimal=minimal)
+
+
+def _render_all(
+    items: Sequence[Item],
+    answers: Sequence[Outcome | MediatorError | HttpError],
+    *,
+    minimal: bool,
+) -> list[dict[str, Any]]:
     return [_render(*pair, minimal=minimal) for pair in zip(items, answers, strict=True)]
 
 

@@ -17,7 +17,7 @@ from app.api.submission import render_items
 from app.api.writes import Planned
 from app.http.etags import parse_tag
 from app.http.idempotency import Identity, OperationIds
-from app.http.jsonbody import parse_json, require_object
+from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Headers, Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
@@ -25,6 +25,7 @@ from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.access.metered import Transact
 from mediator.access.model import Scope
 from mediator.errors import Invalid, MediatorError, Place
+from mediator.offload import offload
 from mediator.operations.model import Get, WriteOperation
 from mediator.schema.ids import check_id
 from mediator.transactions.model import MOST_READS, MOST_WRITES, Seen, Transaction
@@ -67,19 +68,20 @@ class TransactionRoute:
             call.access.require_all(call.database, seen.class_name)
         identity = call.identity(self._ids, raw)
         with self._ids.claim(identity):
-            items = await self._items(call, identity, operations)
+            is_large = len(raw) > LARGE_BODY
+            items = await self._items(call, identity, operations, is_large=is_large)
             transaction = _transaction(call.database, identity, reads, items, self._ids)
             call.request.phases.end("parse")
             outcomes = await call.access.transact(self._transact)(transaction)
         call.request.phases.end("store")
-        results = render_items(items, outcomes, minimal=call.preferences.minimal)
+        results = await render_items(items, outcomes, minimal=call.preferences.minimal)
         headers: Headers = [JSON_TYPE, NO_STORE]
         if any(outcome.replayed for outcome in outcomes):
             headers.append(_REPLAYED)
         return Response(200, headers, orjson.dumps({"results": results}))
 
     async def _items(
-        self, call: Call, identity: Identity, operations: Sequence[Any]
+        self, call: Call, identity: Identity, operations: Sequence[Any], *, is_large: bool
     ) -> list[Planned]:
         found: dict[str, ClassResource] = {}
         items = []
@@ -91,7 +93,11 @@ class TransactionRoute:
                 call.access.require_all(call.database, name)
                 if name not in found:
                     found[name] = await self._directory.find(call.database, name)
-                items.append(_write(plan_item(found[name], identity, members, index)))
+                items.append(
+                    _write(
+                        await offload(is_large, plan_item, found[name], identity, members, index)
+                    )
+                )
             except MediatorError as error:
                 error.places = tuple(_below(f"/operations/{index}", error.places))
                 raise

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import orjson
 
 from app.http.problems import INVALID, MALFORMED_JSON, HttpError
 from mediator.errors import Place
 
-__all__ = ["parse_json", "require_object"]
+__all__ = ["LARGE_BODY", "MOST_VALUES", "parse_json", "require_object"]
+
+LARGE_BODY: Final = 2**14
+"""Bytes of a body from which on what it says is decoded beside the event loop."""
+
+MOST_VALUES: Final = 100_000
+"""Values of a body: it is parsed in one go, which takes up to 0.2 microseconds for each."""
 
 
 def parse_json(body: bytes) -> Any:
     """Parse JSON (RFC 8259); of a name that comes twice the last value counts.
 
     Raises:
-        HttpError: It is not JSON, is nested deeper than 1,024 levels, or is empty.
+        HttpError: It is not JSON, has more than `MOST_VALUES` values, is nested deeper than 1,024
+            levels, or is empty.
     """
+    if len(body) > MOST_VALUES:
+        _check_values(body)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -29,6 +39,21 @@ def parse_json(body: bytes) -> Any:
             places=[Place("", f"{where}: {error.msg}")],
             extra={"position": position},
         ) from None
+
+
+def _check_values(body: bytes) -> None:
+    """Count what values follow: openings of arrays and objects, and commas, outside of strings."""
+    codes = np.frombuffer(body, np.uint8)
+    structural = (codes == ord(",")) | (codes == ord("[")) | (codes == ord("{"))
+    if np.count_nonzero(structural) <= MOST_VALUES:
+        return
+    # What is escaped ends no string.
+    plain = body.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
+    quotes = np.frombuffer(plain, np.uint8) == ord('"')
+    within = np.logical_xor.accumulate(quotes)
+    if np.count_nonzero(structural & ~within) > MOST_VALUES:
+        detail = f"at most {MOST_VALUES} values are allowed"
+        raise HttpError(INVALID, "The body has too many values.", places=[Place("", detail)])
 
 
 def require_object(body: Any, pointer: str = "") -> dict[str, Any]:

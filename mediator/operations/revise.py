@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mediator.errors import Conflict, Invalid, NotFound, Place, PreconditionFailed
+from mediator.offload import offload
 from mediator.operations.model import ANYTHING, Condition, Get, Outcome, Revise, Update
 from mediator.placement.routing import ClassRoute
 
@@ -39,7 +40,8 @@ async def revise(
             raise PreconditionFailed(
                 f"{operation.class_name}/{operation.id} was changed meanwhile."
             )
-        update = revised(route, operation, current)
+        # How long it takes, the operation alone knows: a patch may move what is large many times.
+        update = await offload(True, revised, route, operation, current)
         if not (update.values or update.unset):
             return current
         seen = {group: v for group, v in current.versions.items() if v is not None}

@@ -223,14 +223,12 @@ class Execution:
         rest = iter(await self._calls.read(reads) if reads else ())
         for fragment, _ in others if reads else ():
             self._budget.spend(fragment.system, len(records))
-        outcomes = [
-            merge_records(
-                plan.route,
-                named(resource, record.id),
-                [record if f is plan.driver else next(rest) for f, _ in parts],
-            )
-            for record in records
-        ]
+        outcomes: list[Outcome | None] = []
+        pace = Pace(self._budget)
+        for record in records:
+            await pace.keep()
+            fragments = [record if f is plan.driver else next(rest) for f, _ in parts]
+            outcomes.append(merge_records(plan.route, named(resource, record.id), fragments))
         outcomes = list(await self._look_again(plan.route, resource, outcomes))
         self._partial |= {group for o in outcomes if o is not None for group in o.partial}
         return outcomes

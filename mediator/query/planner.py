@@ -165,14 +165,16 @@ def _candidate(
     store: Store,
 ) -> Plan:
     """Plan a query with a certain driver; the fields are left to be found."""
-    offered = [part for part in own if _holds_all(driver, paths_of(part))]
+    offered: list[Filter] = []
+    rest: list[Filter] = []
+    for part in own:
+        (offered if _holds_all(driver, paths_of(part)) else rest).append(part)
     in_order = query.aggregate is None and all(_held(driver, o.path) for o in query.order)
     order = query.order if in_order else ()
     if isinstance(store, Queryable):
         pushdown = store.pushdown(driver, all_of(offered), order)
     else:
         pushdown = Pushdown(None, all_of(offered), Access.CLIENT_SCAN, ordered=not order)
-    rest = [part for part in own if part not in offered]
     plan = Plan(
         query=query,
         route=route,

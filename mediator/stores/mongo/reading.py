@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mediator.offload import is_large, offload
 from mediator.stores.mongo.layout import LIVE, Document, Layout, is_live, layout_of
 from mediator.stores.mongo.ordering import Position, ranges
 from mediator.stores.mongo.outbox import recalled
@@ -56,7 +57,9 @@ class Reader:
     async def _one(self, call: Read) -> Record | None:
         layout = layout_of(call.fragment)
         document = await self._session.find(layout, call.id, layout.projection(call.fields))
-        return layout.record(document) if document and is_live(document) else None
+        if not document or not is_live(document):
+            return None
+        return await offload(is_large(document), layout.record, document)
 
     async def _many(
         self, layout: Layout, fields: tuple[str, ...] | None, ids: set[str]
@@ -157,7 +160,12 @@ class Reader:
             query = {"_id": {"$in": [ordered_text(id_) for id_ in among.ids]}} | query
         collection = self._session.collection(layout)
         found = collection.find(query, layout.projection(fields), **options)
-        return [layout.record(document) async for document in found]
+        documents = await found.to_list()
+        return await offload(is_large(documents), _records, layout, documents)
+
+
+def _records(layout: Layout, documents: Sequence[Document]) -> list[Record]:
+    return list(map(layout.record, documents))
 
 
 def trimmed(records: list[Record], fields: tuple[str, ...] | None) -> list[Record]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pymongo import UpdateOne
 from pymongo.asynchronous.collection import AsyncCollection
 
+from mediator.offload import is_large, offload
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, layout_of
 from mediator.stores.mongo.replay import AT_ONCE, Pulled, replay_of
 from mediator.stores.mongo.session import Session
@@ -56,7 +57,7 @@ async def pending(
     found: list[Unsettled] = []
     unseen, size = dict.fromkeys(ids), 0
     async for document in session.collection(layout_of(fragment)).find(query, _NEEDED):
-        one = replay.unsettled(document)
+        one = await offload(is_large(document.get("values")), replay.unsettled, document)
         found.append(one)
         unseen.pop(one.id, None)
         again = [one.id] if len(document["_pending"]) > AT_ONCE else []

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from mediator.clock import Clock
+from mediator.offload import is_large, offload
 from mediator.stores.mongo.attempt import attempt
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, layout_of
 from mediator.stores.mongo.outbox import FULL, holds, settled_count
@@ -38,6 +39,9 @@ _TRIES: Final = 64
 _FIRST_WAIT_S: Final = 0.0005
 _LONGEST_WAIT_S: Final = 0.05
 _WORTH_A_BULK: Final = 6
+_AT_ONCE: Final = 20
+"""Writes that are decided on before the event loop goes on with what else is due."""
+
 _FOLLOWED_US: Final = 1_000_000
 """How far ahead of our clock another may be and still be followed."""
 
@@ -151,8 +155,10 @@ class Writer:
         """Try in one round trip; None if that did not apply."""
         stamp = self._stamps.next()
         if write.kind is WriteKind.CREATE and not (write.expect or write.mark):
-            return await self._apply(layout, judge(layout, write, None, stamp, token))
-        chance = attempt(layout, write, stamp, token)
+            is_long = is_large(write.values)
+            verdict = await offload(is_long, judge, layout, write, None, stamp, token)
+            return await self._apply(layout, verdict)
+        chance = await offload(is_large(write.values), attempt, layout, write, stamp, token)
         if chance is None:
             return None
         try:
@@ -169,7 +175,7 @@ class Writer:
         """Look at the record, decide, and write if it is still the same; again if it is not."""
         for tries in range(_TRIES):
             document = await self._session.find(layout, write.id, _ENTIRE)
-            verdict = self._judge(layout, write, document, token)
+            verdict = await self._judge(layout, write, document, token)
             result = await self._apply(layout, verdict)
             if result is not None:
                 return result
@@ -178,11 +184,13 @@ class Writer:
             await asyncio.sleep(min(_FIRST_WAIT_S * 2**tries, _LONGEST_WAIT_S))
         raise StoreUnavailable("too many others write this record")
 
-    def _judge(
+    async def _judge(
         self, layout: Layout, write: Write, document: Document | None, token: str
     ) -> Verdict:
         self._stamps.seen((document or {}).get("versions", {}).values())
-        return judge(layout, write, document, self._stamps.next(), token)
+        is_long = is_large(write.values) or is_large(document)
+        stamp = self._stamps.next()
+        return await offload(is_long, judge, layout, write, document, stamp, token)
 
     async def _apply(self, layout: Layout, verdict: Verdict) -> WriteResult | None:
         if isinstance(verdict, WriteResult):
@@ -206,8 +214,11 @@ class Writer:
                 await turns.enter_async_context(self._turn(key))
             documents = await self._look(layout, calls, _ENTIRE)
             steps: list[tuple[Call, Insertion | Change]] = []
-            for call in calls:
-                verdict = self._judge(layout, call[1], documents.get(call[1].id), token)
+            for number, call in enumerate(calls, 1):
+                if not number % _AT_ONCE:
+                    await asyncio.sleep(0)
+                before = documents.get(call[1].id)
+                verdict = await self._judge(layout, call[1], before, token)
                 if isinstance(verdict, WriteResult):
                     results[call[0]] = verdict
                 else:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from mediator.offload import is_large, offload
 from mediator.operations.apply import Refused
 from mediator.stores.port import (
     Read,
@@ -59,7 +60,8 @@ class Writer:
 
     async def _one(self, call: Write, token: str) -> WriteResult:
         plan = self._plans.write(shape_of(call, token))
-        text, arguments = plan.statement.text, plan.arguments(call, token)
+        text = plan.statement.text
+        arguments = await offload(is_large(call.values), plan.arguments, call, token)
         for _ in range(_ATTEMPTS):
             try:
                 rows = await self._pool.use(lambda c: c.fetch(text, *arguments))

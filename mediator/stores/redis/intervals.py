@@ -85,9 +85,18 @@ def selected(condition: Filter) -> Sequence[Interval] | None:
 
 
 def common(some: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """Return what is in both, in ascending order; neither overlaps itself."""
-    others = list(others)
-    return sorted(_kept((max(a[0], b[0]), min(a[1], b[1])) for a in some for b in others))
+    """Return what is in both; each is in ascending order and does not overlap itself."""
+    ones, twos = list(some), list(others)
+    found: list[Interval] = []
+    one = two = 0
+    while one < len(ones) and two < len(twos):
+        a, b = ones[one], twos[two]
+        found.append((max(a[0], b[0]), min(a[1], b[1])))
+        if a[1] < b[1]:
+            one += 1
+        else:
+            two += 1
+    return _kept(found)
 
 
 def beyond(intervals: Iterable[Interval], cut: Cut, *, descending: bool) -> list[Interval]:

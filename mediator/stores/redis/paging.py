@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from mediator.offload import offload
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Record
@@ -16,7 +17,7 @@ from mediator.stores.redis.commands import call_of
 from mediator.stores.redis.intervals import EVERYTHING, Cut, Interval, beyond, past, position
 from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import PAGE
-from mediator.stores.redis.plan import Plan
+from mediator.stores.redis.plan import Plan, are_large
 
 __all__ = ["After", "Listing", "Place", "listing"]
 
@@ -80,7 +81,7 @@ class Listing:
         replies = await line.ask(
             [call_of(PAGE, (prefix,), arguments) for prefix in self.plan.prefixes]
         )
-        pages = [self._entries(reply) for reply in replies]
+        pages = [await offload(are_large(reply[3::4]), self._entries, reply) for reply in replies]
         merged = merge(*pages, key=lambda entry: entry[1], reverse=self.descending)
         page = list(islice(merged, limit))
         if len(page) == limit:

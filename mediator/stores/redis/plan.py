@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
 from mediator.schema.tree import Field
@@ -14,7 +14,7 @@ from mediator.stores.redis.codec import COLLECTIONS, decode
 from mediator.stores.redis.commands import call_of, command
 from mediator.stores.redis.lua import FENCE, MARK, READ
 
-__all__ = ["REMEMBER_MS", "TOMBSTONE_MS", "Plan", "Plans"]
+__all__ = ["REMEMBER_MS", "TOMBSTONE_MS", "Plan", "Plans", "are_large", "records_of"]
 
 REMEMBER_MS = REMEMBER_S * 1000
 TOMBSTONE_MS = (REMEMBER_S + 3600) * 1000
@@ -25,6 +25,9 @@ _JOINT = {b"!m": "mark", b"!j": "joint"}
 
 MOST_PLANS = 512
 """Plans kept; a routing model that is replaced leaves its own behind."""
+
+_LARGE: Final = 2**15
+"""Bytes of replies; beyond, reading them may take more than about a millisecond."""
 
 
 class Plan:
@@ -172,3 +175,17 @@ class Plans:
             self._plans.clear()
         plan = self._plans[id(fragment)] = Plan(fragment, self._config)
         return plan
+
+
+def records_of(
+    plans: Sequence[Plan], calls: Sequence[Read], replies: Sequence[list[bytes] | None]
+) -> list[Record | None]:
+    """Read the replies to queries."""
+    return [
+        plan.record(call, reply) for plan, call, reply in zip(plans, calls, replies, strict=True)
+    ]
+
+
+def are_large(replies: Iterable[Sequence[bytes | None] | None]) -> bool:
+    """Whether it takes more than about a millisecond to read what a server sent of records."""
+    return sum(len(text) for flat in replies if flat for text in flat if text) > _LARGE

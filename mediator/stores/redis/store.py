@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from mediator.clock import Clock, SystemClock
+from mediator.offload import offload
 from mediator.operations.operators import Operator
 from mediator.query.filters import Filter
 from mediator.query.model import OrderBy
@@ -43,7 +44,7 @@ from mediator.stores.redis.keeping import drop_class, fill_indexes
 from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import SOURCES
 from mediator.stores.redis.paging import Listing, listing
-from mediator.stores.redis.plan import Plans
+from mediator.stores.redis.plan import Plans, are_large, records_of
 from mediator.stores.redis.runs import Run, runs_of
 from mediator.stores.redis.searches import Search, choose
 
@@ -116,10 +117,7 @@ class RedisStore:
         with _packing:
             commands = [plan.query(call) for plan, call in zip(plans, calls, strict=True)]
         replies = await self._line.ask(commands)
-        return [
-            plan.record(call, reply)
-            for plan, call, reply in zip(plans, calls, replies, strict=True)
-        ]
+        return await offload(are_large(replies), records_of, plans, calls, replies)
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         """Apply writes in one round trip; a script does those of one form and partition.
