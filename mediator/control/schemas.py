@@ -49,7 +49,7 @@ from mediator.control.layout import (
     same_place,
 )
 from mediator.control.membership import Membership
-from mediator.control.plans import Plan, decided
+from mediator.control.plans import Plan, decide_change
 from mediator.control.primaries import (
     PrimaryKeeper,
     check_primary,
@@ -207,7 +207,7 @@ class Schemas:
         holding = await self._holding(present)
         if candidates is None:
             candidates = self._registry.candidates()
-        decision, moves = decided(schema, present, holding, candidates)
+        decision, moves = decide_change(schema, present, holding, candidates)
         new = stored_form(schema, decision, stored, without_copies(self._systems))
         check_primary(schema, primary_of(new), self._systems)
         route = route_of(new)
