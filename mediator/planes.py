@@ -140,13 +140,13 @@ class ControlPlane(Protocol):
         """
 
     async def place(
-        self, documents: Mapping[str, Any], said: Mapping[str, Mapping[str, Any]]
+        self, documents: Mapping[str, Any], statements: Mapping[str, Mapping[str, Any]]
     ) -> None:
         """Return if all of these schemas could be set, by the names of their databases.
 
         Args:
             documents: The schemas as JSON.
-            said: What an operator would have said of systems before (`amend_as_said`).
+            statements: What an operator would have said of systems before (`add_statements`).
 
         Raises:
             SchemaInvalid: With the place of every mistake.
@@ -175,12 +175,12 @@ class ControlPlane(Protocol):
     ) -> dict[str, Any]:
         """Change what the operator says of a system (None removes a metric), and rescore."""
 
-    async def amend_as_said(self, said: Mapping[str, Mapping[str, Any]]) -> None:
+    async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
         """Add to what operators say of systems here what they said of them elsewhere.
 
         Args:
-            said: `declared` and `metrics` of systems, by name; those that are not here are left
-                out, and what is stated here holds.
+            statements: `kind`, `declared` and `metrics` of systems, by name; those that are not
+                here are left out, and what is stated here holds.
         """
 
     async def calibrate(self, name: str) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Restoration:
             report.put = sum(f.lines for part in chosen.values() for f in part.classes.values())
             report.rows = manifest.catalogue.lines
             return report
-        await self._to.control.amend_as_said(manifest.systems)
+        await self._to.control.add_statements(manifest.systems)
         for name, document in documents.items():
             await self._to.control.set_schema(name, document)
         rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))

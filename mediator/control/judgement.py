@@ -92,7 +92,7 @@ class Judgement:
         """List what is proposed now, for all databases or one; the unripe ones say so."""
         _, proposed = await self._proposals.load()
         return [
-            _told(name, proposal)
+            _document(name, proposal)
             for name, route in sorted(self._executor.model.databases.items())
             if database in (None, name) and route.id in proposed
             for proposal in proposed[route.id].by_node.values()
@@ -179,11 +179,11 @@ def _decision(route: DatabaseRoute, candidates: Sequence[Candidate]) -> Decision
     return decide(route.schema, candidates, pins_of(route, list(route.classes)))
 
 
-def _told(database: str, proposal: Proposal) -> dict[str, Any]:
+def _document(database: str, proposal: Proposal) -> dict[str, Any]:
     """Return the form of a proposal for operators; its times are RFC 3339."""
-    told = {"database": database, **asdict(proposal), "since": _time(proposal.since)}
-    told["lost_at"] = None if proposal.lost_at is None else _time(proposal.lost_at)
-    return told
+    document = {"database": database, **asdict(proposal), "since": _time(proposal.since)}
+    document["lost_at"] = None if proposal.lost_at is None else _time(proposal.lost_at)
+    return document
 
 
 def _time(seconds: float) -> str:

@@ -21,9 +21,9 @@ __all__ = [
     "is_elsewhere",
     "known_from",
     "not_understood",
-    "said_of",
     "stored_form",
     "updated",
+    "with_statements",
 ]
 
 
@@ -81,16 +81,16 @@ def amended(
     return replace(known, registration=registration)
 
 
-def said_of(known: KnownSystem, said: Mapping[str, Any]) -> KnownSystem:
+def with_statements(known: KnownSystem, statements: Mapping[str, Any] | None) -> KnownSystem:
     """Add what an operator said of a system elsewhere; what is stated here holds.
 
     Nothing was said of a system of this name if it is of another kind.
     """
     registration = known.registration
-    if said["kind"] != registration.config.kind:
+    if statements is None or statements["kind"] != registration.config.kind:
         return known
-    declared = dict.fromkeys((*registration.declared, *said["declared"]))
-    metrics = {**said["metrics"], **(registration.metrics or {})}
+    declared = dict.fromkeys((*registration.declared, *statements["declared"]))
+    metrics = {**statements["metrics"], **(registration.metrics or {})}
     return amended(known, metrics, tuple(declared))
 
 

@@ -72,12 +72,12 @@ class Control:
         return await self._schemas.put(database, document, version=version, before=before)
 
     async def place(
-        self, documents: Mapping[str, Any], said: Mapping[str, Mapping[str, Any]]
+        self, documents: Mapping[str, Any], statements: Mapping[str, Mapping[str, Any]]
     ) -> None:
         """Return if all of these schemas could be set; see `ControlPlane.place`."""
-        for each in said.values():
+        for each in statements.values():
             _check_statements(each["metrics"], each["declared"])
-        candidates = self._registry.candidates(said)
+        candidates = self._registry.candidates(statements)
         for database, document in documents.items():
             change = await self._schemas.try_out(database, document, candidates=candidates)
             if change.moves:
@@ -112,11 +112,11 @@ class Control:
         known = await self._registry.amend(name, metrics, declared)
         return await self._rescored(known)
 
-    async def amend_as_said(self, said: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add to what operators say of systems here; see `ControlPlane.amend_as_said`."""
+    async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add to what operators say of systems here; see `ControlPlane.add_statements`."""
         for known in self._registry:
-            if known.name in said:
-                await self._registry.amend_as_said(known.name, said[known.name])
+            if known.name in statements:
+                await self._registry.add_statements(known.name, statements[known.name])
 
     async def calibrate(self, name: str) -> dict[str, Any]:
         """Probe and calibrate a system anew."""

@@ -13,7 +13,7 @@ from mediator.placement.decide import Decision, decide, pins_of
 from mediator.placement.routing import DatabaseRoute
 from mediator.schema.tree import Schema
 
-__all__ = ["Plan", "decided"]
+__all__ = ["Plan", "decide_change"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Plan:
     epoch: int
 
 
-def decided(
+def decide_change(
     schema: Schema,
     present: DatabaseRoute | None,
     holding: set[str],

@@ -20,9 +20,9 @@ from mediator.control.known_systems import (
     configured,
     is_elsewhere,
     known_from,
-    said_of,
     stored_form,
     updated,
+    with_statements,
 )
 from mediator.control.opening import Opening
 from mediator.control.retirement import Retirement
@@ -192,9 +192,9 @@ class Registry:
         """Change the operator's word on a system."""
         return await self._keep(self.get(name), lambda now: amended(now, metrics, declared))
 
-    async def amend_as_said(self, name: str, said: Mapping[str, Any]) -> None:
+    async def add_statements(self, name: str, statements: Mapping[str, Any]) -> None:
         """Add to what the operator says of a system what was said of it elsewhere."""
-        await self._keep(self.get(name), lambda now: said_of(now, said))
+        await self._keep(self.get(name), lambda now: with_statements(now, statements))
 
     async def examine(self, name: str) -> KnownSystem:
         """Probe and calibrate a system anew.
@@ -224,13 +224,12 @@ class Registry:
         stores = [guarded.store for guarded in self._systems]
         await asyncio.gather(*(store.close() for store in stores))
 
-    def candidates(self, said: Mapping[str, Mapping[str, Any]] | None = None) -> list[Candidate]:
-        """Return all systems as placement sees them, or would if that were `said` of them."""
-        known = self._known.values()
-        if said:
-            return [
-                self._candidate(said_of(k, said[k.name]) if k.name in said else k) for k in known
-            ]
+    def candidates(
+        self, statements: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> list[Candidate]:
+        """Return all systems as placement sees them, or would with `statements` by their names."""
+        added = statements or {}
+        known = (with_statements(k, added.get(k.name)) for k in self._known.values())
         return [self._candidate(k) for k in known]
 
     def _candidate(self, known: KnownSystem) -> Candidate:

@@ -49,7 +49,7 @@ from mediator.control.layout import (
     same_place,
 )
 from mediator.control.membership import Membership
-from mediator.control.plans import Plan, decided
+from mediator.control.plans import Plan, decide_change
 from mediator.control.primaries import (
     PrimaryKeeper,
     check_primary,
@@ -209,7 +209,9 @@ class Schemas:
         holding = await self._holding(present)
         if candidates is None:
             candidates = self._registry.candidates()
-        decision, moves = await offload(True, decided, schema, present, holding, candidates)
+        decision, moves = await offload(
+            True, decide_change, schema, present, holding, candidates
+        )
         unfit = without_copies(self._systems)
         new = await offload(True, stored_form, schema, decision, stored, unfit)
         check_primary(schema, primary_of(new), self._systems)
