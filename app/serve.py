@@ -18,7 +18,7 @@ from app.access.settings import AccessSettings
 from app.collector import favour_the_event_loop, spare_the_collector
 from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
-from app.http.connections import Connections, Limits
+from app.http.connections import Connections, PortLimits
 from app.http.refusal import protocol_of
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from app.tls import Certificate, certificates
@@ -199,10 +199,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _limits(http: HttpSettings) -> Limits:
+def _limits(http: HttpSettings) -> PortLimits:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = http.max_connections if files == resource.RLIM_INFINITY else files // 2
-    return Limits(
+    return PortLimits(
         http.head_timeout_s,
         http.body_timeout_s,
         http.response_timeout_s,

@@ -1,8 +1,8 @@
 """The connections of a port: how many there may be, and how long each may keep us waiting.
 
-Nothing is timed while requests go by. Once a second each connection is asked what its client owes
-it; what has not changed for too many looks in a row has come to nothing. A process that stood still
-itself looks less often, and so blames nobody for it.
+Nothing is timed while requests go by. Once a second a sweep asks each connection what it waits
+for; what has not changed for too many sweeps in a row has come to nothing. A process that stood
+still itself sweeps less often, and so blames no client for it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from mediator.control.watch import Duty
 
-__all__ = ["BODY_PROGRESS", "Connection", "Connections", "Limits", "Owed", "Wait"]
+__all__ = ["BODY_PROGRESS", "Awaited", "Connection", "Connections", "PortLimits", "Wait"]
 
 BODY_PROGRESS: Final = 4096
 """Bytes of a body that have to come within its timeout, unless it ends before."""
 
-_LOOK_EVERY_S: Final = 1.0
+_SWEEP_EVERY_S: Final = 1.0
 
 Wait: TypeAlias = Literal["head", "body", "response"]
 """What is waited for: the rest of a head, the rest of a body, or that a response is taken."""
 
-Owed: TypeAlias = tuple[Wait, int]
+Awaited: TypeAlias = tuple[Wait, int]
 """What is waited for, and a number that changes with every progress."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PortLimits:
     """Bounds of one port.
 
     Attributes:
@@ -45,19 +45,19 @@ class Limits:
     connections: int = 4096
     per_peer: int | None = None
 
-    def of(self, wait: Wait) -> int:
+    def timeout(self, wait: Wait) -> int:
         """Return how many seconds are waited."""
         return {"head": self.head, "body": self.body, "response": self.response}[wait]
 
 
 class Connection(Protocol):
-    """What a connection tells, and does."""
+    """A connection, as a sweep sees it."""
 
-    def owed(self) -> Owed | None:
-        """Return what its client owes; None if nothing, or if it is us who keep it waiting."""
+    def awaited(self) -> Awaited | None:
+        """Return what it waits for; None: for nothing, or it is us who keep the client waiting."""
 
-    def give_up(self, wait: Wait) -> None:
-        """End, as what is waited for does not come."""
+    def time_out(self, wait: Wait) -> None:
+        """End it, as what it waits for does not come."""
 
 
 class Connections:
@@ -67,11 +67,11 @@ class Connections:
         limits: Its bounds.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: PortLimits) -> None:
         self.limits = limits
         self._of: Counter[str] = Counter()
         self._open: dict[Connection, str] = {}
-        self._looks: dict[Connection, tuple[Owed, int]] = {}
+        self._sweeps: dict[Connection, tuple[Awaited, int]] = {}
 
     def admit(self, connection: Connection, peer: str) -> bool:
         """Take in a connection, until `leave`; False if there are too many."""
@@ -86,31 +86,31 @@ class Connections:
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection, if it was taken in."""
-        self._looks.pop(connection, None)
+        self._sweeps.pop(connection, None)
         peer = self._open.pop(connection, None)
         if peer is not None:
             self._of[peer] -= 1
             if not self._of[peer]:
                 del self._of[peer]
 
-    def look(self) -> None:
-        """Look at every connection once, and end those whose clients owe too long."""
-        before, self._looks = self._looks, {}
+    def sweep(self) -> None:
+        """Ask every connection once, and end those that have waited too long."""
+        before, self._sweeps = self._sweeps, {}
         for connection in tuple(self._open):
-            owed = connection.owed()
-            if owed is not None:
-                seen, looks = before.get(connection, (owed, 0))
-                self._seen(connection, owed, looks + 1 if seen == owed else 1)
+            awaited = connection.awaited()
+            if awaited is not None:
+                seen, sweeps = before.get(connection, (awaited, 0))
+                self._count(connection, awaited, sweeps + 1 if seen == awaited else 1)
 
-    def _seen(self, connection: Connection, owed: Owed, looks: int) -> None:
-        if looks > self.limits.of(owed[0]):
-            connection.give_up(owed[0])
+    def _count(self, connection: Connection, awaited: Awaited, sweeps: int) -> None:
+        if sweeps > self.limits.timeout(awaited[0]):
+            connection.time_out(awaited[0])
         else:
-            self._looks[connection] = owed, looks
+            self._sweeps[connection] = awaited, sweeps
 
     def duty(self) -> Duty:
         """Return what is to be done again and again."""
-        return Duty("ending connections that owe too long", _LOOK_EVERY_S, self._looked)
+        return Duty("ending connections that wait too long", _SWEEP_EVERY_S, self._swept)
 
-    async def _looked(self) -> None:
-        self.look()
+    async def _swept(self) -> None:
+        self.sweep()

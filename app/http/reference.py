@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -56,17 +57,20 @@ def serve_reference(app: FastAPI) -> None:
     environment.filters["last_of"] = _last_of
     template = environment.get_template("reference.html")
 
-    @app.get("/docs", include_in_schema=False)
-    async def show() -> Response:
+    @cache
+    def page() -> str:
         document = app.openapi()
-        text = template.render(
+        return template.render(
             info=document["info"],
             schemas=document.get("components", {}).get("schemas", {}),
             operations=_operations(document),
             style=_STYLE,
             address=app.openapi_url,
         )
-        return HTMLResponse(text, headers=_HEADERS)
+
+    @app.get("/docs", include_in_schema=False)
+    async def show() -> Response:
+        return HTMLResponse(page(), headers=_HEADERS)
 
 
 def _operations(document: dict[str, Any]) -> list[_Operation]:
@@ -81,15 +85,15 @@ def _operations(document: dict[str, Any]) -> list[_Operation]:
 def _operation(
     document: dict[str, Any], path: str, method: str, item: dict[str, Any]
 ) -> _Operation:
-    told = item[method]
-    body = _resolved(document, told.get("requestBody", {}))
-    parameters = [*item.get("parameters", []), *told.get("parameters", [])]
-    responses = told.get("responses", {})
+    operation = item[method]
+    body = _resolved(document, operation.get("requestBody", {}))
+    parameters = [*item.get("parameters", []), *operation.get("parameters", [])]
+    responses = operation.get("responses", {})
     return _Operation(
         method.upper(),
         path,
-        told.get("summary", ""),
-        told.get("description", ""),
+        operation.get("summary", ""),
+        operation.get("description", ""),
         [_resolved(document, parameter) for parameter in parameters],
         body.get("content", {}),
         {status: _resolved(document, response) for status, response in responses.items()},

@@ -15,7 +15,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.http.browser import send_problem
-from app.http.connections import BODY_PROGRESS, Connections, Limits, Owed, Wait
+from app.http.connections import BODY_PROGRESS, Awaited, Connections, PortLimits, Wait
 from app.http.heads import check_head
 from app.http.message import new_request_id
 from app.http.problems import (
@@ -52,9 +52,9 @@ class Protocol(HttpToolsProtocol):
         port: The connections of the port, one of which this is.
     """
 
-    port = Connections(Limits())
+    port = Connections(PortLimits())
     _phase = _IDLE
-    _over = False
+    _reading_ended = False
     """Whether nothing more is read."""
     _received = 0
     _progress = 0
@@ -75,11 +75,11 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came; there is an end to what is no body."""
-        if self._over:
+        if self._reading_ended:
             return
         self._received += len(data)
         super().data_received(data)
-        if self._received - self._progress > HEAD_LIMIT and not self._over:
+        if self._received - self._progress > HEAD_LIMIT and not self._reading_ended:
             detail = f"There are more than {HEAD_LIMIT} bytes that are no body: send fewer fields."
             self._refuse(HttpError(HEAD_TOO_LARGE, detail))
 
@@ -102,7 +102,7 @@ class Protocol(HttpToolsProtocol):
         self._phase = _BODY
         self.scope["extensions"] = Whole(self.cycle).extension()
         # Trailers are fields that nobody has checked (RFC 9110, section 6.5.1).
-        self.headers = _NOWHERE
+        self.headers = _DISCARD
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
@@ -116,22 +116,22 @@ class Protocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what could not be parsed, and close the connection."""
-        if not self._over:
+        if not self._reading_ended:
             # The sentence of uvicorn says less than the error that is being handled.
             detail = f"The request is no HTTP/1.1 (RFC 9112): {sys.exception() or msg}."
             self._refuse(HttpError(INVALID, detail))
 
     def _unsupported_upgrade_warning(self) -> None:
         """Answer a request that asks to switch protocols, and read nothing after it."""
-        self._over = True
+        self._reading_ended = True
         self.cycle.keep_alive = False
 
-    def owed(self) -> Owed | None:
-        """Return what the client owes; see `app.http.connections`."""
+    def awaited(self) -> Awaited | None:
+        """Return what is waited for; see `app.http.connections`."""
         unsent = self.transport.get_write_buffer_size()
         if unsent:
             return "response", unsent
-        if self.flow.read_paused or self._over:
+        if self.flow.read_paused or self._reading_ended:
             return None
         if self._phase == _BODY and not self.cycle.waiting_for_100_continue:
             return "body", self._received // BODY_PROGRESS
@@ -139,9 +139,9 @@ class Protocol(HttpToolsProtocol):
             return "head", self._progress
         return None
 
-    def give_up(self, wait: Wait) -> None:
-        """End, as what is waited for does not come."""
-        _log.info("a client was given up: its %s did not go on", wait)
+    def time_out(self, wait: Wait) -> None:
+        """End the connection, as what it waits for does not come."""
+        _log.info("a connection timed out: its %s made no progress", wait)
         if wait == "response":
             self.transport.abort()
         elif self._phase == _IDLE:
@@ -160,13 +160,13 @@ class Protocol(HttpToolsProtocol):
 
     def _refuse(self, error: HttpError) -> None:
         """Refuse the request that is being read when it is its turn; then close the connection."""
-        self._over = True
+        self._reading_ended = True
         if self._phase == _BODY:
             self._break_off(error)
         elif self._answering():
             self.cycle.keep_alive = False  # those before it are answered (RFC 9112, section 9.3.2)
         else:
-            self._say(error)
+            self._write_refusal(error)
 
     def _break_off(self, error: HttpError) -> None:
         """End a request whose body will not be complete."""
@@ -180,9 +180,9 @@ class Protocol(HttpToolsProtocol):
         if cycle.response_started:
             self.transport.close()
         else:
-            self._say(error)
+            self._write_refusal(error)
 
-    def _say(self, error: HttpError) -> None:
+    def _write_refusal(self, error: HttpError) -> None:
         problem, id_ = problem_of(error), new_request_id()
         status, body = problem.type.status, problem.body(id_)
         fields = {
@@ -208,11 +208,11 @@ async def _answer(error: HttpError, _scope: Any, _receive: Any, send: Any) -> No
     await send_problem(error, new_request_id(), send)
 
 
-class _Nowhere(list[tuple[bytes, bytes]]):
+class _Discard(list[tuple[bytes, bytes]]):
     """A list that stays empty."""
 
     def append(self, _: tuple[bytes, bytes]) -> None:
         """Append nothing."""
 
 
-_NOWHERE: Final = _Nowhere()
+_DISCARD: Final = _Discard()

@@ -209,9 +209,7 @@ class Schemas:
         holding = await self._holding(present)
         if candidates is None:
             candidates = self._registry.candidates()
-        decision, moves = await offload(
-            True, decide_change, schema, present, holding, candidates
-        )
+        decision, moves = await offload(True, decide_change, schema, present, holding, candidates)
         unfit = without_copies(self._systems)
         new = await offload(True, stored_form, schema, decision, stored, unfit)
         check_primary(schema, primary_of(new), self._systems)

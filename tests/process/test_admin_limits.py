@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from app.admin.main import create_admin_app
-from app.http.connections import Connections, Limits
+from app.http.connections import Connections, PortLimits
 from app.http.framework import BODY_LIMIT, SMALL_BODY_LIMIT
 from app.serve import _server
 from app.telemetry.instruments import Instruments
@@ -27,7 +27,7 @@ HEAD = (
 async def admin(mediator: Service) -> AsyncIterator[str]:
     """The admin port, behind the server that it is behind in service."""
     app = create_admin_app(mediator.mediator.control, Instruments().registry)
-    server = _server(app, Connections(Limits()))
+    server = _server(app, Connections(PortLimits()))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = asyncio.create_task(server.serve([listener]))
         try:

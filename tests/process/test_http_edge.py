@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from app.http.connections import Connections, Limits
+from app.http.connections import Connections, PortLimits
 from app.http.heads import FIELDS_LIMIT
 from app.http.refusal import HEAD_LIMIT, PIPELINED_LIMIT
 from app.serve import _server
@@ -50,12 +50,12 @@ class Recorder:
         if scope["path"] == "/held":
             await self.go_on.wait()
         names = sorted(name.decode() for name, _ in scope["headers"])
-        told = orjson.dumps({"path": scope["path"], "fields": names})
+        text = orjson.dumps({"path": scope["path"], "fields": names})
         if scope["path"] == "/large":
-            told = b"x" * 2**25
-        length = (b"content-length", b"%d" % len(told))
+            text = b"x" * 2**25
+        length = (b"content-length", b"%d" % len(text))
         await send({"type": "http.response.start", "status": 200, "headers": [length]})
-        await send({"type": "http.response.body", "body": told})
+        await send({"type": "http.response.body", "body": text})
 
     @staticmethod
     async def _body(receive: Any) -> bytes | None:
@@ -77,7 +77,7 @@ class Edge:
     def connection(self) -> AbstractAsyncContextManager[Client]:
         return connected(self.address)
 
-    async def told(self, raw: bytes) -> list[Answer]:
+    async def exchange(self, raw: bytes) -> list[Answer]:
         """Send bytes over a connection of their own; return the answers until its end."""
         async with self.connection() as client:
             client.send(raw)
@@ -150,7 +150,7 @@ async def serving(app: Any, port: Connections) -> AsyncIterator[tuple[str, int]]
 @asynccontextmanager
 async def edge_of(**limits: Any) -> AsyncIterator[Edge]:
     app = Recorder()
-    port = Connections(Limits(**limits))
+    port = Connections(PortLimits(**limits))
     watch = Watch([port.duty()])
     watch.start()
     async with serving(app, port) as address:
@@ -214,7 +214,7 @@ REFUSED: dict[str, bytes] = {
 
 @pytest.mark.parametrize("raw", REFUSED.values(), ids=REFUSED.keys())
 async def test_what_has_two_readings_is_refused(edge: Edge, raw: bytes) -> None:
-    (answer,) = await edge.told(raw + GET + END)
+    (answer,) = await edge.exchange(raw + GET + END)
     assert answer.status == 400, answer
     problem = answer.problem()
     assert problem["instance"] == answer.headers["x-request-id"]
@@ -245,7 +245,7 @@ async def test_what_is_well_formed_is_taken(edge: Edge, raw: bytes) -> None:
 @pytest.mark.parametrize("upgrade", [b"websocket", b"h2c"])
 async def test_nothing_after_a_switch_of_protocols_is_a_request(edge: Edge, upgrade: bytes) -> None:
     switch = GET + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n"
-    (answer,) = await edge.told(switch + GET.replace(b"/a", b"/smuggled") + END)
+    (answer,) = await edge.exchange(switch + GET.replace(b"/a", b"/smuggled") + END)
     assert answer.status == 200
     assert answer.headers["connection"] == "close"
     assert edge.app.asked == [("GET", "/a", b"")]
@@ -316,7 +316,7 @@ async def test_a_request_has_so_many_fields(edge: Edge, more: int, status: int) 
 async def test_so_many_requests_wait_in_a_connection(edge: Edge) -> None:
     """Those that wait are answered; what is left is another connection's (RFC 9112, 9.3.2)."""
     edge.app.go_on.set()
-    answers = await edge.told((GET + END) * (PIPELINED_LIMIT + 50))
+    answers = await edge.exchange((GET + END) * (PIPELINED_LIMIT + 50))
     assert [answer.status for answer in answers] == [200] * (PIPELINED_LIMIT + 1)
     assert answers[-1].headers["connection"] == "close"
 
@@ -334,7 +334,7 @@ async def test_what_came_before_is_answered_first(edge: Edge) -> None:
 
 
 async def test_a_broken_body_is_refused_once(edge: Edge) -> None:
-    (answer,) = await edge.told(CHUNKED + b"no size\r\n")
+    (answer,) = await edge.exchange(CHUNKED + b"no size\r\n")
     assert answer.status == 400
     assert edge.app.asked in ([], [("PUT", "/a", None)])
 
@@ -361,7 +361,7 @@ async def test_a_body_has_its_time(begin: bytes) -> None:
         assert (await client.answer()).status == 408
         assert await client.closed()
         await eventually(partial(_asked, edge, 1))
-        assert edge.app.asked == [("PUT", "/a", None)], "who waits for it is told that it is gone"
+        assert edge.app.asked == [("PUT", "/a", None)], "who waits for it is text that it is gone"
 
 
 async def test_drops_are_no_progress() -> None:
@@ -441,7 +441,7 @@ async def test_a_key_in_a_trailer_is_nobodys(installation: Guarded) -> None:
     path = f"/v1/{installation.database}/secrets/smuggled"
     head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
     trailer = f"0\r\nAuthorization: {headers['authorization']}\r\n\r\n".encode()
-    port = Connections(Limits())
+    port = Connections(PortLimits())
     async with serving(installation.container.data, port) as address, connected(address) as client:
         client.send(head + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n" + trailer)
         assert (await client.answer()).status == 401
@@ -460,13 +460,13 @@ async def test_a_hanging_body_gives_its_place_back(installation: Guarded) -> Non
     path = f"/v1/{installation.database}/secrets/there"
     head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {own['authorization']}\r\n"
     length = "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
-    port = Connections(Limits(body=1))
+    port = Connections(PortLimits(body=1))
     async with serving(installation.container.data, port) as address, connected(address) as client:
         client.send(f"{head}{length}".encode())
         assert (await client.answer()).status == 100, "it is under way"
         assert await _status(installation, path, own) == 429
         for _ in range(2):
-            port.look()
+            port.sweep()
         assert (await client.answer()).status == 408
         assert await _status(installation, path, own) == 200
 

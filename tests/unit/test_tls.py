@@ -16,7 +16,7 @@ import pytest
 from cryptography import x509
 
 from app.doctor import examine_tls
-from app.http.connections import Connections, Limits
+from app.http.connections import Connections, PortLimits
 from app.serve import _server, serving
 from app.settings import HttpSettings, MediatorSettings, MissingSetting
 from app.tls import Certificate, certificates
@@ -32,7 +32,7 @@ async def hello(scope: Any, receive: Any, send: Any) -> None:
 
 @asynccontextmanager
 async def served(certificate: Certificate) -> AsyncIterator[int]:
-    server = _server(hello, Connections(Limits()), certificate)
+    server = _server(hello, Connections(PortLimits()), certificate)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = asyncio.create_task(server.serve([listener]))
         try:

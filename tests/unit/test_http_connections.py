@@ -1,0 +1,71 @@
+"""Sweeps over connections: who waits for too long is ended, and nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.http.connections import Awaited, Connections, PortLimits, Wait
+
+SECONDS = {"head": 2, "body": 4, "response": 6}
+LIMITS = PortLimits(SECONDS["head"], SECONDS["body"], SECONDS["response"], 3, 2)
+
+
+class Waiting:
+    """A connection that waits for what a test says."""
+
+    def __init__(self, awaits: Awaited | None = None) -> None:
+        self.awaits = awaits
+        self.timed_out: list[Wait] = []
+
+    def awaited(self) -> Awaited | None:
+        return self.awaits
+
+    def time_out(self, wait: Wait) -> None:
+        self.timed_out.append(wait)
+
+
+@pytest.mark.parametrize("wait", ["head", "body", "response"])
+def test_what_makes_no_progress_is_ended_after_its_timeout(wait: Wait) -> None:
+    port, connection = Connections(LIMITS), Waiting((wait, 0))
+    assert port.admit(connection, "a")
+    for _ in range(SECONDS[wait]):
+        port.sweep()
+    assert connection.timed_out == []
+    port.sweep()
+    assert connection.timed_out == [wait]
+
+
+def test_progress_and_pauses_of_ours_begin_anew() -> None:
+    port, slow, paused = Connections(LIMITS), Waiting(), Waiting()
+    assert port.admit(slow, "a")
+    assert port.admit(paused, "b")
+    for second in range(100):
+        slow.awaits = ("body", second // SECONDS["body"])
+        paused.awaits = None if second % SECONDS["body"] == 0 else ("body", 0)
+        port.sweep()
+    assert slow.timed_out == paused.timed_out == []
+
+
+def test_another_wait_begins_anew() -> None:
+    port, connection = Connections(LIMITS), Waiting(("head", 1))
+    assert port.admit(connection, "a")
+    for _ in range(SECONDS["head"]):
+        port.sweep()
+    connection.awaits = ("body", 1)
+    for _ in range(SECONDS["body"]):
+        port.sweep()
+    assert connection.timed_out == []
+
+
+def test_connections_are_counted_until_they_leave() -> None:
+    port = Connections(LIMITS)
+    first, second, third, fourth = (Waiting() for _ in range(4))
+    assert port.admit(first, "a")
+    assert port.admit(second, "a")
+    assert not port.admit(third, "a"), "of one address there are two"
+    assert port.admit(third, "b")
+    assert not port.admit(fourth, "c"), "there are three"
+    port.leave(fourth)
+    assert not port.admit(fourth, "c"), "one that was never taken in gives no place back"
+    port.leave(first)
+    assert port.admit(fourth, "a")
