@@ -1,9 +1,10 @@
 """Whether a version that is installed somewhere has a vulnerability that is publicly known.
 
-`python -m audit.vulnerabilities` asks pip-audit about every version of the lock files, and ends
-with 1 for a vulnerability that nobody has reviewed (`reviewed.toml`). Where the service that knows
-them does not answer, or knows none of the packages, it says so and ends with 0: a build without
-network is no worse than it was.
+`python -m audit.vulnerabilities` asks pip-audit about every version of the lock files, holds jars
+and the servers in wheels against a list (`bundled`), and ends with 1 for a vulnerability that
+nobody has reviewed (`reviewed.toml`). Where the service that knows them does not answer, it says so
+and ends with 0: a build without network is no worse than it was. With `--strict` it asks about the
+chart's tools too (`go_modules`), and ends with 1 for all of which it could not learn anything.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import orjson
 import typer
 
-__all__ = ["Report", "Reviewed", "judge", "read_reviewed"]
+from audit.bundled import audit_bundled
+from audit.go_modules import audit_go
+
+__all__ = ["Report", "Reviewed", "audit_locks", "judge", "read_reviewed"]
 
 WITHIN_S: Final = 60
 """Seconds that the service has to answer for everything."""
@@ -53,6 +57,11 @@ class Report:
     asked: int
     known: int
     wrong: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the service knew all of them."""
+        return self.known == self.asked
 
     @property
     def summary(self) -> str:
@@ -136,18 +145,38 @@ def _read(printed: bytes) -> Mapping[str, Any] | None:
     return told
 
 
-def main() -> int:
-    """Audit the lock files; returns the exit status."""
+def audit_locks(*, strict: bool = False) -> bool:
+    """Audit the lock files, and print what it came to; returns whether that is good enough.
+
+    Args:
+        strict: Whether it is not where something could not be looked up.
+    """
     reviewed = read_reviewed((Path(__file__).parent / "reviewed.toml").read_text())
     try:
         told = _ask(sorted(_ROOT.glob(_LOCKS)))
     except ConnectionError as error:
         typer.echo(f"Dependencies were not audited: {error}")
-        return 0
+        return not strict
     report = judge(told, reviewed, datetime.now(UTC).date())
     typer.echo(report.summary)
-    return 1 if report.wrong else 0
+    return not report.wrong and (report.is_whole or not strict)
+
+
+def main(
+    *,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with 1 if something cannot be looked up.")
+    ] = False,
+) -> None:
+    """Look for known vulnerabilities in what is installed anywhere."""
+    outcomes = [audit_bundled(_ROOT, datetime.now(UTC).date())]
+    if strict:  # it takes minutes where nothing of it is there yet
+        outcomes.append(audit_go(_ROOT))
+    for line in (line for outcome in outcomes for line in outcome.lines):
+        typer.echo(line)
+    good = [audit_locks(strict=strict), *(outcome.passes(strict=strict) for outcome in outcomes)]
+    raise typer.Exit(0 if all(good) else 1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

@@ -21,6 +21,9 @@ VERSION = "1.47.0"
 LAUNCHER = "MongoServerLauncher"
 
 _SOURCES = Path(__file__).parent / "java"
+# By its full name and version: a short name is whatever plugin Maven finds newest that day.
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_QUIET_AND_STRICT = ("--quiet", "--batch-mode", "--strict-checksums")
 _FETCH_WITHIN_S = 300
 _COMPILE_WITHIN_S = 120
 REMEDY = (
@@ -53,7 +56,11 @@ def class_path(place: Path) -> str:
     Args:
         place: What `fetch_jars` returned.
     """
-    return os.pathsep.join(map(str, [_classes(place), *(place / jar for jar in _pinned())]))
+    return os.pathsep.join([str(_classes(place)), _jars(place)])
+
+
+def _jars(place: Path) -> str:
+    return os.pathsep.join(str(place / jar) for jar in _pinned())
 
 
 def _cache() -> Path:
@@ -86,7 +93,7 @@ def _fetch_into(place: Path) -> None:
         draft = Path(name)
         # A copy of the project, as Maven may write next to it.
         shutil.copy(_SOURCES / "pom.xml", draft)
-        goal = [maven, "-q", "-B", "-f", str(draft / "pom.xml"), "dependency:copy-dependencies"]
+        goal = [maven, *_QUIET_AND_STRICT, "-f", str(draft / "pom.xml"), _COPY]
         scope = ["-DincludeScope=runtime", f"-DoutputDirectory={draft}"]
         _run([*goal, *scope], _FETCH_WITHIN_S, "Maven could not fetch the jars")
         if not _is_complete(draft):
@@ -100,7 +107,7 @@ def _compile_into(place: Path) -> None:
     javac = _program("javac", "there is no Java compiler: a JDK is needed, a JRE is not enough")
     with _draft(place) as draft:
         source = str(_SOURCES / f"{LAUNCHER}.java")
-        options = ["--release", "17", "-cp", str(place / "*"), "-d", f"{draft}/classes"]
+        options = ["--release", "17", "-cp", _jars(place), "-d", f"{draft}/classes"]
         _run([javac, *options, source], _COMPILE_WITHIN_S, "the launcher did not compile")
         try:
             Path(draft, "classes").rename(_classes(place))

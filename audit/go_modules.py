@@ -1,0 +1,74 @@
+"""Whether the modules of Go that the chart's tools are made of have known vulnerabilities."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from audit.outcome import Outcome
+
+__all__ = ["audit_go", "judge_go"]
+
+WITHIN_S: Final = 300
+_ABOUT: Final = "Modules of Go"
+_TOOLS: Final = Path("helm/tools")
+_CHECK: Final = ("run", "golang.org/x/vuln/cmd/govulncheck@v1.1.4")
+_ASKED: Final = ("-scan", "module", "-format", "json")
+
+
+def judge_go(printed: str) -> Outcome:
+    """Judge what govulncheck printed: a row of JSON objects.
+
+    Raises:
+        ValueError: It is no JSON, or says nothing of a database.
+        TypeError: It is JSON of another form.
+        LookupError: It is of another form, too.
+    """
+    messages = list(_messages(printed))
+    if not any(message.get("config", {}).get("db") for message in messages):
+        raise ValueError("it names no database")
+    findings = (message["finding"] for message in messages if "finding" in message)
+    return Outcome(_ABOUT, tuple(sorted({_line(finding) for finding in findings})))
+
+
+def _messages(printed: str) -> Iterator[dict[str, Any]]:
+    decoder, rest = json.JSONDecoder(), printed.strip()
+    while rest:
+        message, end = decoder.raw_decode(rest)
+        if not isinstance(message, dict):
+            raise TypeError("it printed something else than objects")
+        yield message
+        rest = rest[end:].lstrip()
+
+
+def _line(finding: dict[str, Any]) -> str:
+    module = finding["trace"][0]
+    fixed = finding.get("fixed_version", "none yet")
+    return f"{module['module']} {module.get('version', '')}: {finding['osv']}, fixed in {fixed}"
+
+
+def audit_go(root: Path) -> Outcome:
+    """Ask Go's database of vulnerabilities, by Go's own client."""
+    go = shutil.which("go")
+    if go is None:
+        return Outcome(_ABOUT, unasked=("go is not installed",))
+    try:
+        done = subprocess.run(  # noqa: S603 - our own words and files
+            [go, *_CHECK, "-C", str(root / _TOOLS), *_ASKED],
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+            check=True,
+        )
+        return judge_go(done.stdout)
+    except subprocess.TimeoutExpired:
+        return Outcome(_ABOUT, unasked=(f"govulncheck took longer than {WITHIN_S} s",))
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.strip().splitlines()
+        return Outcome(_ABOUT, unasked=(f"govulncheck: {said[-1] if said else 'it failed'}",))
+    except (ValueError, LookupError, TypeError) as error:
+        return Outcome(_ABOUT, unasked=(f"govulncheck cannot be read: {error}",))
