@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from mediator.clock import SystemClock
 from mediator.coordination.connecting import connect, line_to
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.writers import SETTLED, WRITERS, RedisWriters
+from mediator.ending import end
 from mediator.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
 from mediator.placement.routing import RoutingModel
 from mediator.stores.port import Fragment, StoreUnavailable, SystemConfig, Unsettled
@@ -58,8 +60,8 @@ class MemoryRecords:
         return sorted(waiting)[:limit]
 
     async def settle(self, done: Sequence[Unsettled]) -> None:
-        for one in done:
-            del self.outboxes[one.id][: one.receipt]
+        for one in done:  # somebody else may have settled them
+            self.outboxes[one.id][:] = [c for c in self.outboxes[one.id] if c not in one.changes]
 
 
 class HandClock(SystemClock):
@@ -70,6 +72,44 @@ class HandClock(SystemClock):
 
     def monotonic(self) -> float:
         return self.at
+
+
+class Fate:
+    """At which of its calls a replica stands still: before that is carried out, or after."""
+
+    CALLS = (
+        *("pending", "settle", "sweep", "register", "renew", "revoke", "look", "tick"),
+        *("append_above", "settled", "publish_own", "accounts", "retire"),
+    )
+
+    def __init__(self, step: int, *, after: bool) -> None:
+        self.stands, self.goes_on = asyncio.Event(), asyncio.Event()
+        self._left = step
+        self._after = after
+
+    def wrap(self, owner: Any) -> None:
+        """Have the calls of an object counted."""
+        for name in self.CALLS:
+            if hasattr(owner, name):
+                setattr(owner, name, self._counted(getattr(owner, name)))
+
+    def _counted(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def counted(*args: Any) -> Any:
+            self._left -= 1
+            if self._left:
+                return await call(*args)
+            if not self._after:
+                await self._stand()
+                return await call(*args)
+            answer = await call(*args)
+            await self._stand()
+            return answer
+
+        return counted
+
+    async def _stand(self) -> None:
+        self.stands.set()
+        await self.goes_on.wait()
 
 
 @dataclass
@@ -100,13 +140,17 @@ class Bench:
         self.observed: list[Observation] = []
         self.number = 0
 
-    def replica(self, name: str) -> Replica:
+    def replica(self, name: str, fate: Fate | None = None) -> Replica:
         store, full = MemoryRecords(self.outboxes), f"{name}_{self.database}"
+        shared, feed = RedisWriters(self.redis), RedisFeed(self.redis, self.line)
+        if fate is not None:
+            for owner in (store, shared, feed):
+                fate.wrap(owner)
         breaker = SimpleNamespace(is_open=False)
         systems: Any = [SimpleNamespace(name=self.system, store=store, breaker=breaker)]
-        writers = Writers(RedisWriters(self.redis), full, self.clock)
-        feed, observe = (self.feed, writers), self.observed.append
-        relays = PendingRelays(systems, self.routes, feed, full, observe, self.clock)
+        writers = Writers(shared, full, self.clock)
+        own, observe = (feed, writers), self.observed.append
+        relays = PendingRelays(systems, self.routes, own, full, observe, self.clock)
         return Replica(store, relays, writers)
 
     async def settled(self, *names: str) -> list[Replica]:
@@ -313,3 +357,77 @@ async def test_what_a_feed_has_lost_is_brought_before_anything_else(bench: Bench
     assert not any(isinstance(o, FeedGapFound) for o in bench.observed)
     await one.run()
     assert bench.observed.count(FeedFellBack(bench.system)) == 1
+
+
+class History:
+    """What was acknowledged, with a tick of that moment or later."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.acknowledged: dict[str, int] = {}
+        self._found: set[str] = set()
+        self._read = [BEGINNING] * PARTITIONS
+
+    async def live(self, replica: Replica, rounds: int) -> None:
+        """Let a replica write, relay and look after others, for two seconds each time."""
+        for _ in range(rounds):
+            await replica.run()
+            await self.write(replica)
+            self.bench.clock.at += 2.0
+
+    async def write(self, replica: Replica) -> None:
+        """Write, and acknowledge that if it may be before and after."""
+        of = self.bench.system, self.bench.database
+        if replica.writers.may_acknowledge(*of):
+            id_ = self.bench.write(replica, f"o{self.bench.number % 5}")
+            if replica.writers.may_acknowledge(*of):
+                self.acknowledged[id_] = await self.bench.feed.tick()
+
+    async def check(self) -> None:
+        """See that the feed has what was acknowledged up to where it is told to be complete."""
+        until = await self.bench.until_tick()
+        await self._read_on()
+        due = {id_ for id_, tick in self.acknowledged.items() if tick < until}
+        assert due <= self._found
+
+    async def _read_on(self) -> None:
+        feed, database = self.bench.feed, self.bench.database
+        for partition, after in enumerate(self._read):
+            told = await feed.read(database, partition, after, 100_000)
+            self._found.update(change.id for _, change in told)
+            self._read[partition] = told[-1][0] if told else after
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("lives", [False, True], ids=["killed", "stalled"])
+async def test_nothing_is_missing_whenever_a_replica_stands_still(
+    bench: Bench, *, after: bool, lives: bool
+) -> None:
+    """At every call to what replicas share, for longer than a lease; while another one has died."""
+    [one] = await bench.settled("one")
+    step, history = 0, History(bench)
+    ended = False
+    while not ended:
+        step += 1
+        dead, fate = bench.replica(f"dead{step}"), Fate(step, after=after)
+        await history.live(dead, 1)
+        await history.write(dead)
+        victim = bench.replica(f"victim{step}", fate)
+        life = asyncio.create_task(history.live(victim, 3))
+        stands = asyncio.create_task(fate.stands.wait())
+        await asyncio.wait({life, stands}, return_when=asyncio.FIRST_COMPLETED)
+        ended = not fate.stands.is_set()
+        for _ in range(5):
+            await history.live(one, 1)
+            await history.check()
+        if lives:
+            fate.goes_on.set()
+            while not life.done():
+                await history.live(one, 1)
+                await history.check()
+        await end([life, stands])
+    await one.run()
+    await history.check()
+    assert step > 20
+    assert history.acknowledged.keys() <= set(await bench.ids())
+    assert await bench.until_tick() > max(history.acknowledged.values())
