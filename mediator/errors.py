@@ -183,9 +183,14 @@ class TooManyRequests(MediatorError):
     """A tenant asks for more than it may at a time; `extra["limit"]` names the limit."""
 
     def __init__(
-        self, detail: str, *, retry_after_s: float, extra: dict[str, Any] | None = None
+        self,
+        detail: str,
+        *,
+        retry_after_s: float = 1.0,
+        places: Sequence[Place] = (),
+        extra: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(detail, extra=extra)
+        super().__init__(detail, places=places, extra=extra)
         self.retry_after_s = retry_after_s
 
 
