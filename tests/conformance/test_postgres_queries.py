@@ -49,6 +49,7 @@ from mediator.stores.postgres import PostgresStore
 from mediator.stores.postgres.plans import SEARCHES
 from mediator.stores.postgres.predicates import question
 from mediator.stores.postgres.searches import Search, levels, ranks, values_named
+from tests.faults.conditions import eventually
 
 NAMESPACE = f"portolan_test_{uuid.uuid4().hex[:12]}"
 COUNT = {"n": Computation(Function.COUNT)}
@@ -482,3 +483,25 @@ async def test_sums_are_exact_beyond_every_type(store: PostgresStore, many: Frag
     assert not store.aggregates(fragment, None, (("doc", "a"),), COUNT)
     assert not store.aggregates(fragment, None, (), {"s": Computation(Function.SUM, ("name",))})
     await store.drop(fragment)
+
+
+async def test_a_statement_ends_with_the_search_that_was_given_up(
+    store: PostgresStore, admin: Any, many: Fragment
+) -> None:
+    """That its client has gone a server notices only once it answers."""
+
+    async def waiting() -> bool:
+        waits = "SELECT count(*) > 0 FROM pg_locks WHERE relation = $1::regclass AND NOT granted"
+        return bool(await admin.fetchval(waits, table_of(many)))
+
+    async def ended() -> bool:
+        return not await waiting()
+
+    async with admin.transaction():
+        await admin.execute(f"LOCK TABLE {table_of(many)} IN ACCESS EXCLUSIVE MODE")
+        search = asyncio.create_task(found(store, many, eq("n", 1), deadline_s=600.0))
+        await eventually(waiting)
+        search.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await search
+        await eventually(ended)

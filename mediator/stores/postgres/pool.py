@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, TypeVar
 
 import asyncpg
 
 __all__ = ["Pool", "transaction"]
 
 T = TypeVar("T")
+
+_ENDING_S: Final = 2.0
+"""How long a server may take to cancel a statement."""
 
 _BROKEN = ("08", "57P")
 """Classes of SQLSTATE after which the server ends the session."""
@@ -47,6 +50,7 @@ class Pool:
         self._slots = asyncio.Semaphore(size)
         self._idle: deque[Any] = deque()
         self._closed = False
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def use(self, work: Callable[[Any], Awaitable[T]]) -> T:
         """Let `work` have a connection.
@@ -63,7 +67,7 @@ class Pool:
                 self._give(connection, broken=broken)
                 raise
             except BaseException:
-                connection.terminate()
+                self._break_off(connection)
                 raise
             self._give(connection)
             return answer
@@ -81,8 +85,25 @@ class Pool:
         elif not connection.is_closed():
             self._idle.append(connection)
 
+    def _break_off(self, connection: Any) -> None:
+        """Close a connection, and have the server end its statement, without waiting for either.
+
+        A server notices that a connection is gone once it answers; a search may take long until
+        then. So the driver asks for the statement to be cancelled before it closes.
+        """
+        ending = asyncio.create_task(_ended(connection))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
     async def close(self) -> None:
         """Close idle connections now, the others when they come back."""
         self._closed = True
         while self._idle:
             await self._idle.pop().close()
+        await asyncio.gather(*self._ending)
+
+
+async def _ended(connection: Any) -> None:
+    with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        # In the end it is terminated, if the server is silent.
+        await connection.close(timeout=_ENDING_S)
