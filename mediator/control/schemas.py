@@ -77,7 +77,7 @@ from mediator.planes import BeforeChange, SchemaChange
 from mediator.schema.mistakes import invalid
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
-from mediator.stores.port import Fragment, Store, StoreError
+from mediator.stores.port import Fragment, Lockable, Store, StoreError
 from mediator.systems import Systems, unavailable
 
 __all__ = ["Schemas"]
@@ -346,7 +346,16 @@ def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]
 def _preparing(
     fragment: Fragment, previous: Fragment | None
 ) -> Callable[[Store], Coroutine[Any, Any, None]]:
-    return lambda store: store.prepare(fragment, previous)
+    async def prepare(store: Store) -> None:
+        if fragment.joint and not isinstance(store, Lockable):
+            raise Conflict(
+                f"The system {fragment.system} takes no part in writes over several systems, so it"
+                f" can only hold {fragment.class_name} as a whole: bind all of the class to it, or"
+                " to other systems."
+            )
+        await store.prepare(fragment, previous)
+
+    return prepare
 
 
 def _decided(database: str, epoch: int, decision: Decision) -> PlacementDecided:

@@ -1,7 +1,8 @@
 """Applying what is committed: repeated by whoever comes, until all of it is done.
 
 Every step needs the write's intent, and takes it along; so it happens once, however often and
-however late it is sent. The store remembers its result with it, for whoever repeats it.
+however late it is sent. Where a result is needed whoever applied the step, the store remembers it;
+else who comes second does not learn the versions.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class Applier:
         others = [key for work in works for key in work.target.keys if key not in written]
         _, error = await asyncio.gather(self._steps(applied), self._release(others, mark))
         error = await self._release(_left(applied), mark) or error
-        found = iter(await asyncio.gather(*(self._answer(one, error) for one in applied)))
+        copied = [one for one in applied if _is_copied(one)]
+        await gathered(self._forget_copy(one) for one in copied)
+        found = iter([_answer(one, error) for one in applied])
         return [next(found) if work.steps is not None else _known(work) for work in works]
 
     async def _steps(self, applied: Sequence[_Applied]) -> None:
@@ -122,17 +125,27 @@ class Applier:
             return error
         return None
 
-    async def _answer(self, one: _Applied, error: MediatorError | None) -> Answer:
-        if error := one.error or error:
-            return error
+    async def _forget_copy(self, one: _Applied) -> None:
+        """Remove the copy of what was deleted, before that is acknowledged."""
+        if one.error is not None:
+            return
         first, route = one.steps.first, one.work.target.route
-        results = [one.results[i] for i in range(len(one.steps.all))]
-        if first.kind is WriteKind.DELETE and route.copy is not None:
-            try:
-                await self._remove_copy(route, first.id, await self._birth(first, results[0]))
-            except MediatorError as error:
-                return error
-        return merge_results(route, one.steps, results)
+        try:
+            await self._remove_copy(route, first.id, await self._birth(first, one.results[0]))
+        except MediatorError as error:
+            one.error = error
+
+
+def _is_copied(one: _Applied) -> bool:
+    route = one.work.target.route
+    return route.copy is not None and one.steps.first.kind is WriteKind.DELETE
+
+
+def _answer(one: _Applied, error: MediatorError | None) -> Answer:
+    if failure := one.error or error:
+        return failure
+    results = [one.results[i] for i in range(len(one.steps.all))]
+    return merge_results(one.work.target.route, one.steps, results)
 
 
 def _left(applied: Sequence[_Applied]) -> list[RecordKey]:

@@ -132,10 +132,9 @@ class JointWriter:
                 except MediatorError as error:
                     return error
 
-        async def answer(routed: Routed, answer: _Tried) -> Answer:
-            return await alone(routed) if isinstance(answer, Blocked) else answer
-
-        return list(await asyncio.gather(*map(answer, operations, tried)))
+        blocked = [r for r, t in zip(operations, tried, strict=True) if isinstance(t, Blocked)]
+        again = iter(await asyncio.gather(*map(alone, blocked)))
+        return [next(again) if isinstance(one, Blocked) else one for one in tried]
 
     async def _try(self, operations: Sequence[Routed], patience: Patience | None) -> list[_Tried]:
         """Take operations through the phases once; with patience, a single one."""
@@ -172,10 +171,11 @@ class JointWriter:
         begun = await self._phases.begin(entry, targets, anchor_first=waits)
         if patience is not None:
             begun = [await self._hold(begun[0], entry.mark, patience)]
-        free = [self._free(held, entry.mark) for held in begun]
-        decided: list[Work | _Tried | Asked] = list(
-            await gathered(map(self._asked, operations, free))
-        )
+        decided: list[Work | _Tried | Asked] = [
+            self._asked(operation, held, entry.mark)
+            for (_, operation), held in zip(operations, begun, strict=True)
+        ]
+        await self._recall(operations, decided)
         asked = [one for one in decided if isinstance(one, Asked)]
         works = iter(await prepare(asked, entry.mark, self._calls))
         return [_answered(next(works)) if isinstance(one, Asked) else one for one in decided]
@@ -197,26 +197,35 @@ class JointWriter:
             held = replace(held, fragments={**held.fragments, **now})
         return held
 
-    def _free(self, held: Held | MediatorError, mark: str) -> Held | MediatorError | Blocked:
+    def _asked(
+        self, operation: WriteOperation, held: Held | MediatorError, mark: str
+    ) -> Asked | MediatorError | Blocked:
         """Tell an object that is ours from one on which others are at work."""
         if isinstance(held, MediatorError):
             return held
-        foreign = held.foreign(mark)
-        return Blocked(foreign) if foreign or self._phases.has_expired(held) else held
-
-    async def _asked(self, routed: Routed, held: Held | MediatorError | Blocked) -> Asked | _Tried:
-        """Look whether an operation with a key has happened; under its intents that is certain."""
-        route, operation = routed
-        if not isinstance(held, Held):
-            return held
-        try:
-            if operation.fingerprint is not None and held.is_known:
-                recalled = await self._plane.recalled(route, operation)
-                if recalled is not None:
-                    return recalled
-        except MediatorError as error:
-            return error
+        if (foreign := held.foreign(mark)) or self._phases.has_expired(held):
+            return Blocked(foreign)
         return Asked(operation, held)
+
+    async def _recall(
+        self, operations: Sequence[Routed], decided: list[Work | _Tried | Asked]
+    ) -> None:
+        """Answer operations with a key that have happened; under their intents that is certain."""
+        keyed = [
+            i
+            for i, one in enumerate(decided)
+            if isinstance(one, Asked) and one.operation.fingerprint and one.held.is_known
+        ]
+
+        async def recall(route: ClassRoute, operation: WriteOperation) -> _Tried | None:
+            try:
+                return await self._plane.recalled(route, operation)
+            except MediatorError as error:
+                return error
+
+        answers = await gathered(recall(*operations[i]) for i in keyed)
+        for i, answer in zip(keyed, answers, strict=True):
+            decided[i] = answer or decided[i]
 
     async def _commit(self, entry: Entry, works: Sequence[Work]) -> Sequence[_Tried]:
         try:
@@ -224,10 +233,13 @@ class JointWriter:
         except (MediatorError, Blocked) as error:
             return [error] * len(works)
         # Whoever applied its steps, it is this write that has happened.
-        return [replace(a, replayed=False) if isinstance(a, Outcome) else a for a in answers]
+        return [
+            replace(a, replayed=False) if isinstance(a, Outcome) and a.replayed else a
+            for a in answers
+        ]
 
 
-def _answered(work: Work | MediatorError) -> Work | _Tried:
+def _answered(work: Work | MediatorError) -> Work | Answer:
     if isinstance(work, Work) and work.outcome is not None:
         return work.outcome
     return work

@@ -102,6 +102,8 @@ def _narrowed(asked: Asked) -> Asked | MediatorError:
         if operation is not asked.operation:  # it may only create, where If-Match is asked for
             return if_match_required(operation)
         return error
+    if operation.condition is ANYTHING:
+        return asked if operation is asked.operation else replace(asked, operation=operation)
     return replace(asked, operation=replace(operation, condition=ANYTHING))
 
 
@@ -197,22 +199,28 @@ def _steps(operation: WriteOperation, held: Held, current: Values, mark: str) ->
     if isinstance(operation, Delete):
         # A fragment that is not there has nothing to be deleted, but its intent.
         planned = tuple(w for w in planned if held.fragments[w.fragment].birth is not None)
-    remember = operation.fingerprint or ""
-    first, *rest = (
-        replace(_fitting(write, held, current), remember=remember, mark=mark) for write in planned
-    )
+    first, *rest = [_fitting(write, held, current, mark) for write in planned]
     return Steps(first, tuple(rest))
 
 
-def _fitting(write: Write, held: Held, current: Values) -> Write:
+def _remembered(write: Write, held: Held) -> str | None:
+    """Let a store keep a result that nobody could do without if somebody else applied the step."""
+    if write.remember is not None:
+        return write.remember
+    copied = write.kind is WriteKind.DELETE and held.target.route.copy is not None
+    return "" if copied or write.returning is not None else None
+
+
+def _fitting(write: Write, held: Held, current: Values, mark: str) -> Write:
     """Fit a step to the object: what an update would not find is made of what the update sets."""
-    if write.kind is WriteKind.REPLACE and write.fragment is not held.target.route.anchor:
-        return replace(write, birth=held.birth)
+    remember = _remembered(write, held)
     if write.kind is not WriteKind.UPDATE:
-        return write
+        follows = write.kind is WriteKind.REPLACE and write.fragment is not held.target.route.anchor
+        birth = held.birth if follows else None
+        return replace(write, remember=remember, mark=mark, birth=birth)
     computed = _computed(write, current)
     if not held.lacks(write.fragment):
-        return write
+        return replace(write, remember=remember, mark=mark)
     return replace(
         write,
         kind=WriteKind.REPLACE,
@@ -221,6 +229,8 @@ def _fitting(write: Write, held: Held, current: Values) -> Write:
         unset=(),
         operators=(),
         birth=held.birth,
+        remember=remember,
+        mark=mark,
     )
 
 

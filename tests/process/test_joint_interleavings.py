@@ -19,7 +19,8 @@ from sqlalchemy import update as update_rows
 from mediator.catalogue.tables import transactions as table
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.errors import MediatorError, NotFound, OutcomeUnknown, PreconditionFailed
-from mediator.operations.model import Condition, Create, Delete, Put, Update, WriteOperation
+from mediator.materialise.freshness import WHOLE
+from mediator.operations.model import Condition, Create, Delete, Get, Put, Update, WriteOperation
 from mediator.operations.operators import Operator, OperatorCall
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -135,10 +136,10 @@ async def _rename(by: Service, database: str, id_: str) -> None:
 
 async def state_of(by: Service, database: str, id_: str) -> State:
     try:
-        seen = await by.get(database, "pairs", id_)
+        seen = await by.mediator.data.read(Get(database, "pairs", id_), WHOLE)
     except NotFound:
         with pytest.raises(NotFound):  # nothing may linger on the other system either
-            await by.get(database, "pairs", id_, ("hits",))
+            await by.mediator.data.read(Get(database, "pairs", id_, ("hits",)), WHOLE)
         return None
     assert not seen.partial
     return seen.values
