@@ -204,11 +204,14 @@ def _steps(operation: WriteOperation, held: Held, current: Values, mark: str) ->
 
 
 def _remembered(write: Write, held: Held) -> str | None:
-    """Let a store keep a result that nobody could do without if somebody else applied the step."""
+    """Let a store keep a result that is needed even if somebody else has applied the step.
+
+    That is what it computed; and the versions, where a copy may be read that has not got them yet.
+    """
     if write.remember is not None:
         return write.remember
-    copied = write.kind is WriteKind.DELETE and held.target.route.copy is not None
-    return "" if copied or write.returning is not None else None
+    is_needed = write.returning is not None or held.target.route.copy is not None
+    return "" if is_needed else None
 
 
 def _fitting(write: Write, held: Held, current: Values, mark: str) -> Write:
