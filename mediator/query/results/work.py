@@ -54,7 +54,10 @@ class Cost:
         """Return the units for one object."""
         if image is None:
             return 0
-        return self.fixed + sum(_length(image, path) * per // 1_000 for path, per in self.searched)
+        units = self.fixed
+        for path, per in self.searched:
+            units += _length(image, path) * per // 1_000
+        return units
 
 
 def _length(image: Image, path: Path) -> int:
