@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
-from mediator.errors import NotFound
+from mediator.errors import NotFound, Unavailable
 from mediator.operations.model import Get
 from mediator.stores.port import StoreRefused, SystemConfig, Write, WriteKind
 from tests.faults.conditions import eventually
@@ -108,7 +108,16 @@ async def bench(
         yield made
 
 
-async def test_the_next_database_of_a_name_has_another_feed(bench: Bench) -> None:
+async def unreachable() -> None:
+    raise Unavailable("The coordination Redis does not answer.", system="coordination")
+
+
+@pytest.mark.parametrize("is_cleared", [True, False])
+async def test_the_next_database_of_a_name_has_another_feed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_cleared: bool
+) -> None:
+    if not is_cleared:
+        monkeypatch.setattr(bench.service.mediator._clearing, "run", unreachable)
     for name in CLASSES:
         await bench.create(name, "old")
     await bench.tells("old")
