@@ -37,9 +37,10 @@ def test_settings_stand_on_no_command_line(spark: SparkSession) -> None:
 def arguments_of(pid: int) -> list[str]:
     """What a process that may be ending was started with."""
     try:
-        return psutil.Process(pid).cmdline()
+        arguments: list[str] = psutil.Process(pid).cmdline()
     except psutil.NoSuchProcess:  # zombies are such
         return []
+    return arguments
 
 
 def test_scratch_files_are_in_a_directory_of_the_session(spark: SparkSession) -> None:
