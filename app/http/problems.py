@@ -89,7 +89,7 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.NotFound: ProblemType("not-found", 404, "It is not there"),
     errors.Conflict: ProblemType("conflict", 409, "The present state forbids it"),
     errors.AlreadyExists: ProblemType("already-exists", 409, "It is there already"),
-    errors.Locked: ProblemType("locked", 409, "A transaction is about to write it"),
+    errors.Locked: ProblemType("locked", 409, "Locked"),
     errors.TransactionAborted: ProblemType(
         "transaction-aborted", 409, "The transaction was aborted"
     ),

@@ -116,10 +116,10 @@ class JointWriter:
 
     async def write_each(self, operations: Sequence[Routed]) -> list[Answer]:
         """Carry out writes of different objects of one database; each fails by itself."""
-        answers: list[Answer] = []
-        for start in range(0, len(operations), AT_ONCE):
-            answers += await self._write_group(operations[start : start + AT_ONCE])
-        return answers
+        starts = range(0, len(operations), AT_ONCE)
+        groups = [operations[start : start + AT_ONCE] for start in starts]
+        answers = await gathered(map(self._write_group, groups))
+        return [answer for group in answers for answer in group]
 
     async def _write_group(self, operations: Sequence[Routed]) -> list[Answer]:
         tried = await self._try(operations, None)

@@ -29,8 +29,11 @@ PAIRS = 300
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 INC = {"inc": 1}
 PASSING = {
-    f"/problems/{name}" for name in ("idempotency-key-in-use", "unavailable", "outcome-unknown")
+    f"/problems/{name}"
+    for name in ("idempotency-key-in-use", "locked", "unavailable", "outcome-unknown")
 }
+UNCERTAIN = {409, 503}
+"""Locked, by what a dead replica has left, or unavailable."""
 
 # Articles live on two systems, pairs on three; the other classes on one each. Counters of the
 # MongoDB stand-in are floats, because it has no exact integers.
@@ -193,7 +196,7 @@ class _Client:
         headers = {"idempotency-key": f"batch-{ticket}"}
         while True:
             answer = await self._insist("POST", "batch", batch, headers, status=200)
-            if 503 not in _statuses(answer):
+            if UNCERTAIN.isdisjoint(_statuses(answer)):
                 break
         self._ledger.incremented(*figures, known=True)
         self._ledger.put(body["id"], body, known=True)
@@ -242,7 +245,8 @@ class _Client:
 
 def _well(answer: Answer | None, status: int) -> bool:
     """Whether a request was acknowledged; what is refused for good is a failure of the test."""
-    assert answer is None or answer.status in (status, 503), answer
+    assert answer is None or answer.status in {status, *UNCERTAIN}, answer
+    assert answer is None or answer.status != 409 or _is_locked(answer.problem()), answer
     return answer is not None and answer.status == status
 
 
@@ -251,8 +255,13 @@ def _statuses(answer: Answer | None) -> list[int]:
     if answer is None or not _well(answer, 200):
         return [503] * 5
     statuses = [result["status"] for result in answer.json()]
-    assert set(statuses) <= {200, 201, 204, 503}, answer
+    assert set(statuses) <= {200, 201, 204, *UNCERTAIN}, answer
+    assert all(_is_locked(r["problem"]) for r in answer.json() if r["status"] == 409), answer
     return statuses
+
+
+def _is_locked(problem: dict[str, Any]) -> bool:
+    return bool(problem["type"] == "/problems/locked")
 
 
 def _article(id_: str) -> dict[str, Any]:
