@@ -16,7 +16,7 @@ from enum import Enum, IntEnum, auto
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-__all__ = ["RECORDS", "Found", "Rule", "World", "search"]
+__all__ = ["RECORDS", "Found", "Move", "Rule", "State", "World", "beginning", "moves", "search"]
 
 RECORDS: Final = (0, 1)
 """The anchor, and the other record."""
@@ -158,13 +158,13 @@ def search(world: World, most: int = 3_000_000) -> Found:
 
 
 def _search(world: World, most: int) -> Found:
-    first = _beginning(world)
+    first = beginning(world)
     came: dict[State, tuple[State, str] | None] = {first: None}
     waiting = deque([first])
     while waiting:
         state = waiting.popleft()
         ended = True
-        for move in _moves(world, state):
+        for move in moves(world, state):
             ended = ended and move.state == state
             if move.broken:
                 return Found(len(came), (*_path(came, state), move.what))
@@ -185,7 +185,7 @@ def _path(came: dict[State, tuple[State, str] | None], state: State) -> list[str
     return path[::-1]
 
 
-def _beginning(world: World) -> State:
+def beginning(world: World) -> State:
     count = len(world.joint)
     idle = Coordinator(At.IDLE, Sent.NOT, (Sent.NOT, Sent.NOT), Sent.NOT)
     return State(
@@ -215,7 +215,7 @@ def _is_torn(world: World, number: int, records: tuple[Record, Record]) -> bool:
     return len({number in records[at].writes for at in world.joint[number]}) > 1
 
 
-def _moves(world: World, state: State) -> Iterator[Move]:
+def moves(world: World, state: State) -> Iterator[Move]:
     """Everything that can happen next."""
     for number, coordinator in enumerate(state.coordinators):
         yield from _coordinating(world, state, number, coordinator)
@@ -235,6 +235,10 @@ def _coordinating(world: World, state: State, number: int, it: Coordinator) -> I
     if state.crashes:
         gone = state._replace(crashes=state.crashes - 1)
         yield Move(f"J{number} stops", _with(gone, number, it._replace(at=At.GONE)))
+    if it.at is At.LOCKING and it.locks == (Sent.DONE, Sent.REFUSED):
+        # Who has the anchor waits for the rest; who has not takes its intents back.
+        again = it._replace(locks=(Sent.DONE, Sent.UNDER_WAY))
+        yield Move(f"J{number} waits for record 1", _with(state, number, again))
     if it.at is At.LOCKING and _may_commit(world, it):
         asked = it._replace(at=At.COMMITTING, commit=Sent.UNDER_WAY)
         yield Move(f"J{number} asks to commit", _with(state, number, asked))
