@@ -163,8 +163,8 @@ async def test_every_kind_tells_what_was_touched(
         "c:side": ("replace", {}, {"s": "x"}),
         "d:main": ("delete", {}, None),
         "d:side": ("delete", {"s": "x"}, None),
-        "e:main": ("replace", None, {}),
-        "e:side": ("replace", None, {}),
+        "e:main": ("create", None, {}),
+        "e:side": ("create", None, {}),
     }
     for operation, result in zip("abcde", results, strict=True):
         group = changes[f"{operation}:main"]

@@ -57,6 +57,8 @@ class At(IntEnum):
     COMMITTING = auto()
     APPLYING = auto()
     ACKNOWLEDGED = auto()
+    LEFT = auto()
+    """It has given up, and lets go of its intents; it will not ask to commit any more."""
     GONE = auto()
 
 
@@ -226,7 +228,7 @@ def moves(world: World, state: State) -> Iterator[Move]:
 
 
 def _coordinating(world: World, state: State, number: int, it: Coordinator) -> Iterator[Move]:
-    if it.at in (At.ACKNOWLEDGED, At.GONE):
+    if it.at in (At.ACKNOWLEDGED, At.LEFT, At.GONE):
         return
     if it.at is At.IDLE:
         begun = Coordinator(At.LOCKING, Sent.UNDER_WAY, (Sent.UNDER_WAY,) * 2, Sent.NOT)
@@ -242,9 +244,8 @@ def _coordinating(world: World, state: State, number: int, it: Coordinator) -> I
     if it.at is At.LOCKING and _may_commit(world, it):
         asked = it._replace(at=At.COMMITTING, commit=Sent.UNDER_WAY)
         yield Move(f"J{number} asks to commit", _with(state, number, asked))
-    if Sent.REFUSED in (it.begin, *it.locks, it.commit):
-        aborted = _logged(state, number, Log.ABORTED) if _is_open(state, number) else state
-        yield Move(f"J{number} gives up", _with(aborted, number, it._replace(at=At.GONE)))
+    if it.at is At.LOCKING or it.commit is Sent.REFUSED:
+        yield Move(f"J{number} gives up", _with(state, number, it._replace(at=At.LEFT)))
     if it.at is At.COMMITTING and it.commit is Sent.DONE:
         yield Move(f"J{number} applies", _with(state, number, it._replace(at=At.APPLYING)))
     if it.at is At.APPLYING and _is_applied(world, state, number):
@@ -291,7 +292,7 @@ def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
     done = _is_applied(world, state, number) or not world.keeps(Rule.FINISHED_AFTER_APPLIED)
     if log is Log.COMMITTED and done:
         yield Move(f"J{number} is finished", _logged(state, number, Log.FINISHED))
-    if _may_unlock(world, log):
+    if _may_unlock(world, log) or state.coordinators[number].at is At.LEFT:
         for at in RECORDS:
             if state.records[at].intent == number:
                 yield Move(f"J{number}'s intent at {at} goes", _put(state, at, intent=FREE))
@@ -404,10 +405,6 @@ def _is_cyclic(state: State) -> bool:
 
 def _has_intent(state: State, number: int) -> bool:
     return any(record.intent == number for record in state.records)
-
-
-def _is_open(state: State, number: int) -> bool:
-    return state.log[number] in (Log.UNKNOWN, Log.MARKING)
 
 
 def _begun(state: State, number: int) -> State:
