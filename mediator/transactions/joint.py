@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from mediator.errors import Locked, MediatorError
+from mediator.errors import Locked, MediatorError, Unavailable
 from mediator.operations.calls import StoreCalls
 from mediator.operations.model import Outcome, WriteOperation
 from mediator.operations.waiting import Patience
@@ -91,7 +91,10 @@ class JointWriter:
         try:
             async with self._turn(operation):
                 return await self._phases.until_free(attempt, PATIENCE_S)
-        except (Blocked, _NoTurn):
+        except _NoTurn:
+            detail = "Earlier writes to the object have not come to an end; nothing was done."
+            raise Unavailable(detail, system=route.anchor.system) from None
+        except Blocked:
             name = f"{operation.class_name}/{operation.id}"
             raise Locked(f"Others are at work on {name}; nothing was done, try again.") from None
 

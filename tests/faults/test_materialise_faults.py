@@ -108,7 +108,8 @@ class Load:
             times = self._acknowledged.get((id_, field), ())
             # The header is rounded to milliseconds.
             due = sum(at < asked_at - measured_s - 0.001 for at in times)
-            assert answer.json()[field] >= due, (id_, field, told)
+            # A copy may lack a group whose creation is younger than what was measured.
+            assert answer.json().get(field, 0) >= due, (id_, field, told)
 
     def _any(self) -> Service:
         replica = self._chance.choice(self._replicas)
