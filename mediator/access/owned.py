@@ -13,9 +13,8 @@ A write looks first whose the object is, and is then bound to the version that i
 
 and begins anew where it was refused. Versions only ever rise, so one that was seen tells an object
 from one that was made under the same id later. Where a field lies on another system than the
-owner's, that system compares the versions of what is written there: a deletion and a creation
-under the same id change these as well; giving the object away does not, and a write that was under
-way meanwhile may follow.
+owner's, the versions are compared under the intents of the write (`docs/transactions.md`): nothing
+comes between that and the write.
 
 That an id is taken cannot be hidden from whoever may create: a creation, or a put that would have
 to create, is refused.

@@ -18,8 +18,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Row, Update, case, delete, func, or_, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Update,
+    case,
+    cast,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB, JSONPATH, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.catalogue.connection import Catalogue
@@ -171,11 +183,17 @@ class CatalogueSchemas:
                 await connection.execute(delete(table).where(table.c.database == name))
         return new
 
-    async def are_written(self, database: str) -> bool:
-        """Tell whether writes over several records of a database are under way."""
+    async def are_written(self, database: str, classes: Collection[str]) -> bool:
+        """Tell whether writes over several records are under way that write to any of these."""
+        named = func.jsonb_path_exists(
+            transactions.c.places,
+            cast("$[*][0] ? (@ == $classes[*])", JSONPATH),
+            literal({"classes": sorted(classes)}, JSONB),
+        )
         open_ = select(transactions.c.mark).where(
             transactions.c.database == database,
             transactions.c.state.in_((State.MARKING, State.COMMITTED)),
+            named,
         )
         async with self._catalogue.begin() as connection:
             return bool((await connection.execute(select(open_.exists()))).scalar())

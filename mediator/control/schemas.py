@@ -323,7 +323,7 @@ class Schemas:
         for name in sorted(changing):
             if await self._count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
-        if await self._catalogue.are_written(plan.new.name):
+        if await self._catalogue.are_written(plan.new.name, changing):
             raise Conflict(f"Writes to {', '.join(sorted(changing))} are under way; try again.")
 
     async def _on(

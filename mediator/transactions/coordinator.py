@@ -181,7 +181,11 @@ class Transactions:
     ) -> None:
         """Get out of the way of others that are about to write what was read."""
         marker, now = self.settler.marker, self._clock.now
-        if met := await validate(marker, transaction.reads, routes, mark, now):
+        met = await validate(marker, transaction.reads, routes, mark, now)
+        # Only now: a class that is held by now may have been placed anew before it was looked at.
+        read = {seen.class_name for seen in transaction.reads} & routes.keys()
+        self._calls.check_writable(f for name in read for f in routes[name].fragments)
+        if met:
             raise Blocked(met)
 
     async def _routes(self, transaction: Transaction) -> dict[str, ClassRoute]:

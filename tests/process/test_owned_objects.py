@@ -477,27 +477,26 @@ async def test_a_write_does_not_reach_what_was_given_away(drafts: Drafts) -> Non
 async def test_a_write_to_another_system_is_bound_to_what_was_seen_there(
     drafts: Drafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """She is overtaken when the data plane has compared the owner's part, and is about to write."""
+    """She is overtaken when the data plane has her write, and is about to set its intents."""
     plane, database = drafts.running.container.mediator.data, drafts.database
     values: dict[str, Any] = {"author": "ada", "hits": 0}
     await plane.write(Put(database, "drafts", "far", unique("op"), values=values))
-    reads = 0
-    read_now = plane.read_now
+    writes, write = 0, plane.joint.write
 
-    async def interrupted(route: ClassRoute, operation: Get) -> Outcome:
-        nonlocal reads
-        reads += 1
-        found = await read_now(route, operation)
-        if reads == 2:
+    async def interrupted(route: ClassRoute, operation: WriteOperation) -> Outcome:
+        nonlocal writes
+        writes += 1
+        if writes == 1:
             await plane.write(Delete(database, "drafts", "far", unique("op")))
             bobs: dict[str, Any] = {**BOBS, "hits": 7}
             await plane.write(Create(database, "drafts", "far", unique("op"), values=bobs))
-        return found
+        return await write(route, operation)
 
-    monkeypatch.setattr(plane, "read_now", interrupted)
+    monkeypatch.setattr(plane.joint, "write", interrupted)
     hers = OwnedPlane(plane, lambda _db, _class: "ada")
     with pytest.raises(NotFound):
         await hers.write(Update(database, "drafts", "far", unique("op"), values={"hits": 1}))
+    assert writes == 3
     assert (await plane.read(Get(database, "drafts", "far"), STRONG)).values == {**BOBS, "hits": 7}
 
 

@@ -18,13 +18,22 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.replicas import CatalogueReplicas
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.control import membership
-from mediator.errors import Conflict, MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.errors import (
+    Conflict,
+    MediatorError,
+    NotFound,
+    OutcomeUnknown,
+    TransactionAborted,
+    Unavailable,
+)
 from mediator.operations.calls import StoreCalls
+from mediator.operations.model import Put
 from mediator.planes import SchemaChange
 from mediator.stores.port import SystemConfig
 from mediator.transactions.log import Entry
+from mediator.transactions.model import Seen, Transaction
 from tests.faults.conditions import eventually
-from tests.process.service import Service, field_on, service
+from tests.process.service import Service, field_on, service, unique
 
 
 def on(system: str) -> dict[str, Any]:
@@ -273,6 +282,28 @@ async def test_a_transaction_under_way_is_in_the_way(mediator: Service) -> None:
     await log.remove("m")
     await mediator.mediator.control.set_schema(name, {"classes": on("mongo")})
     await catalogue.close()
+
+
+async def test_what_was_read_of_a_class_is_validated_where_it_was_placed(
+    mediator: Service, late: Service
+) -> None:
+    carts = {"carts": {"fields": {"n": field_on("postgres", "integer")}}}
+    name = await mediator.put_schema({**on("redis"), **carts})
+    await knows(late, name)
+    document = {"classes": {**on("mongo"), **carts}}
+    change = asyncio.create_task(mediator.mediator.control.set_schema(name, document))
+    await waits(mediator, late)
+    await follows(late)
+    await change
+    await mediator.create(name, "notes", "x", title="new place")
+    assert late.systems_of(name, "notes") == ("redis",), "it has not followed yet"
+    write = Put(name, "carts", "y", unique("op"), values={"n": 1})
+    with pytest.raises(TransactionAborted):
+        await late.mediator.transactions.run(
+            Transaction(name, unique("tx"), (Seen("notes", "x", None),), (write,))
+        )
+    with pytest.raises(NotFound):
+        await mediator.get(name, "carts", "y")
 
 
 async def test_two_who_place_a_class_anew_do_not_both(mediator: Service, late: Service) -> None:

@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from benchmarks.profiles import CLASSES, QUERIED, QUERIES, ProfileQuery, Profiles, generate, placed
+from mediator.errors import OutcomeUnknown
 from mediator.operations.model import Delete
 from mediator.query.budget import Limits
 from mediator.stores.port import Find, Found, Queryable, StoreUnavailable
@@ -473,15 +474,24 @@ async def test_objects_from_before_a_group_was_placed_elsewhere(
         assert counted["items"] == [{"n": 3}, {"number": 1, "n": 1}, {"number": 2, "n": 1}]
 
 
-async def test_what_is_half_deleted_is_not_there(mediator: Service) -> None:
+async def test_what_is_half_deleted_is_not_there(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = await article(mediator, "postgres", "redis")
     data = mediator.mediator.data
     for id_ in ("gone", "here"):
         await mediator.create(database, "things", id_, text="t", number=1)
-    route = data.model.databases[database].classes["things"]
-    steps = data.plan_simply(route, Delete(database, "things", "gone", unique()))
-    assert steps is not None
-    await data._calls.write(steps.first)  # and then the service dies
+
+    async def away(*_: object) -> Any:
+        raise StoreUnavailable("connection refused")
+
+    stores = {name: mediator.mediator._systems.get(name).store for name in ("postgres", "redis")}
+    monkeypatch.setattr(stores["redis"], "write", away)
+    with pytest.raises(OutcomeUnknown):
+        await data.write(Delete(database, "things", "gone", unique()))
+    fragments = data.model.databases[database].classes["things"].fragments
+    left = {f.system: await stores[f.system].count(f) for f in fragments}
+    assert left == {"postgres": 1, "redis": 2}
     async with asking(mediator, database) as client:
         asked = {"filter": {"eq": ["number", 1]}}
         assert [o["id"] for o in (await client.ask("things", asked))["items"]] == ["here"]

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from mediator.catalogue.tables import transactions as table
 from mediator.catalogue.transaction_log import CatalogueTransactions
-from mediator.errors import NotFound, TransactionAborted
+from mediator.errors import Conflict, NotFound, TransactionAborted
 from mediator.operations.model import Outcome, Put
 from mediator.transactions.model import Seen, Transaction
 from tests.process.service import Service, field_on, unique
@@ -76,17 +76,19 @@ async def logged(mediator: Service, operation: str) -> list[str]:
         return list(found.scalars())
 
 
-async def test_a_class_that_goes_before_the_marks_is_not_found(
-    mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("begins", ["is about to begin", "has set intents"])
+async def test_a_class_that_goes_before_it_is_logged_is_not_found(
+    mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
     transactions, wanted = mediator.mediator.transactions, both(shop, unique())
-    step = dropping(mediator, shop, transactions.settler.marker.lock_each, before=True)
-    monkeypatch.setattr(transactions.settler.marker, "lock_each", step)
+    of: Any = transactions._phases if begins == "is about to begin" else transactions._log
+    monkeypatch.setattr(of, "begin", dropping(mediator, shop, of.begin, before=True))
     with pytest.raises(NotFound, match="no class users"):
         await run(mediator, wanted)
     assert await logged(mediator, wanted.operation) == []
     with pytest.raises(NotFound):
         await mediator.get(shop, "carts", wanted.writes[0].id)
+    await mediator.create(shop, "carts", wanted.writes[0].id, n=2)  # no intent is left behind
 
 
 async def test_a_class_that_goes_before_it_is_validated_has_changed(
@@ -102,20 +104,43 @@ async def test_a_class_that_goes_before_it_is_validated_has_changed(
     assert await logged(mediator, wanted.operation) == []
 
 
-async def test_what_is_committed_is_done_without_the_class_that_went(
-    mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", ["begin", "commit"])
+async def test_no_class_goes_while_a_transaction_writes_to_it(
+    mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     transactions, wanted = mediator.mediator.transactions, both(shop, unique())
-    step = dropping(mediator, shop, transactions._log.commit, before=False)
+    taken, refused = getattr(transactions._log, step), []
+
+    async def then_drop(*args: Any) -> Any:
+        result = await taken(*args)
+        with pytest.raises(Conflict) as caught:
+            await drop(mediator, shop)
+        refused.append(str(caught.value))
+        return result
+
     with monkeypatch.context() as patched:
-        patched.setattr(transactions._log, "commit", step)
+        patched.setattr(transactions._log, step, then_drop)
         first = await run(mediator, wanted)
     again = await run(mediator, wanted)
+    assert refused
     assert [outcome.id for outcome in first] == [write.id for write in wanted.writes]
     assert [o.versions for o in again] == [o.versions for o in first]
-    assert first[1].versions == {}
     assert await logged(mediator, wanted.operation) == ["done"]
-    assert await mediator.values(shop, "carts", wanted.writes[0].id) == {"n": 1}
+    for write in wanted.writes:
+        assert await mediator.values(shop, write.class_name, write.id) == {"n": 1}
+
+
+async def test_a_class_goes_while_transactions_write_to_others(
+    mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions, id_ = mediator.mediator.transactions, "users"  # an id may be the class's name
+    step = dropping(mediator, shop, transactions._log.commit, before=False)
+    monkeypatch.setattr(transactions._log, "commit", step)
+    wanted = Transaction(shop, unique("tx"), (), (put(shop, "carts", id_, n=1),), "f")
+    await run(mediator, wanted)
+    assert await mediator.values(shop, "carts", id_) == {"n": 1}
+    with pytest.raises(NotFound, match="no class users"):
+        await mediator.get(shop, "users", id_)
 
 
 async def test_a_retry_is_answered_to_the_letter(mediator: Service, shop: str) -> None:
