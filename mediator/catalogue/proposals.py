@@ -53,6 +53,7 @@ def _proposal(row: Row[Any]) -> Proposal:
         row.since.timestamp(),
         row.recorded,
         None if row.lost_at is None else row.lost_at.timestamp(),
+        row.why,
     )
 
 
@@ -67,4 +68,5 @@ def _row(database_id: str, proposal: Proposal) -> dict[str, Any]:
         "since": datetime.fromtimestamp(proposal.since, UTC),
         "recorded": proposal.recorded,
         "lost_at": None if lost_at is None else datetime.fromtimestamp(lost_at, UTC),
+        "why": proposal.why,
     }

@@ -155,6 +155,7 @@ proposals = Table(
     Column("since", DateTime(timezone=True), nullable=False),
     Column("recorded", Boolean, nullable=False),
     Column("lost_at", DateTime(timezone=True)),
+    Column("why", Text, nullable=False),
 )
 """Nodes that scores would place elsewhere by now."""
 

@@ -38,7 +38,7 @@ class Proposal:
         since: When the proposed one took the lead, in seconds by the clock of `propose`.
         recorded: Whether it has led for the dwell time.
         lost_at: Since when the lead has been gone, of a recorded one.
-        why: Why it would be placed there, in a sentence.
+        why: Why it would be placed there, in a sentence with the figures of the margin.
     """
 
     node: str
@@ -96,12 +96,16 @@ def propose(
 
 
 def differ(one: Proposals, other: Proposals) -> bool:
-    """Whether two states say something else; by how much a system leads changes all the time."""
+    """Whether two states say something else.
+
+    By how much a system leads changes all the time, and with it the figures in the sentence.
+    """
     if one.by_node.keys() != other.by_node.keys():
         return True
     pairs = ((proposal, other.by_node[node]) for node, proposal in one.by_node.items())
     return any(
-        replace(a, margin=b.margin) != b or abs(a.margin - b.margin) > _NOTABLE for a, b in pairs
+        replace(a, margin=b.margin, why=b.why) != b or abs(a.margin - b.margin) > _NOTABLE
+        for a, b in pairs
     )
 
 

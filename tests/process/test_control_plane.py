@@ -169,6 +169,7 @@ async def test_proposals_are_shared_outlive_replicas_and_go_with_their_database(
             await later.mediator.control.calibrate("redis")  # which judges anew
             [again] = await proposed(later)
         assert [p["since"] for p in (other, outliving, again)] == [first["since"]] * 3
+        assert [p["why"] for p in (other, outliving)] == [first["why"]] * 2
         await control.delete_schema(name)
         await control.set_schema(name, {"classes": {"notes": on("redis")}})
         assert await proposed(mediator) == []

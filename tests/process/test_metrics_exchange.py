@@ -11,7 +11,7 @@ from tests.process.service import unique
 
 
 class HandClock:
-    """Stands for the module `time`: no clock but this one may be looked at."""
+    """Has no wall time: no replica may look at it."""
 
     def __init__(self) -> None:
         self.at = 5.0
@@ -24,7 +24,7 @@ async def test_ages_are_told_by_one_clock_and_a_silent_replica_is_dropped(
     redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = HandClock()
-    monkeypatch.setattr(metrics_exchange, "time", clock)
+    monkeypatch.setattr(metrics_exchange, "SystemClock", lambda: clock)
     key = unique("metrics")
     own, other = RedisExchange(redis_config.url, key), RedisExchange(redis_config.url, key)
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from mediator.placement.candidates import Candidate
 from mediator.placement.moves import Move
-from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, propose
+from mediator.placement.proposals import NOTHING_PROPOSED, Proposals, differ, propose
 from mediator.placement.utility import INDEX_CAP
 from mediator.placement.violations import NOTHING_WATCHED, ViolationEvent, watch
 from mediator.schema.annotations import Metric
@@ -97,7 +97,8 @@ def test_a_rule_of_the_class_is_watched_at_every_field_and_zero_seconds_at_once(
 
 
 def move(ratio: float, proposed: str = "B") -> Move:
-    return Move("articles.hits", "A", proposed, "", False, 1.0, ratio)
+    why = f"articles.hits decides for itself: {proposed} writes {ratio:g} times as fast as A."
+    return Move("articles.hits", "A", proposed, "", False, 1.0, ratio, why)
 
 
 def fed(state: Proposals, *steps: tuple[float, Move | None]) -> tuple[Proposals, list[float]]:
@@ -149,3 +150,13 @@ def test_a_current_system_without_a_score_loses_by_a_finite_margin() -> None:
     gone = Move("articles.hits", "A", "B", "", True, None, 1.0)
     state, _ = fed(NOTHING_PROPOSED, (0, gone), (60, gone))
     assert state.recorded[0].margin == INDEX_CAP
+
+
+def test_a_proposal_says_why_and_differs_only_where_its_margin_does_notably() -> None:
+    state, _ = fed(NOTHING_PROPOSED, (0, move(1.5)))
+    assert state.by_node["articles.hits"].why == move(1.5).why
+    for ratio, differs in ((1.5, False), (1.52, False), (1.6, True)):
+        after, _ = fed(state, (10, move(ratio)))
+        assert after.by_node["articles.hits"].why == move(ratio).why
+        assert differ(state, after) is differs
+    assert differ(state, fed(state, (60, move(1.5)))[0])

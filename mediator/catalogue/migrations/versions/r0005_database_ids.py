@@ -65,6 +65,7 @@ def upgrade() -> None:
         Column("since", DateTime(timezone=True), nullable=False),
         Column("recorded", Boolean, nullable=False),
         Column("lost_at", DateTime(timezone=True)),
+        Column("why", Text, nullable=False),
         schema=SCHEMA,
     )
     for hold in _holds():
