@@ -37,12 +37,12 @@ class Acknowledging:
 
     async def allows(self, fragment: Fragment) -> bool:
         """Whether it may be now, or after a moment's wait."""
-        system, database = fragment.system, fragment.database
+        system, database = fragment.system, fragment.database_id
         may = self._writers.may_acknowledge(system, database)
         return may or await self._writers.wait(system, database)
 
     def _has_copy(self, fragment: Fragment) -> bool:
         """Whether the class has a copy; one that this replica does not know yet may have."""
-        database = self._model().databases.get(fragment.database)
+        database = self._model().by_id.get(fragment.database_id)
         route = database.classes.get(fragment.class_name) if database else None
         return route is None or route.copy is not None

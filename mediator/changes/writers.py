@@ -134,7 +134,7 @@ class Writers:
             await self._shared.revoke(self._replica, self._token)
 
     def count(self, system: str, database: str, registration: int) -> None:
-        """Note that a database's feed counts this replica among the writers of a system."""
+        """Note that a database's feed (by its id) counts this replica among a system's writers."""
         if registration == self.registration:
             self._counted.add((system, database))
             self._tell()

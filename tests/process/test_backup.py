@@ -493,7 +493,8 @@ async def test_no_copy_from_before_is_taken_for_fresh(
         assert (await caches.sketch.report_read(part, [key], 60.0)).ttl_us > 0
     filter_ = await caches.sketch.snapshot([part])
     assert own.mediator.changes.subscriptions is not None
-    position = await own.mediator.changes.subscriptions.now(database)
+    database_id = own.mediator.data.model.databases[database].id
+    position = await own.mediator.changes.subscriptions.now(database_id)
     # The systems come back without what they had: nobody is told of that.
     route = own.mediator.data.model.databases[database].classes["things"]
     for fragment in route.fragments:
@@ -509,11 +510,11 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     assert now.revalidate_all, "a copy of what is no more is taken for fresh"
     assert (await caches.sketch.report_read(part, [keys[0]], 60.0)).ttl_us == 0
     with pytest.raises(PositionGone):
-        await own.mediator.changes.subscriptions.open(database, position)
+        await own.mediator.changes.subscriptions.open(database_id, position)
     old = Manifest.from_json((tmp_path / "b" / MANIFEST).read_bytes()).databases[database].position
     assert old is not None
     with pytest.raises(PositionGone):
-        await own.mediator.changes.subscriptions.open(database, FeedPosition.parse(old, "p"))
+        await own.mediator.changes.subscriptions.open(database_id, FeedPosition.parse(old, "p"))
     assert await own.values(database, "things", "kept") == {"title": "first"}
     with pytest.raises(NotFound):
         await own.get(database, "things", "newer")
