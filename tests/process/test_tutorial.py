@@ -84,7 +84,8 @@ async def mediator(
         for name, metrics in MEASURED.items():
             await control.amend(name, metrics=metrics)
         for name, kind in (("postgres", "postgresql"), ("mongo", "mongodb")):
-            await control.amend(name, declared=DECLARED[kind])
+            # What the probe proves unless its time is over, on a machine that is busy.
+            await control.amend(name, declared=[*DECLARED[kind], "sorting"])
         await control.set_schema("news", SCHEMA)
         yield started
 
