@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +34,7 @@ from mediator.placement.routing import ClassRoute
 from mediator.service import Mediator
 from mediator.stores.port import Fragment, Mirror, Read, Record, SystemConfig
 from tests.faults.conditions import eventually
+from tests.faults.redis_server import Server, running
 from tests.process.service import (
     Service,
     field_on,
@@ -627,10 +628,18 @@ async def test_a_deletion_that_is_repeated_is_not_acknowledged_before_the_copy_i
     assert await primary.held(id_) is None
 
 
+@pytest.fixture
+def shared() -> Iterator[Server]:
+    """A coordination Redis of the test's own: the module's replica holds the relays' leases."""
+    with running("shared-clock") as server:
+        yield server
+
+
 async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
     redis_config: SystemConfig,
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
+    shared: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ages were differences of that clock: nothing was relayed, and all of it looked new."""
@@ -645,7 +654,7 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
     async with (
         scratch_systems(*configs) as own,
         scratch_catalogue(postgresql_config) as url,
-        service(own, url, coordination_url=redis_config.url) as started,
+        service(own, url, coordination_url=shared.url) as started,
     ):
         await started.favour()
         database = await started.put_schema(
