@@ -28,7 +28,6 @@ from mediator.operations.model import Outcome
 from mediator.operations.waiting import Patience
 from mediator.placement.routing import ClassRoute
 from mediator.stores.port import RecordKey
-from mediator.transactions.applying import Answer
 from mediator.transactions.joint import JointWriter
 from mediator.transactions.log import Entry, State, TransactionLog
 from mediator.transactions.model import Blocked, Transaction, check
@@ -119,7 +118,7 @@ class Transactions:
         if entry.state is State.DONE:
             return [load_outcome(told) for told in entry.answer or ()]
         if entry.state is State.COMMITTED:
-            return _whole(await self.settler.roll_forward(entry))
+            return _or_raise(await self.settler.roll_forward(entry))
         if not entry.overdue:
             raise Locked("The first request with this Idempotency-Key is under way.")
         await self.settler.settle(entry)
@@ -149,7 +148,7 @@ class Transactions:
         except BaseException:
             await self.settler.abandon(entry, targets)
             raise
-        return _whole(await self._phases.commit(entry, works))
+        return _or_raise(await self._phases.commit(entry, works))
 
     async def _decide(
         self,
@@ -234,7 +233,3 @@ def _or_raise(results: Sequence[_T | MediatorError]) -> list[_T]:
         if isinstance(result, MediatorError):
             raise result
     return [result for result in results if not isinstance(result, MediatorError)]
-
-
-def _whole(answers: Sequence[Answer]) -> list[Outcome]:
-    return _or_raise(answers)
