@@ -33,7 +33,10 @@ REFUSED_S: Final = 3600.0
 """How long an attempt that was refused cannot be logged: no call is under way for so long."""
 
 RECOVERED_AT_ONCE: Final = 50
-RETRY_S: Final = 1.0
+
+AGAIN_S: Final = 0.0
+"""Who fails to resolve a write leaves it to whoever looks next: another replica may reach what this
+one does not, and would have to be faster if this one took it again at the same moment."""
 
 
 class Plane(Protocol):
@@ -122,7 +125,7 @@ class Settler:
             current = await self._log.find([entry.mark])
             answers = await self.roll_forward(current[entry.mark]) if current else []
         except Unavailable:
-            await self._log.postpone(entry.mark, RETRY_S)
+            await self._log.postpone(entry.mark, AGAIN_S)
             raise
         for answer in answers:
             if isinstance(answer, MediatorError):
@@ -186,7 +189,7 @@ class Settler:
                     found = await self._log.find([entry.mark])
                     if entry.mark in found:
                         return await self._roll_forward(found[entry.mark])
-                await self._log.postpone(entry.mark, RETRY_S)
+                await self._log.postpone(entry.mark, AGAIN_S)
         return [_to_come(a) if isinstance(a, MediatorError) else a for a in answers]
 
     async def _finish(self, entry: Entry, answers: Sequence[Answer]) -> None:

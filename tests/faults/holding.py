@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 from urllib.parse import parse_qs, unquote_plus, urlsplit
 
@@ -23,6 +23,14 @@ _Connect: TypeAlias = Callable[[], Awaitable[_Streams]]
 CHUNK = 65_536
 
 
+@dataclass(eq=False)
+class _Link:
+    """One connection: whether its client may send, and whether the server has answered it."""
+
+    turn: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Holding:
     """Forwards connections; see `proxied`.
 
@@ -32,22 +40,29 @@ class Holding:
 
     def __init__(self, connect: _Connect) -> None:
         self._connect = connect
-        self._open = asyncio.Event()
-        self._open.set()
+        self._open = True
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
-        self._held: set[asyncio.Event] = set()
+        self._links: list[_Link] = []
+        self._held: list[_Link] = []
 
     def hold(self) -> None:
         """Keep from now on what clients send."""
-        self._open.clear()
+        self._open = False
+        for link in self._links:
+            link.turn.clear()
 
     async def release(self) -> None:
-        """Let it through; returns once the server has answered all of it."""
-        answered = list(self._held)
-        self._open.set()
-        for answer in answered:
-            await answer.wait()
+        """Let it through; returns once the server has answered all of it.
+
+        One connection goes after the other, in the order in which they were kept: a statement comes
+        before the request of its client, on a connection of its own, to cancel it.
+        """
+        while self._held:
+            link = self._held.pop(0)
+            link.turn.set()
+            await link.answered.wait()
+        self._open = True
 
     @property
     def holds(self) -> bool:
@@ -58,35 +73,35 @@ class Holding:
         """Forward one connection."""
         server_reader, server_writer = await self._connect()
         self._writers += (writer, server_writer)
-        answered = asyncio.Event()
+        link = _Link()
+        self._links.append(link)
         for work in (
-            self._ask(reader, server_writer, answered),
-            self._answer(server_reader, writer, answered),
+            self._ask(reader, server_writer, link),
+            self._answer(server_reader, writer, link),
         ):
             task = asyncio.create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _ask(
-        self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, answered: asyncio.Event
+        self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, link: _Link
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
-                if not self._open.is_set():
-                    answered.clear()
-                    self._held.add(answered)
-                    await self._open.wait()
-                    self._held.discard(answered)
+                if not (self._open or link.turn.is_set()):
+                    link.answered.clear()
+                    self._held.append(link)
+                    await link.turn.wait()
                 server.write(data)
 
     async def _answer(
-        self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, answered: asyncio.Event
+        self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await server.read(CHUNK):
-                answered.set()
+                link.answered.set()
                 writer.write(data)
-        answered.set()
+        link.answered.set()
 
     async def close(self) -> None:
         """Break off every connection."""

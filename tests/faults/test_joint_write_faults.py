@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import asyncpg
 import httpx
 import pytest
 
@@ -32,6 +31,7 @@ from mediator.schema.types import Values
 from mediator.stores.port import SystemConfig, Write
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
+from tests.process.open_writes import expire
 from tests.process.service import (
     Service,
     field_on,
@@ -113,31 +113,6 @@ async def pair(
         yield both
 
 
-async def expire(pair: Pair) -> None:
-    """Let the leases of the dead pass; recovery takes what they have left."""
-    connection = await asyncpg.connect(pair.first.catalogue_url)
-    schema = "portolan_catalogue"
-    tables = await connection.fetch(
-        "SELECT tablename FROM pg_tables WHERE schemaname = $1"
-        " AND tablename IN ('redo_records', 'transactions')",
-        schema,
-    )
-
-    async def is_over() -> bool:
-        left = [
-            await connection.fetchval(f"SELECT count(*) FROM {schema}.{row['tablename']}")
-            for row in tables
-        ]
-        return not any(left)
-
-    try:
-        for row in tables:
-            await connection.execute(f"UPDATE {schema}.{row['tablename']} SET leased_until = now()")
-        await eventually(is_over)
-    finally:
-        await connection.close()
-
-
 @asynccontextmanager
 async def dying(pair: Pair, alive: Sequence[str]) -> AsyncIterator[None]:
     """Kill the first replica when it writes to any system but some."""
@@ -184,7 +159,7 @@ async def test_a_roll_forward_undoes_nothing_that_was_acknowledged(
     added = await pair.write(pair.second, pair.add(id_, 5))
     added = await pair.write(pair.second, pair.add(id_, 1))
     named = await _insist(pair, id_)
-    await expire(pair)
+    await expire(pair.second)
     now = await pair.now(id_)
     assert now.values == {"a": "P", "p": 6, "mv": "C2"}
     assert now.values["p"] == (added.values or {})["p"]
@@ -230,8 +205,7 @@ async def test_what_reaches_its_system_late_leaves_nothing_torn(
         with pytest.raises(Unavailable):
             await pair.write(pair.first, operation)
     assert pair.proxies[held].holds
-    await pair.second.mediator.transactions.recover()
-    await expire(pair)
+    await expire(pair.second)
     await pair.proxies[held].release()
     await eventually(lambda: _is_well(pair))
     now = await _values(pair, id_)
@@ -294,4 +268,4 @@ async def test_a_reader_of_a_part_is_told_or_waits_for_the_rest(pair: Pair, reac
         assert "portolan-partial" not in whole.headers
         assert whole.json() == {"id": id_, **NEW}
         assert "portolan-partial" not in (await http.get(f"split/{id_}")).headers
-    await expire(pair)
+    await expire(pair.second)

@@ -13,11 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pytest
-from sqlalchemy import func, select
-from sqlalchemy import update as update_rows
 
-from mediator.catalogue.tables import transactions as table
-from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.errors import MediatorError, NotFound, OutcomeUnknown, PreconditionFailed
 from mediator.materialise.freshness import WHOLE
 from mediator.operations.model import Condition, Create, Delete, Get, Put, Update, WriteOperation
@@ -25,6 +21,7 @@ from mediator.operations.operators import Operator, OperatorCall
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.mortal import FATE, Fate, Killed, make_mortal
+from tests.process.open_writes import expire, let_overdue
 from tests.process.service import Service, field_on, inc, service, unique
 
 PAIRS = {
@@ -145,27 +142,6 @@ async def state_of(by: Service, database: str, id_: str) -> State:
     return seen.values
 
 
-async def let_overdue(mediator: Service) -> None:
-    log = mediator.mediator.transactions._log
-    assert isinstance(log, CatalogueTransactions)
-    async with log._catalogue.begin() as connection:
-        await connection.execute(update_rows(table).values(leased_until=func.now()))
-
-
-async def settle(mediator: Service) -> None:
-    """Let recovery take what is left."""
-    await let_overdue(mediator)
-
-    async def settled() -> bool:
-        log = mediator.mediator.transactions._log
-        assert isinstance(log, CatalogueTransactions)
-        async with log._catalogue.begin() as connection:
-            found = select(table.c.mark).where(table.c.database != "")
-            return not (await connection.execute(found)).all()
-
-    await eventually(settled)
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("victim", VICTIMS)
@@ -182,7 +158,7 @@ async def test_killed_at_any_step(
         found = await state_of(other, pairs, id_)
         both, alone = after(kind, after(victim, OLD, "victim"), "other"), after(kind, OLD, "other")
         assert found == both or (found == alone and not acknowledged), fate.taken
-        await settle(mediator)
+        await expire(mediator)
         assert await state_of(mediator, pairs, id_) == found, fate.taken
         step += 1
     assert {"commit", "write"} <= set(fate.taken)
@@ -239,7 +215,7 @@ async def test_stalled_at_any_step(
         await write(other, kind, pairs, id_)
         fate.go_on.set()
         answer = await write_it
-        await settle(mediator)
+        await expire(mediator)
         first = after(kind, after(victim, OLD, "victim"), "other")
         last = after(victim, after(kind, OLD, "other"), "victim")
         allowed = [first, last]

@@ -1,8 +1,9 @@
 """What joint writes really do, held against the model of them, call by call.
 
-Every call that reaches a store or the log is noted as it is answered, while coordinators stall and
-die and another replica writes. What was noted must be steps that the model can take, in that order
-(`tests/properties/joint_write_model.py`), and none of them may break a promise.
+Every call that reaches a store or the log is noted, with when it began and was answered, while
+coordinators stall and another replica writes. What was noted must be steps that the model can take
+(`tests/properties/joint_write_model.py`), in an order that those times allow, and none of them may
+break a promise.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
 
 import pytest
 
 from mediator.stores.port import RecordKey, Standing, Status, Write, WriteResult
 from tests.process.mortal import FATE, make_mortal
+from tests.process.open_writes import expire, let_overdue
 from tests.process.service import Service, unique
 from tests.process.test_joint_interleavings import (
     OLD,
     VICTIMS,
     Stall,
-    let_overdue,
     other,
     pairs,
-    settle,
     write,
     write_of,
 )
@@ -36,31 +38,51 @@ SYSTEMS = ("postgres", "redis")
 """The systems of the records, the anchor's first."""
 
 
+class Step(NamedTuple):
+    """What a call did, in the words of the model, and when: its effect was some time in between."""
+
+    what: str
+    began: int
+    ended: int
+
+
 @dataclass
 class Trace:
-    """What was done to one object, in the words of the model."""
+    """What was done to one object."""
 
     id: str
-    steps: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
     singles: list[int] = field(default_factory=list)
+    ticks: Iterator[int] = field(default_factory=count)
+
+
+@dataclass
+class Note:
+    """Notes what one call did, once it is answered."""
+
+    trace: Trace
+    began: int
 
     def joint(self, mark: str, what: str) -> None:
-        """Note a step of a joint write, and that it has begun."""
-        if mark not in self.marks:
-            self.marks.append(mark)
-            self.steps.append(f"J{self.marks.index(mark)} begins")
-        self.steps.append(what.format(f"J{self.marks.index(mark)}"))
+        """Note a step of a joint write."""
+        marks = self.trace.marks
+        if mark not in marks:
+            marks.append(mark)
+        self._step(what.format(f"J{marks.index(mark)}"))
 
     def known(self, mark: str, what: str) -> None:
         """Note what somebody did about a joint write of this object, if it is one."""
-        if mark in self.marks:
+        if mark in self.trace.marks:
             self.joint(mark, what)
 
     def single(self, at: int) -> None:
         """Note a write to one record."""
-        self.steps.append(f"single {at}")
-        self.singles.append(at)
+        self._step(f"single {at}")
+        self.trace.singles.append(at)
+
+    def _step(self, what: str) -> None:
+        self.trace.steps.append(Step(what, self.began, next(self.trace.ticks)))
 
 
 class Recorder:
@@ -76,89 +98,111 @@ class Recorder:
         for each in services:
             for at, name in enumerate(SYSTEMS):
                 store = each.mediator._systems.get(name).store
-                _wrap(patched, store, "lock", self._locked, at)
-                _wrap(patched, store, "write", self._written, at)
-                _wrap(patched, store, "unlock", self._unlocked, at)
+                self._wrap(patched, store, "lock", partial(self._locked, at))
+                self._wrap(patched, store, "write", partial(self._written, at))
+                self._wrap(patched, store, "unlock", partial(self._unlocked, at))
             log = each.mediator.transactions._log
-            _wrap(patched, log, "begin", self._begun, 0)
-            _wrap(patched, log, "commit", self._committed, 0)
-            _wrap(patched, log, "abort", self._aborted, 0)
-            _wrap(patched, log, "refuse", self._refused, 0)
+            self._wrap(patched, log, "begin", self._begun)
+            self._wrap(patched, log, "commit", self._committed)
+            self._wrap(patched, log, "abort", self._aborted)
+            self._wrap(patched, log, "refuse", self._refused)
+
+    def _wrap(
+        self, patched: pytest.MonkeyPatch, owner: Any, name: str, tell: Callable[..., None]
+    ) -> None:
+        send: Callable[..., Awaitable[Any]] = getattr(owner, name)
+
+        async def noted(*args: Any, **more: Any) -> Any:
+            note = Note(self.trace, next(self.trace.ticks))
+            result = await send(*args, **more)
+            tell(note, result, *args, **more)
+            return result
+
+        patched.setattr(owner, name, noted)
 
     def _locked(
-        self, at: int, standings: Sequence[Standing], keys: Sequence[RecordKey], mark: str
+        self, at: int, note: Note, _: Sequence[Standing], keys: Sequence[RecordKey], mark: str
     ) -> None:
-        for (_, id_), _standing in zip(keys, standings, strict=True):
-            if id_ == self.trace.id:
-                self.trace.joint(mark, f"{{}} locks record {at}")
+        for _fragment, id_ in keys:
+            if id_ == note.trace.id:
+                note.joint(mark, f"{{}} locks record {at}")
 
     def _unlocked(
-        self, at: int, _: None, keys: Sequence[RecordKey], mark: str, **_more: bool
+        self, at: int, note: Note, _: None, keys: Sequence[RecordKey], mark: str, **_more: bool
     ) -> None:
-        if any(id_ == self.trace.id for _, id_ in keys):
-            self.trace.known(mark, f"{{}}'s intent at {at} goes")
+        if any(id_ == note.trace.id for _, id_ in keys):
+            note.known(mark, f"{{}}'s intent at {at} goes")
 
     def _written(
-        self, at: int, results: Sequence[WriteResult], calls: Sequence[Write], *_: str
+        self, at: int, note: Note, results: Sequence[WriteResult], calls: Sequence[Write], *_: str
     ) -> None:
         for call, result in zip(calls, results, strict=True):
-            if call.id == self.trace.id and result.status is Status.APPLIED:
+            if call.id == note.trace.id and result.status is Status.APPLIED:
                 if call.mark:
-                    self.trace.joint(call.mark, f"{{}} is applied at {at}")
+                    note.joint(call.mark, f"{{}} is applied at {at}")
                 else:
-                    self.trace.single(at)
+                    note.single(at)
 
-    def _begun(self, _at: int, _begun: bool, entry: Any, *_: float) -> None:
-        if any(id_ == self.trace.id for _, id_ in entry.places):
-            self.trace.joint(entry.mark, "{} is logged")
+    def _begun(self, note: Note, _begun: bool, entry: Any, *_: float) -> None:
+        if any(id_ == note.trace.id for _, id_ in entry.places):
+            note.joint(entry.mark, "{} is logged")
 
-    def _committed(self, _at: int, _done: bool, mark: str, *_: Any) -> None:
-        self.trace.known(mark, "{} is committed")
+    def _committed(self, note: Note, _done: bool, mark: str, *_: Any) -> None:
+        note.known(mark, "{} is committed")
 
-    def _aborted(self, _at: int, _done: bool, mark: str) -> None:
-        self.trace.known(mark, "{} is aborted")
+    def _aborted(self, note: Note, _done: bool, mark: str) -> None:
+        note.known(mark, "{} is aborted")
 
-    def _refused(self, _at: int, _: None, marks: Sequence[str], *_more: float) -> None:
+    def _refused(self, note: Note, _: None, marks: Sequence[str], *_more: float) -> None:
         for mark in marks:
-            self.trace.known(mark, "{} is aborted")
-
-
-def _wrap(
-    patched: pytest.MonkeyPatch, owner: Any, name: str, note: Callable[..., None], at: int
-) -> None:
-    send: Callable[..., Awaitable[Any]] = getattr(owner, name)
-
-    async def noted(*args: Any, **more: Any) -> Any:
-        result = await send(*args, **more)
-        note(at, result, *args, **more)
-        return result
-
-    patched.setattr(owner, name, noted)
+            note.known(mark, "{} is aborted")
 
 
 def replay(trace: Trace) -> State:
-    """Take the steps of a trace in the model; fails where it cannot, or may not."""
+    """Take the steps of a trace in the model; fails where it cannot, or may not.
+
+    Calls that were under way at the same time may have taken effect in any order.
+    """
     joint = tuple((0, 1) for _ in trace.marks)
     world = World(joint, tuple(trace.singles), crashes=len(joint))
-    state, singles = beginning(world), iter(range(len(joint), len(joint) + len(trace.singles)))
-    for step in trace.steps:
-        what = step
-        if step.startswith("single"):
-            what = f"S{next(singles)} writes record {step[-1]}"
-        move = _taken(world, state, what)
-        assert move is not None, (what, trace.steps)
-        assert not move.broken, (what, trace.steps)
-        state = move.state
+    refused: list[str] = []
+    state = _replayed(world, beginning(world), tuple(trace.steps), refused)
+    assert state is not None, (refused, trace.steps)
     return state
+
+
+def _replayed(
+    world: World, state: State, left: tuple[Step, ...], refused: list[str]
+) -> State | None:
+    """Take what is left, in an order that the model allows; None: there is no such order."""
+    if not left:
+        return state
+    first_answer = min(step.ended for step in left)
+    for step in left:
+        if step.began < first_answer:
+            what = step.what
+            if what.startswith("single"):
+                what = f"S{len(world.joint) + state.singles} writes record {what[-1]}"
+            move = _taken(world, state, what)
+            if move is None or move.broken:
+                refused.append(f"{what}, {len(left)} before the end")
+                continue
+            rest = tuple(other for other in left if other is not step)
+            if (last := _replayed(world, move.state, rest, refused)) is not None:
+                return last
+    return None
+
+
+UNSEEN = ("begins", "asks to commit", "waits for record 1", "gives up")
+"""Steps that nobody outside sees, which come before some others."""
 
 
 def _taken(world: World, state: State, what: str) -> Move | None:
     found = {move.what: move for move in moves(world, state)}
     if what in found:
         return found[what]
-    # Steps that nobody outside sees come before some others.
     number = what.partition(" ")[0].partition("'")[0]
-    for step in ("asks to commit", "waits for record 1", "gives up"):
+    for step in UNSEEN:
         unseen = f"{number} {step}"
         if unseen in found:
             after = {move.what: move for move in moves(world, found[unseen].state)}
@@ -202,7 +246,7 @@ async def test_what_is_done_is_what_the_model_does(
         await mediator.create(pairs, "pairs", id_, **OLD)
         recorder.trace = trace = Trace(id_)
         await _with_another_in_between(mediator, other, fate, (victim, kind, pairs, id_))
-        await settle(mediator)
+        await expire(mediator)
         recorder.trace = Trace("")
         state = replay(trace)
         assert all(record.intent < 0 for record in state.records), trace.steps

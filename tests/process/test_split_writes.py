@@ -8,11 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
-from sqlalchemy import update as update_rows
 
-from mediator.catalogue.tables import transactions as table
-from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.errors import (
     AlreadyExists,
     Conflict,
@@ -43,6 +39,7 @@ from mediator.stores.port import StoreUnavailable
 from mediator.transactions.log import Entry, State
 from tests.faults.conditions import eventually
 from tests.process.mortal import FATE, Fate, Killed, make_mortal
+from tests.process.open_writes import expire, let_overdue, open_writes
 from tests.process.service import Service, field_on, inc, unique
 
 PAIRS = {
@@ -52,6 +49,7 @@ PAIRS = {
     }
 }
 OLD = {"title": "old", "hits": 10}
+DAY_S = 86_400.0
 
 
 @pytest.fixture(scope="module")
@@ -67,29 +65,6 @@ def mortal(mediator: Service) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         make_mortal(mediator.mediator, patched)
         yield
-
-
-async def entries(mediator: Service) -> list[str]:
-    """Return the states of what the log holds and is not only remembered."""
-    log = mediator.mediator.transactions._log
-    assert isinstance(log, CatalogueTransactions)
-    async with log._catalogue.begin() as connection:
-        found = select(table.c.state).where(table.c.state != State.DONE, table.c.database != "")
-        return list((await connection.execute(found)).scalars())
-
-
-async def expire(mediator: Service) -> None:
-    """Let the leases of dead coordinators pass, and wait until nothing of them is left."""
-    log = mediator.mediator.transactions._log
-    assert isinstance(log, CatalogueTransactions)
-    async with log._catalogue.begin() as connection:
-        await connection.execute(update_rows(table).values(leased_until=func.now()))
-    await mediator.mediator.transactions.recover()
-
-    async def settled() -> bool:
-        return not await entries(mediator)
-
-    await eventually(settled)
 
 
 def write_of(kind: str, database: str, id_: str) -> WriteOperation:
@@ -181,7 +156,7 @@ async def test_a_retry_with_the_same_key_finishes_a_killed_write(
             await mediator.create(pairs, "pairs", id_, **OLD)
         operation = replace(write_of(kind, pairs, id_), fingerprint="f")
         await attempt(mediator, operation, fate)
-        await _let_overdue(mediator)
+        await let_overdue(mediator)
         answer = await data.recall(operation) or await data.write(operation)
         assert answer.values is None or answer.values["hits"] == AFTER[kind]["hits"]
         assert await state(mediator, pairs, id_) == AFTER[kind], fate.taken
@@ -190,13 +165,6 @@ async def test_a_retry_with_the_same_key_finishes_a_killed_write(
         assert again.versions == answer.versions
         assert await state(mediator, pairs, id_) == AFTER[kind], fate.taken
         step += 1
-
-
-async def _let_overdue(mediator: Service) -> None:
-    log = mediator.mediator.transactions._log
-    assert isinstance(log, CatalogueTransactions)
-    async with log._catalogue.begin() as connection:
-        await connection.execute(update_rows(table).values(leased_until=func.now()))
 
 
 async def test_retries_during_the_write_do_not_double_it(mediator: Service, pairs: str) -> None:
@@ -221,11 +189,11 @@ async def test_two_replicas_recover_at_once(mediator: Service, pairs: str, morta
         await mediator.create(pairs, "pairs", id_, **OLD)
         fate = Doomed("commit", after=True)
         assert not await attempt(mediator, write_of("update", pairs, id_), fate)
-    await _let_overdue(mediator)
+    await let_overdue(mediator)
     await asyncio.gather(*(mediator.mediator.transactions.recover() for _ in range(3)))
 
     async def recovered() -> bool:  # what goes on in the background may have taken some of them
-        return not await entries(mediator)
+        return not await open_writes(mediator)
 
     await eventually(recovered)
     assert [await state(mediator, pairs, id_) for id_ in ids] == [AFTER["update"]] * len(ids)
@@ -262,7 +230,7 @@ async def committed(mediator: Service, pairs: str, mortal: None) -> AsyncIterato
     put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
     assert not await attempt(mediator, put, Doomed("commit", after=True))
     yield id_
-    assert not await entries(mediator)
+    assert not await open_writes(mediator)
 
 
 @pytest.fixture
@@ -276,21 +244,12 @@ async def half(mediator: Service, pairs: str) -> str:
         patched.setattr(redis, "write", _away)
         with pytest.raises(OutcomeUnknown):
             await mediator.mediator.data.write(put)
-        await _postpone(mediator)
+        await let_overdue(mediator, in_s=DAY_S)  # whoever meets it is to resolve it
     return id_
 
 
 async def _away(*_: object) -> Any:
     raise StoreUnavailable("connection refused")
-
-
-async def _postpone(mediator: Service) -> None:
-    """Keep recovery from it: whoever meets it is to resolve it."""
-    log = mediator.mediator.transactions._log
-    assert isinstance(log, CatalogueTransactions)
-    async with log._catalogue.begin() as connection:
-        later = func.now() + func.make_interval(0, 0, 0, 0, 1)
-        await connection.execute(update_rows(table).values(leased_until=later))
 
 
 async def test_writes_that_meet_a_committed_one_roll_it_forward_first(
@@ -485,7 +444,7 @@ async def test_the_other_system_is_down_and_comes_back(
         patched.setattr(redis, "write", _away)
         with pytest.raises(OutcomeUnknown):
             await mediator.mediator.data.write(operation)
-        assert await entries(mediator) == [State.COMMITTED]
+        assert await open_writes(mediator) == [State.COMMITTED]
     await expire(mediator)
     assert await state(mediator, pairs, operation.id) == AFTER["create"]
     told = [o for o in mediator.observed if isinstance(o, RedoRecovered)]
@@ -511,7 +470,7 @@ async def test_a_dropped_database_takes_its_entries_along(mediator: Service, mor
     fate = Doomed("commit", after=True)
     assert not await attempt(mediator, write_of("create", database, "x"), fate)
     await mediator.mediator.control.delete_schema(database)
-    assert await entries(mediator) == []
+    assert await open_writes(mediator) == []
 
 
 # Objects older than a group

@@ -9,11 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
-from sqlalchemy import update as update_rows
 
-from mediator.catalogue.tables import transactions as table
-from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.errors import (
     AlreadyExists,
     IdempotencyReused,
@@ -38,10 +34,11 @@ from mediator.operations.model import (
 from mediator.operations.operators import Operator, OperatorCall
 from mediator.stores.port import SystemConfig
 from mediator.transactions import coordinator
-from mediator.transactions.log import Entry, State
+from mediator.transactions.log import Entry
 from mediator.transactions.model import MOST_READS, MOST_WRITES, Seen, Transaction
 from tests.faults.conditions import eventually
 from tests.process.mortal import FATE, Fate, Killed, make_mortal
+from tests.process.open_writes import expire
 from tests.process.service import Service, field_on, service, unique
 
 CLASSES = {
@@ -101,22 +98,6 @@ async def is_marked(mediator: Service, database: str, class_name: str, id_: str)
     route = await mediator.mediator.data.route(database, class_name)
     marker = mediator.mediator.transactions.settler.marker
     return any(s.mark for s in await marker.standing([(f, id_) for f in route.fragments]))
-
-
-async def expire(mediator: Service) -> None:
-    """Let the leases of dead coordinators pass, and wait until nothing of them is left."""
-    log = mediator.mediator.transactions._log
-    assert isinstance(log, CatalogueTransactions)
-    open_ = table.c.state != State.DONE
-    async with log._catalogue.begin() as connection:
-        await connection.execute(update_rows(table).where(open_).values(leased_until=func.now()))
-    await mediator.mediator.transactions.recover()
-
-    async def settled() -> bool:
-        async with log._catalogue.begin() as connection:
-            return not (await connection.execute(select(table.c.mark).where(open_))).all()
-
-    await eventually(settled)
 
 
 @pytest.fixture

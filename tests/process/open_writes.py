@@ -1,0 +1,52 @@
+"""What the log of writes over several systems still holds open, and letting it come to an end."""
+
+from __future__ import annotations
+
+from sqlalchemy import and_, func, select, update
+
+from mediator.catalogue.tables import transactions as table
+from mediator.catalogue.transaction_log import CatalogueTransactions
+from mediator.transactions.log import State
+from tests.faults.conditions import eventually
+from tests.process.service import Service
+
+__all__ = ["expire", "let_overdue", "open_writes"]
+
+_OPEN = and_(table.c.state != State.DONE, table.c.database != "")
+"""Neither only remembered, nor noted for being unknown, which it stays for an hour."""
+
+
+async def open_writes(replica: Service) -> list[str]:
+    """Return the states of the writes that are not over."""
+    async with _log(replica)._catalogue.begin() as connection:
+        found = await connection.execute(select(table.c.state).where(_OPEN))
+        return list(found.scalars())
+
+
+async def let_overdue(replica: Service, in_s: float = 0.0) -> None:
+    """End the leases of all that is open, as if their coordinators had gone long since.
+
+    Args:
+        replica: Who reaches the log.
+        in_s: In how many seconds they end; recovery leaves them alone until then.
+    """
+    ends = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, in_s)
+    async with _log(replica)._catalogue.begin() as connection:
+        await connection.execute(update(table).where(_OPEN).values(leased_until=ends))
+
+
+async def expire(replica: Service) -> None:
+    """Let the leases of dead coordinators pass, and wait until nothing of them is left."""
+    await let_overdue(replica)
+    await replica.mediator.transactions.recover()
+
+    async def settled() -> bool:
+        return not await open_writes(replica)
+
+    await eventually(settled)
+
+
+def _log(replica: Service) -> CatalogueTransactions:
+    log = replica.mediator.transactions._log
+    assert isinstance(log, CatalogueTransactions)
+    return log
