@@ -39,8 +39,15 @@ class DataPlane(Protocol):
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; returns when the write is acknowledged."""
 
-    async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
-        """Do many operations with few round trips; operations on one object keep their order."""
+    async def batch(
+        self, operations: Sequence[Operation], *, whole: bool = False
+    ) -> list[Outcome | MediatorError]:
+        """Do many operations with few round trips; operations on one object keep their order.
+
+        Args:
+            operations: The operations.
+            whole: Reads wait for writes over several systems to be resolved.
+        """
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return the answer remembered for an operation id; `IdempotencyReused` if it differs.

@@ -179,7 +179,7 @@ class Queries:
         ids = _ids(parameters["ids"], self._options.batch_limit)
         gets = [Get(resource.database, resource.name, id_, selection.fields) for id_ in ids]
         call.request.phases.end("parse")
-        outcomes = await call.plane.batch(gets)
+        outcomes = await call.plane.batch(gets, whole=call.wish().whole)
         call.request.phases.end("store")
         found: list[Outcome] = []
         missing: list[str] = []

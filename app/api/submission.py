@@ -36,11 +36,11 @@ async def _submit_once(plane: DataPlane, operation: WriteOperation) -> Outcome:
 
 
 async def submit_all(
-    plane: DataPlane, items: Sequence[Item]
+    plane: DataPlane, items: Sequence[Item], *, whole: bool = False
 ) -> list[Outcome | MediatorError | HttpError]:
     """Carry out those items that are operations, in few round trips; the answers in their order."""
     operations = [item.operation for item in items if isinstance(item, Planned)]
-    outcomes = iter(await plane.batch(operations) if operations else [])
+    outcomes = iter(await plane.batch(operations, whole=whole) if operations else [])
     return [next(outcomes) if isinstance(item, Planned) else item for item in items]
 
 

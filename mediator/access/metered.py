@@ -89,11 +89,13 @@ class MeteredPlane:
         [outcome] = await _carried_out(self._meter, self.model, [operation], write)
         return outcome
 
-    async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
+    async def batch(
+        self, operations: Sequence[Operation], *, whole: bool = False
+    ) -> list[Outcome | MediatorError]:
         """Do many operations; those that would create one object too many are `StorageFull`."""
 
         async def write(allowed: Sequence[Operation]) -> list[Outcome | MediatorError]:
-            answers = await self._plane.batch(allowed)
+            answers = await self._plane.batch(allowed, whole=whole)
             for index, (one, other) in enumerate(zip(operations, allowed, strict=True)):
                 if one is not other and isinstance(answers[index], PreconditionFailed):
                     answers[index] = self._meter.full()

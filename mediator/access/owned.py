@@ -40,7 +40,7 @@ from mediator.access.ownership import (
     with_owner,
 )
 from mediator.errors import Conflict, Forbidden, MediatorError, NotFound, PreconditionFailed
-from mediator.materialise.freshness import ANY, STRONG, Wish
+from mediator.materialise.freshness import ANY, STRONG, WHOLE, Wish
 from mediator.operations.if_match import asked_for, check_if_match, if_match_required
 from mediator.operations.model import (
     Condition,
@@ -103,7 +103,9 @@ class OwnedPlane:
             return await self._plane.write(operation)
         return await self._write(route, owner, operation)
 
-    async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
+    async def batch(
+        self, operations: Sequence[Operation], *, whole: bool = False
+    ) -> list[Outcome | MediatorError]:
         """Do many operations; those on owned classes object by object, each in its order."""
         answers: dict[int, Outcome | MediatorError] = {}
         free: list[int] = []
@@ -118,7 +120,7 @@ class OwnedPlane:
                 free.append(index)
             else:
                 lanes.setdefault((operation.class_name, operation.id), []).append(index)
-        for part in await self._all(operations, free, lanes):
+        for part in await self._all(operations, free, lanes, whole=whole):
             answers.update(part)
         return [answers[index] for index in range(len(operations))]
 
@@ -155,26 +157,30 @@ class OwnedPlane:
         operations: Sequence[Operation],
         free: Sequence[int],
         lanes: dict[tuple[str, str], list[int]],
+        *,
+        whole: bool,
     ) -> Sequence[Mapping[int, Outcome | MediatorError]]:
         reads: list[int] = []
         for key, indices in list(lanes.items()):
             if all(isinstance(operations[index], Get) for index in indices):
                 reads += lanes.pop(key)
-        slots = asyncio.Semaphore(_AT_ONCE)
+        slots, wish = asyncio.Semaphore(_AT_ONCE), WHOLE if whole else ANY
         return await asyncio.gather(
-            self._together(operations, free),
-            self._read_each(operations, reads),
-            *(self._in_turn(operations, indices, slots) for indices in lanes.values()),
+            self._together(operations, free, whole=whole),
+            self._read_each(operations, reads, whole=whole),
+            *(self._in_turn(operations, own, slots, wish) for own in lanes.values()),
         )
 
     async def _together(
-        self, operations: Sequence[Operation], indices: Sequence[int]
+        self, operations: Sequence[Operation], indices: Sequence[int], *, whole: bool
     ) -> Mapping[int, Outcome | MediatorError]:
-        found = await self._plane.batch([operations[i] for i in indices]) if indices else []
+        if not indices:
+            return {}
+        found = await self._plane.batch([operations[i] for i in indices], whole=whole)
         return dict(zip(indices, found, strict=True))
 
     async def _read_each(
-        self, operations: Sequence[Operation], indices: Sequence[int]
+        self, operations: Sequence[Operation], indices: Sequence[int], *, whole: bool
     ) -> Mapping[int, Outcome | MediatorError]:
         """Read many objects with few round trips."""
         wanted: list[Get] = []
@@ -186,14 +192,18 @@ class OwnedPlane:
             assert owner is not None
             wanted.append(with_owner(get, owner))
             told.append((route, get, owner))
-        found = await self._plane.batch(wanted) if wanted else []
+        found = await self._plane.batch(wanted, whole=whole) if wanted else []
         return {
             index: checked(*asked, outcome)
             for index, asked, outcome in zip(indices, told, found, strict=True)
         }
 
     async def _in_turn(
-        self, operations: Sequence[Operation], indices: Sequence[int], slots: asyncio.Semaphore
+        self,
+        operations: Sequence[Operation],
+        indices: Sequence[int],
+        slots: asyncio.Semaphore,
+        wish: Wish,
     ) -> Mapping[int, Outcome | MediatorError]:
         answers: dict[int, Outcome | MediatorError] = {}
         async with slots:
@@ -201,7 +211,7 @@ class OwnedPlane:
                 operation = operations[index]
                 try:
                     answers[index] = await (
-                        self.read(operation)
+                        self.read(operation, wish)
                         if isinstance(operation, Get)
                         else self.write(operation)
                     )

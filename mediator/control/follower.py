@@ -144,7 +144,7 @@ class Follower:
                 self._calls.refuse(held := _held(after))
                 self._calls.admit(set(fragments_of(after.route if after else None)) - held)
         self._known = known
-        routes = {name: placed.route for name, placed in known.databases.items()}
+        routes = {name: _route(placed) for name, placed in known.databases.items()}
         epoch = max(known.moment.epoch, self._executor.model.epoch)
         self._executor.adopt(RoutingModel(epoch, routes))
 
@@ -160,6 +160,12 @@ async def _after(before: _Known, news: Snapshot | Difference) -> _Known:
     for name, stored in changed.items():
         databases[name] = await _placed(before.databases.get(name), stored)
     return _Known(news.moment, databases)
+
+
+def _route(placed: _Placed) -> DatabaseRoute:
+    if placed.stored.hold is None:
+        return placed.route
+    return replace(placed.route, held=frozenset(placed.stored.hold.classes))
 
 
 def _held(placed: _Placed | None) -> set[Fragment]:

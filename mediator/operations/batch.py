@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from mediator.errors import MediatorError, NotFound
+from mediator.errors import MediatorError, NotFound, Unavailable
 from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import outcome_of
 from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
@@ -50,9 +50,14 @@ class Single(Protocol):
         """Carry out one write."""
 
     async def look_again(
-        self, route: ClassRoute, resource: Get, outcomes: Sequence[Outcome | None]
+        self,
+        route: ClassRoute,
+        resource: Get,
+        outcomes: Sequence[Outcome | None],
+        *,
+        whole: bool = False,
     ) -> list[Outcome | None]:
-        """Look at partial outcomes of one resource again."""
+        """Look at partial outcomes of one resource again; raises `Unavailable`."""
 
 
 @dataclass(slots=True)
@@ -93,9 +98,16 @@ class _Wave:
 
 
 async def run_batch(
-    plane: Single, calls: StoreCalls, operations: Sequence[Operation]
+    plane: Single, calls: StoreCalls, operations: Sequence[Operation], *, whole: bool
 ) -> list[_Answer]:
-    """Do all operations; each gets its outcome or its error, in the order of the batch."""
+    """Do all operations; each gets its outcome or its error, in the order of the batch.
+
+    Args:
+        plane: Does single operations.
+        calls: Sends store calls.
+        operations: The operations.
+        whole: Reads resolve writes over several systems that they meet.
+    """
     answers: dict[int, _Answer] = {}
     queues: dict[tuple[str, str], deque[_Planned]] = {}
     routes: dict[tuple[str, str], ClassRoute] = {}
@@ -119,7 +131,7 @@ async def run_batch(
             await _write(plane, calls, wave.writes, answers)
             continue
         await asyncio.gather(
-            _read(plane, calls, wave.reads, answers),
+            _read(plane, calls, wave.reads, answers, whole=whole),
             _write(plane, calls, wave.writes, answers),
             _jointly(plane, wave.joint, answers),
             _alone(plane, wave.alone, answers),
@@ -156,18 +168,27 @@ def _next_wave(queues: dict[tuple[str, str], deque[_Planned]]) -> _Wave:
 
 
 async def _read(
-    plane: Single, calls: StoreCalls, planned: Sequence[_Planned], answers: dict[int, _Answer]
+    plane: Single,
+    calls: StoreCalls,
+    planned: Sequence[_Planned],
+    answers: dict[int, _Answer],
+    *,
+    whole: bool,
 ) -> None:
     if not planned:
         return
     records = iter(await calls.read_each([call for p in planned for call in p.reads]))
+    doubtful: dict[tuple[ClassRoute, tuple[str, ...] | None], list[_Planned]] = {}
     for p in planned:
-        answers[p.index] = await _object(plane, p, [next(records) for _ in p.reads])
+        answer = answers[p.index] = _object(p, [next(records) for _ in p.reads])
+        if isinstance(answer, Outcome) and (answer.partial or (whole and answer.pending)):
+            assert isinstance(p.operation, Get)
+            doubtful.setdefault((p.route, p.operation.fields), []).append(p)
+    for alike in doubtful.values():
+        await _look_again(plane, alike, answers, whole=whole)
 
 
-async def _object(
-    plane: Single, planned: _Planned, records: Sequence[Record | MediatorError | None]
-) -> _Answer:
+def _object(planned: _Planned, records: Sequence[Record | MediatorError | None]) -> _Answer:
     parts: list[Record | None] = []
     for record in records:
         if isinstance(record, MediatorError):
@@ -175,10 +196,27 @@ async def _object(
         parts.append(record)
     operation = planned.operation
     assert isinstance(operation, Get)
-    outcome = merge_records(planned.route, operation, parts)
-    if outcome is not None and outcome.partial:
-        [outcome] = await plane.look_again(planned.route, operation, [outcome])
-    return outcome or NotFound(f"{operation.class_name}/{operation.id} does not exist.")
+    return merge_records(planned.route, operation, parts) or _missing(operation)
+
+
+async def _look_again(
+    plane: Single, alike: Sequence[_Planned], answers: dict[int, _Answer], *, whole: bool
+) -> None:
+    """Look again at objects of which the same was read."""
+    first = alike[0].operation
+    assert isinstance(first, Get)
+    seen = [one for p in alike if isinstance(one := answers[p.index], Outcome)]
+    try:
+        found = await plane.look_again(alike[0].route, first, seen, whole=whole)
+    except Unavailable as error:
+        answers.update(dict.fromkeys((p.index for p in alike), error))
+        return
+    for p, outcome in zip(alike, found, strict=True):
+        answers[p.index] = outcome or _missing(p.operation)
+
+
+def _missing(operation: Operation) -> NotFound:
+    return NotFound(f"{operation.class_name}/{operation.id} does not exist.")
 
 
 async def _write(

@@ -101,7 +101,8 @@ class Executor:
         route = self._find(database, class_name)
         if route is None:
             await self._refresh()
-            route = self._find(database, class_name)
+            found = self._model.databases.get(database)
+            route = found.classes.get(class_name) if found is not None else None
         return route or self._unknown(database, class_name)
 
     async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
@@ -125,10 +126,15 @@ class Executor:
         return outcome
 
     async def look_again(
-        self, route: ClassRoute, resource: Get, outcomes: Sequence[Outcome | None]
+        self,
+        route: ClassRoute,
+        resource: Get,
+        outcomes: Sequence[Outcome | None],
+        *,
+        whole: bool = False,
     ) -> list[Outcome | None]:
         """Look at partial outcomes of one resource again; see `mediator.operations.doubt`."""
-        return await self._doubts.look_again(route, resource, outcomes)
+        return await self._doubts.look_again(route, resource, outcomes, whole=whole)
 
     async def write(self, operation: WriteOperation) -> Outcome:
         """Write one object; see `DataPlane.write`."""
@@ -183,9 +189,11 @@ class Executor:
         # Else a group must be absent: that can only be read beforehand.
         return steps if len(steps.first.expect) == len(alternatives[0]) else None
 
-    async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
+    async def batch(
+        self, operations: Sequence[Operation], *, whole: bool = False
+    ) -> list[Outcome | MediatorError]:
         """Do many operations; see `DataPlane.batch`."""
-        return await run_batch(self, self._calls, operations)
+        return await run_batch(self, self._calls, operations, whole=whole)
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return a remembered answer; see `DataPlane.recall`."""
@@ -262,8 +270,11 @@ class Executor:
         raise PreconditionFailed(f"{operation.class_name}/{operation.id} was changed meanwhile.")
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
+        """Find where a class lives; None if it is not known, or may be elsewhere by now."""
         found = self._model.databases.get(database)
-        return found.classes.get(class_name) if found is not None else None
+        if found is None or class_name in found.held:
+            return None
+        return found.classes.get(class_name)
 
     async def _route_of(self, operation: Operation) -> ClassRoute:
         route = self._find(operation.database, operation.class_name)

@@ -72,11 +72,14 @@ class DatabaseRoute:
         classes: The routes.
         id: What tells the database from earlier and later ones of the same name. Empty, for what no
             catalogue keeps: the name is the id.
+        held: Classes that are being placed anew: whoever looks at the catalogue may find them
+            elsewhere by now.
     """
 
     schema: Schema
     classes: Mapping[str, ClassRoute]
     id: str = ""
+    held: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Let the name stand for an id that is not given."""

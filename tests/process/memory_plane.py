@@ -113,7 +113,9 @@ class MemoryPlane:
             self.remembered[operation.operation] = (operation.fingerprint, outcome)
         return outcome
 
-    async def batch(self, operations: Sequence[Operation]) -> list[Outcome | MediatorError]:
+    async def batch(
+        self, operations: Sequence[Operation], *, whole: bool = False
+    ) -> list[Outcome | MediatorError]:
         return [await self._one(operation) for operation in operations]
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:

@@ -135,7 +135,8 @@ async def test_writes_find_the_new_place_once_all_have_followed(
             await of.create(name, "notes", "x", title="refused")
     gate.open.set()
     await change
-    await follows(late)
+    await mediator.create(name, "notes", "y", title="at the new place")
+    assert await late.values(name, "notes", "y") == {"title": "at the new place"}
     assert late.systems_of(name, "notes") == ("mongo",)
     await late.create(name, "notes", "x", title="new place")
     assert await mediator.values(name, "notes", "x") == {"title": "new place"}

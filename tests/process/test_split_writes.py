@@ -304,6 +304,15 @@ async def test_a_reader_is_told_or_waits(mediator: Service, pairs: str, half: st
     assert (await mediator.get(pairs, "pairs", half)).partial == ()
 
 
+async def test_strong_reads_of_a_batch_see_a_whole_object(
+    mediator: Service, pairs: str, half: str
+) -> None:
+    get = Get(pairs, "pairs", half)
+    [batched] = await mediator.mediator.data.batch([get], whole=True)
+    assert isinstance(batched, Outcome)
+    assert (batched.values, batched.partial) == ({"title": "put", "hits": 0}, ())
+
+
 async def test_a_strong_query_resolves_what_it_meets(
     mediator: Service, pairs: str, half: str
 ) -> None:
