@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 
 from mediator.schema.tree import ClassSchema, Schema
@@ -72,11 +73,14 @@ class DatabaseRoute:
         classes: The routes.
         id: What tells the database from earlier and later ones of the same name. Empty, for what no
             catalogue keeps: the name is the id.
+        owned_until: Until when the objects of classes had owners that have none any more
+            (`mediator.access.former_owners`).
     """
 
     schema: Schema
     classes: Mapping[str, ClassRoute]
     id: str = ""
+    owned_until: Mapping[str, datetime] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Let the name stand for an id that is not given."""
