@@ -28,10 +28,14 @@ class Holding:
 
     Args:
         connect: Opens a connection to the server.
+
+    Attributes:
+        sent: What clients have sent, kept or not, in the order in which it came.
     """
 
     def __init__(self, connect: _Connect) -> None:
         self._connect = connect
+        self.sent: list[bytes] = []
         self._open = asyncio.Event()
         self._open.set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,6 +76,7 @@ class Holding:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
+                self.sent.append(data)
                 if not self._open.is_set():
                     answered.clear()
                     self._held.add(answered)
