@@ -9,10 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import orjson
-
 from app.api.access import Access
 from mediator.access.model import Scope
+from mediator.changes.document import time_of
 from mediator.errors import Forbidden
 
 __all__ = ["CLOCKS_DIFFER", "require_open", "was_made_after"]
@@ -40,8 +39,7 @@ def require_open(access: Access, database: str, class_name: str) -> None:
 
 def was_made_after(change: bytes, until: datetime) -> bool:
     """Tell whether a change, as a JSON document, was made for sure after a moment."""
-    made = datetime.fromisoformat(orjson.loads(change)["time"])
-    return made > until + CLOCKS_DIFFER
+    return time_of(change) > until + CLOCKS_DIFFER
 
 
 def _text(moment: datetime) -> str:

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-import orjson
 import pytest
 
 from app.api.access import Access
 from app.api.former_owners import CLOCKS_DIFFER, require_open, was_made_after
 from mediator.access.former_owners import MOST_CLASSES, had_owners_until, owned_until
+from mediator.changes.document import document_of
+from mediator.changes.model import Change
 from mediator.errors import Forbidden
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -86,5 +87,13 @@ def test_the_feed_of_a_class_opens_when_no_later_change_can_seem_older() -> None
 
 def test_a_change_counts_as_later_only_if_no_clock_can_have_made_it_so() -> None:
     for after, later in ((timedelta(0), False), (CLOCKS_DIFFER, False), (2 * CLOCKS_DIFFER, True)):
-        change = orjson.dumps({"time": (NOW + after).isoformat()})
-        assert was_made_after(change, NOW) is later
+        assert was_made_after(made(NOW + after), NOW) is later
+
+
+def made(moment: datetime) -> bytes:
+    """Return a change whose values look as if they told another time."""
+    time_us = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    other = '"time":"1999-01-01T00:00:00.000000Z"}'
+    values = {"time": "1999-01-01T00:00:00.000000Z", "text": other}
+    change = Change("id", "db", "notes", "n", "main", 1, "create", None, values, time_us, "db_1")
+    return document_of(change)
