@@ -16,8 +16,12 @@ __all__ = ["audit_go", "judge_go"]
 WITHIN_S: Final = 300
 _ABOUT: Final = "Modules of Go"
 _TOOLS: Final = Path("helm/tools")
-_CHECK: Final = ("run", "golang.org/x/vuln/cmd/govulncheck@v1.1.4")
-_ASKED: Final = ("-scan", "module", "-format", "json")
+_CHECK: Final = ("run", "golang.org/x/vuln/cmd/govulncheck@v1.9.0")
+_ASKED: Final = ("-scan", "package", "-format", "json", "tool")
+"""`tool` are the packages that go.mod names as tools. A scan of modules alone refuses a folder
+without files of Go; one of packages names vulnerable modules all the same."""
+
+_DATABASE: Final = "https://vuln.go.dev"
 
 
 def judge_go(printed: str) -> Outcome:
@@ -51,14 +55,25 @@ def _line(finding: dict[str, Any]) -> str:
     return f"{module['module']} {module.get('version', '')}: {finding['osv']}, fixed in {fixed}"
 
 
-def audit_go(root: Path) -> Outcome:
-    """Ask Go's database of vulnerabilities, by Go's own client."""
+def _reason(said: str) -> str:
+    """Return the last line that says something; `go run` adds the exit status."""
+    lines = [line for line in said.strip().splitlines() if not line.startswith("exit status ")]
+    return lines[-1].removeprefix("govulncheck: ") if lines else "it failed"
+
+
+def audit_go(root: Path, database: str = _DATABASE) -> Outcome:
+    """Ask a database of vulnerabilities, by Go's own client.
+
+    Args:
+        root: Where the project is.
+        database: URL of a database (https://go.dev/doc/security/vuln/database).
+    """
     go = shutil.which("go")
     if go is None:
         return Outcome(_ABOUT, unasked=("go is not installed",))
     try:
         done = subprocess.run(  # noqa: S603 - our own words and files
-            [go, *_CHECK, "-C", str(root / _TOOLS), *_ASKED],
+            [go, *_CHECK, "-C", str(root / _TOOLS), "-db", database, *_ASKED],
             capture_output=True,
             text=True,
             timeout=WITHIN_S,
@@ -68,7 +83,6 @@ def audit_go(root: Path) -> Outcome:
     except subprocess.TimeoutExpired:
         return Outcome(_ABOUT, unasked=(f"govulncheck took longer than {WITHIN_S} s",))
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines()
-        return Outcome(_ABOUT, unasked=(f"govulncheck: {said[-1] if said else 'it failed'}",))
+        return Outcome(_ABOUT, unasked=(f"govulncheck: {_reason(error.stderr)}",))
     except (ValueError, LookupError, TypeError) as error:
         return Outcome(_ABOUT, unasked=(f"govulncheck cannot be read: {error}",))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Final
 
 from mediator.access.book import AccessBook
 from mediator.access.decision import Decision, Target, decide
+from mediator.access.former_owners import had_owners_until
 from mediator.access.metered import MeteredPlane, Transact, metered
 from mediator.access.metering import UNLIMITED, Meter
 from mediator.access.model import Principal, Scope
@@ -106,6 +108,13 @@ class Access:
             by_anybody: Whether what is public is open to everybody for this.
         """
         return True
+
+    def owned_until(self, database: str, class_name: str) -> datetime | None:  # noqa: ARG002
+        """Return until when objects of a class were not all there for the request.
+
+        None: Since always, or still, which `may_read_all` tells.
+        """
+        return None
 
     def names_systems(self, database: str, class_name: str) -> bool:  # noqa: ARG002
         """Whether answers about a class may name the systems that it is on."""
@@ -209,6 +218,14 @@ class Restricted(Access):
         scope = Scope.READ if nobodys else Scope.ADMIN
         decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
         return decision is Decision.ALLOWED
+
+    def owned_until(self, database: str, class_name: str) -> datetime | None:
+        """Return until when objects of a class had owners; see `Access.owned_until`."""
+        route = self._model().databases.get(database)
+        until = None if route is None else had_owners_until(route.owned_until, class_name)
+        if until is None or self._decide(Scope.ADMIN, database, class_name) is Decision.ALLOWED:
+            return None
+        return until
 
     def names_systems(self, database: str, class_name: str) -> bool:
         """Whether the principal may see where a class is placed; see `Access.names_systems`.

@@ -13,6 +13,7 @@ from typing import Final
 from app.api.access import Access
 from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
+from app.api.former_owners import require_open, was_made_after
 from app.api.resources import Directory
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
@@ -66,7 +67,13 @@ class _Wanted:
             # Another replica may have made a class a moment ago.
             await self.directory.look_for(self.database, *(names - allowed))
             allowed = self._allowed(names)
-        return [told for told in events if told[0].class_name in allowed]
+        since = {name: self.access.owned_until(self.database, name) for name in allowed}
+        return [
+            (event, position)
+            for event, position in events
+            if event.class_name in allowed
+            and ((until := since[event.class_name]) is None or was_made_after(event.data, until))
+        ]
 
     def _allowed(self, names: AbstractSet[str]) -> set[str]:
         """Return the classes whose changes may be shown: one may be gone, or have got owners."""
@@ -94,6 +101,7 @@ class Changes:
         call.access.require(Scope.READ, call.database, parameters.get("class"), by_anybody=False)
         for name in self._told_of(call, parameters.get("class")):
             call.access.require_all(call.database, name)
+            require_open(call.access, call.database, name)
         subscriptions = self._subscriptions
         if subscriptions is None:
             detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."

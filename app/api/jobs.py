@@ -102,6 +102,8 @@ class Jobs:
                 fingerprint=identity.fingerprint,
                 bound=bound,
             )
+        if replayed:
+            await self._rights.require_view(call.access, run)
         call.request.phases.end("store")
         headers = [(b"location", f"/v1/{call.database}/jobs/{run.id}".encode())]
         return _answer(202, run, [*headers, _REPLAYED] if replayed else headers)

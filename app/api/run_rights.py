@@ -1,8 +1,9 @@
 """Who may see a run, and who may have it carried out: by the rights to the classes it names.
 
 A run shows values of the classes that it reads: in its job, its progress, its errors, its results.
-So whoever looks at it needs the right to read all objects of each of them, at that time; whoever
-submits, cancels or resumes it needs besides the right to write the class that it writes into.
+So whoever looks at it needs the right to read all objects of each of them, as they are and as they
+were when the run was submitted. Whoever submits, cancels or resumes it needs besides the right to
+write the class that it writes into.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ class RunRights:
         sources = [] if job is None else _sources(job)
         for database, class_name in sources:
             await self._require(access, Scope.READ, database, class_name)
-            if not access.may_read_all(database, class_name):
+            if not _may_view(access, run, database, class_name):
                 detail = (
-                    f"Objects of {class_name} have owners, or the class is there no more:"
-                    " this is for administrators of it."
+                    f"Objects of {class_name} have owners, or had when the run was submitted, or"
+                    " the class is there no more: this is for administrators of it."
                 )
                 raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
-        return lambda: all(access.may_read_all(*source) for source in sources)
+        return lambda: all(_may_view(access, run, *source) for source in sources)
 
     async def require_control(self, access: Access, run: StoredRun) -> None:
         """Return if a run may be cancelled or resumed; raises what `require_view` does."""
@@ -79,6 +80,12 @@ class RunRights:
         access.require(scope, database, class_name)
         # Another replica may have made the class, with owners, a moment ago.
         await self._directory.look_for(database, class_name)
+
+
+def _may_view(access: Access, run: StoredRun, database: str, class_name: str) -> bool:
+    """Whether a run may be shown that was submitted then and reads a class."""
+    until = access.owned_until(database, class_name)
+    return access.may_read_all(database, class_name) and (until is None or run.created > until)
 
 
 def _job_of(access: Access, run: StoredRun) -> Job | None:

@@ -34,6 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, JSONPATH, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mediator.access.former_owners import owned_until
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.stored_databases import (
     Difference,
@@ -134,8 +135,8 @@ class CatalogueSchemas:
             for name in names.scalars().all():
                 await _next(connection, name)
 
-    async def put(self, database: StoredDatabase) -> Moment:
-        """Store a schema whose version follows the stored one; return the new moment.
+    async def put(self, database: StoredDatabase) -> tuple[Moment, StoredDatabase]:
+        """Store a schema whose version follows the stored one; return the moment and what it is.
 
         Args:
             database: The database; its `hold` is the one under which it is put, and ends.
@@ -147,9 +148,11 @@ class CatalogueSchemas:
         """
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
-            await _check(connection, database, database.version - 1)
+            before = await _check(connection, database, database.version - 1)
+            put = replace(database, hold=None, owned_until=_owned_until(before, database))
             values = {
                 **_NOT_HELD,
+                "owned_until": put.owned_until,
                 "version": database.version,
                 "document": database.document,
                 "layout": database.layout,
@@ -158,7 +161,7 @@ class CatalogueSchemas:
             await connection.execute(
                 row.on_conflict_do_update(index_elements=[databases.c.name], set_=values)
             )
-        return new
+        return new, put
 
     async def remove(self, database: StoredDatabase) -> Moment:
         """Forget a database with all that the catalogue keeps of it; return the new moment.
@@ -256,13 +259,24 @@ async def _next(connection: AsyncConnection, database: str) -> Moment:
 
 def _database(row: Row[Any]) -> StoredDatabase:
     hold = Hold(row.hold, tuple(row.held)) if row.hold else None
-    return StoredDatabase(row.name, row.id, row.version, row.document, row.layout, hold)
+    return StoredDatabase(
+        row.name, row.id, row.version, row.document, row.layout, hold, row.owned_until
+    )
 
 
-async def _check(connection: AsyncConnection, database: StoredDatabase, version: int) -> None:
-    """Refuse to change a database that is not what it was, or is held by somebody else."""
+def _owned_until(before: Row[Any] | None, database: StoredDatabase) -> dict[str, str]:
+    if before is None:
+        return {}
+    return owned_until(before.owned_until, before.document, database.document, before.now)
+
+
+async def _check(
+    connection: AsyncConnection, database: StoredDatabase, version: int
+) -> Row[Any] | None:
+    """Return a database's row and the time; refuse one that has changed, or that others hold."""
     live = (databases.c.held_until > func.now()).label("live")
-    found = select(databases, live).where(databases.c.name == database.name)
+    now = func.clock_timestamp().label("now")  # the transaction may have waited for the epoch
+    found = select(databases, live, now).where(databases.c.name == database.name)
     row = (await connection.execute(found)).first()
     if (row.id, row.version) != (database.id, version) if row else version:
         raise PreconditionFailed(f"The schema of {database.name} was changed meanwhile.")
@@ -270,6 +284,7 @@ async def _check(connection: AsyncConnection, database: StoredDatabase, version:
         raise Conflict(f"To place {database.name} anew took too long; try again.")
     if database.hold is None and row is not None and row.live:
         raise Conflict(f"Somebody else is placing {database.name} anew; try again.")
+    return row
 
 
 def _ended_runs(database_id: str) -> Update:

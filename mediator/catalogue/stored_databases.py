@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
 
@@ -34,6 +34,8 @@ class StoredDatabase:
         document: The schema as JSON.
         layout: For each class its version, and for each cache group the system and the fields.
         hold: Which classes take no writes at present.
+        owned_until: Until when objects of classes had owners that have none any more; kept by
+            `CatalogueSchemas.put` alone (`mediator.access.former_owners`).
     """
 
     name: str
@@ -42,6 +44,7 @@ class StoredDatabase:
     document: dict[str, Any]
     layout: dict[str, Any]
     hold: Hold | None = None
+    owned_until: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     func,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -68,9 +69,11 @@ databases = Table(
     Column("hold", Text),
     Column("held", JSONB(none_as_null=True)),
     Column("held_until", DateTime(timezone=True)),
+    Column("owned_until", JSONB, nullable=False, server_default=text("'{}'")),
 )
 """One row per database: its id, which none ever had before, its schema as JSON, where each cache
-group of each class lives, and the classes whose writes are held while they are placed anew."""
+group of each class lives, the classes whose writes are held while they are placed anew, and until
+when the objects of classes had owners that have none any more."""
 
 dropped_databases = Table(
     "dropped_databases",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from secrets import token_hex
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "primary_of",
     "route_of",
     "same_place",
+    "with_owned_until",
 ]
 
 
@@ -70,7 +72,13 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}
     built = build_routes(schema, groups, versions, primary_of(stored))
     classes = {name: _identified(route, stored) for name, route in built.classes.items()}
-    return DatabaseRoute(schema, classes, stored.id)
+    return with_owned_until(DatabaseRoute(schema, classes, stored.id), stored)
+
+
+def with_owned_until(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRoute:
+    """Return the routes of a database with its former owners; the fragments stay the same."""
+    times = {name: datetime.fromisoformat(at) for name, at in stored.owned_until.items()}
+    return replace(route, owned_until=times)
 
 
 def primary_of(stored: StoredDatabase | None) -> str | None:

@@ -47,6 +47,7 @@ from mediator.control.layout import (
     primary_of,
     route_of,
     same_place,
+    with_owned_until,
 )
 from mediator.control.membership import Membership
 from mediator.control.plans import Plan, decide_change
@@ -296,18 +297,21 @@ class Schemas:
     async def _put_in_force(self, plan: Plan) -> int:
         changing = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
         if plan.stored is None or not changing:
-            moment = await self._prepare_and_put(plan, plan.new)
+            moment, put = await self._prepare_and_put(plan, plan.new)
         else:
             async with self._held(plan.stored, changing) as held:
                 await self._check_still_empty(plan, changing)
-                moment = await self._prepare_and_put(plan, replace(plan.new, hold=held.hold))
-        self._follower.has_put(moment, plan.new, plan.route)
+                new = replace(plan.new, hold=held.hold)
+                moment, put = await self._prepare_and_put(plan, new)
+        self._follower.has_put(moment, put, with_owned_until(plan.route, put))
         for fragment in (*unused(plan.present, plan.route), *outdated(plan.present, plan.route)):
             with suppress(Unavailable):  # the change is in force; an empty table may stay behind
                 await self._on(fragment, "write", _dropping(fragment))
         return moment.epoch
 
-    async def _prepare_and_put(self, plan: Plan, new: StoredDatabase) -> Moment:
+    async def _prepare_and_put(
+        self, plan: Plan, new: StoredDatabase
+    ) -> tuple[Moment, StoredDatabase]:
         for fragment in fragments_of(plan.route):
             previous = same_place(plan.present, fragment)
             await self._on(fragment, "write", _preparing(fragment, previous))

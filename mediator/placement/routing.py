@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 
 from mediator.schema.tree import ClassSchema, Schema
@@ -74,12 +75,15 @@ class DatabaseRoute:
             catalogue keeps: the name is the id.
         held: Classes that are being placed anew: whoever looks at the catalogue may find them
             elsewhere by now.
+        owned_until: Until when the objects of classes had owners that have none any more
+            (`mediator.access.former_owners`).
     """
 
     schema: Schema
     classes: Mapping[str, ClassRoute]
     id: str = ""
     held: frozenset[str] = frozenset()
+    owned_until: Mapping[str, datetime] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Let the name stand for an id that is not given."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -36,11 +37,15 @@ class Holding:
 
     Args:
         connect: Opens a connection to the server.
+
+    Attributes:
+        sent: What clients have sent last, kept or not, in the order in which it came.
     """
 
     def __init__(self, connect: _Connect) -> None:
         self._connect = connect
         self._open = True
+        self.sent = deque[bytes](maxlen=200)
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
         self._links: list[_Link] = []
@@ -88,6 +93,7 @@ class Holding:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
+                self.sent.append(data)
                 if not (self._open or link.turn.is_set()):
                     link.answered.clear()
                     self._held.append(link)

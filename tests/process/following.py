@@ -62,7 +62,8 @@ class Replica:
     async def put(self, database: StoredDatabase) -> None:
         """Set a schema as `Schemas` does."""
         route = route_of(database)
-        self.follower.has_put(await self.catalogue.put(database), database, route)
+        moment, put = await self.catalogue.put(database)
+        self.follower.has_put(moment, put, route)
 
     async def remove(self, name: str) -> None:
         """Drop a database as `Schemas` does."""

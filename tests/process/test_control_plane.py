@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mediator.catalogue.stored_databases import Moment
+from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.clock import SystemClock
 from mediator.errors import (
     AdvisoryOnly,
@@ -338,7 +338,7 @@ async def test_writes_to_a_class_that_moves_are_held_until_it_has_moved(
     catalogue = mediator.mediator._schemas._catalogue
     put = catalogue.put
 
-    async def meanwhile(database: Any) -> Moment:
+    async def meanwhile(database: Any) -> tuple[Moment, StoredDatabase]:
         with pytest.raises(Unavailable):
             await mediator.create(name, "notes", "early", title="t")
         answers = await mediator.mediator.data.batch(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from mediator.changes.document import change_from, document_of
+from mediator.changes.document import change_from, document_of, time_of
 from mediator.changes.feed import (
     BEGINNING,
     Account,
@@ -106,7 +106,7 @@ def test_the_time_of_a_change_is_that_of_its_document(time_us: int) -> None:
     document = document_of(change)
     assert change_from(document, "d") == change
     told = datetime.fromisoformat(orjson.loads(document)["time"])
-    assert told == EPOCH + timedelta(microseconds=time_us)
+    assert told == time_of(document) == EPOCH + timedelta(microseconds=time_us)
 
 
 async def test_what_is_brought_twice_is_taken_once(bench: Bench) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import httpx
 import pytest
 
+from app.api import former_owners
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.guarded import CLASSES, FIELDS, Guarded, bearer, guarded
@@ -133,6 +135,60 @@ async def test_a_run_over_a_class_with_owners_or_of_no_class_is_for_administrato
     assert (await running.data.delete(run, headers=administrator)).status_code == 200
 
 
+async def take_owner_field(running: Guarded, database: str) -> None:
+    """Take the owner field from the class of drafts."""
+    await set_classes(running, database, {**CLASSES, "drafts": {"fields": OWNED["fields"]}})
+
+
+async def make_anew(running: Guarded, database: str) -> None:
+    """Drop the class of drafts, and make another one of its name, without owners."""
+    await set_classes(running, database, CLASSES)
+    await take_owner_field(running, database)
+
+
+Taken: TypeAlias = Callable[[Guarded, str], Awaitable[None]]
+
+
+@pytest.fixture(params=[take_owner_field, make_anew])
+def taken(request: pytest.FixtureRequest) -> Taken:
+    """Return what leaves a class without owners."""
+    found: Taken = request.param
+    return found
+
+
+async def test_a_run_from_when_a_class_had_owners_stays_for_its_administrators(
+    running: Guarded, taken: Taken
+) -> None:
+    database = await new_database(running, {**CLASSES, "drafts": OWNED})
+    before = await submitted(running, database, job("drafts"))
+    await taken(running, database)
+    reader = bearer(await running.key("jobs", "read", "write"))
+    await refused_everywhere(running, before, reader, "admin")
+    administrator = bearer(await running.key(f"admin:{database}"))
+    assert VALUE in (await running.data.get(before, headers=administrator)).text
+    after = await submitted(running, database, job("drafts"))
+    assert VALUE in (await running.data.get(after, headers=reader)).text
+    for run in (before, after):
+        assert (await running.data.delete(run, headers=administrator)).status_code == 200
+
+
+async def test_the_key_of_a_job_shows_no_run_from_when_its_class_had_owners(
+    running: Guarded,
+) -> None:
+    database = await new_database(running, {**CLASSES, "drafts": OWNED})
+    tenancy, key = running.container.mediator.tenancy, {"idempotency-key": unique("key")}
+
+    async def submit(*grants: str) -> int:
+        made = await tenancy.create_key(running.owner, "ada", grants)
+        headers = {**bearer(made["key"]), **key}
+        path = f"/v1/{database}/jobs"
+        return (await running.data.post(path, json=job("drafts"), headers=headers)).status_code
+
+    assert await submit("jobs", "admin") == 202
+    await take_owner_field(running, database)
+    assert await submit("jobs", "read") == 403
+
+
 async def test_a_run_that_is_not_understood_is_for_administrators(running: Guarded) -> None:
     run = "f" * 32
     document = {"kind": "of.yesterday", "spec": {"x": VALUE}}
@@ -242,6 +298,45 @@ async def test_changes_of_a_class_that_is_gone_are_for_its_administrators(
     assert '"drafts"' not in told
     of_it = bearer(await running.key(f"read:{database}", f"admin:{database}/drafts"))
     assert VALUE in (await changes(running, database, of_it)).text
+
+
+async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
+    running: Guarded, monkeypatch: pytest.MonkeyPatch, taken: Taken
+) -> None:
+    database = await new_database(running, {**CLASSES, "drafts": OWNED})
+    operator = await operate(running)
+    reader = bearer(await running.key(f"read:{database}"))
+    draft = f"/v1/{database}/drafts/one"
+    body = {"title": VALUE, "author": "bob"}
+    assert (await running.data.put(draft, json=body, headers=operator)).status_code == 201
+    assert (await running.data.delete(draft, headers=operator)).status_code == 204
+    await taken(running, database)
+    await until_told(running, database, VALUE, operator)
+    refused = await changes(running, database, reader)
+    assert (refused.status_code, refused.json()["scope"]) == (403, "admin")
+    # The rest goes by one clock: that of the machine that the test and the servers run on.
+    monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", timedelta(0))
+    body["title"] = "known-to-readers"
+    assert (await running.data.put(draft, json=body, headers=operator)).status_code == 201
+    told = await until_told(running, database, "known-to-readers", reader)
+    assert VALUE not in told
+    assert VALUE in await until_told(running, database, "known-to-readers", operator)
+
+
+async def test_another_replica_knows_until_when_a_class_had_owners(
+    running: Guarded,
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    tmp_path: Path,
+) -> None:
+    database = await new_database(running, {**CLASSES, "drafts": OWNED})
+    reader = bearer(await running.key(f"read:{database}", "jobs"))
+    run = await submitted(running, database, job("drafts"))
+    await take_owner_field(running, database)
+    async with guarded(system_configs[:2], catalogue_url, redis_config.url, tmp_path) as other:
+        await refused_everywhere(other, run, reader, "admin")
+        assert (await changes(other, database, reader)).status_code == 403
 
 
 async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(

@@ -142,7 +142,7 @@ def test_findings_of_go_are_told_once() -> None:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("echo no such host >&2; exit 1", "no such host"),
+        ("echo no such host >&2; echo exit status 1 >&2; exit 1", "no such host"),
         ("exit 1", "it failed"),
         ("echo '<html>'", "cannot be read"),
         ("echo '[]'", "cannot be read"),

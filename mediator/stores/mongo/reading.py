@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,14 +25,20 @@ class Selection:
 
     Attributes:
         condition: The condition that records satisfy; None: every record does.
-        time_ms: How long the server may take; None: as long as it likes.
+        until_s: Time of the event loop up to which the server may take; None: as long as it likes.
         ids: The ids that the condition leaves, if it names them: the server then looks at no other
             records. The stand-in does so only if it is told at the top of the query.
     """
 
     condition: Document | None = None
-    time_ms: int | None = None
+    until_s: float | None = None
     ids: tuple[str, ...] | None = None
+
+    def left_ms(self) -> int | None:
+        """Return how long the server may take from now on; 0 would be as long as it likes."""
+        if self.until_s is None:
+            return None
+        return max(1, round((self.until_s - get_running_loop().time()) * 1000))
 
 
 ALL: Final = Selection()
@@ -151,7 +158,7 @@ class Reader:
         among: Selection = ALL,
     ) -> list[Record]:
         """Find records; a `limit` of 0 is none, and callers that mean nothing do not ask."""
-        options: dict[str, Any] = {"limit": limit, "sort": sort, "max_time_ms": among.time_ms}
+        options: dict[str, Any] = {"limit": limit, "sort": sort, "max_time_ms": among.left_ms()}
         # In one batch: the driver would take 101 documents first.
         options["batch_size"] = limit
         if among.condition is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from typing import Final
 
 from mediator.query.conjuncts import all_of, conjuncts
@@ -77,14 +78,14 @@ async def found(reader: Reader, find: Find, *, is_stand_in: bool) -> Found:
 
 
 def _selection(find: Find, is_stand_in: bool) -> Selection:
-    time_ms = max(1, round(find.deadline_s * 1000))
+    until_s = get_running_loop().time() + find.deadline_s
     if find.filter is None:
-        return Selection(None, time_ms)
+        return Selection(None, until_s)
     conditions = Conditions(layout_of(find.fragment), is_stand_in=is_stand_in)
     condition = conditions.of(find.filter)
     if condition is None:
         raise StoreRefused("the filter is not one that was offered")
-    return Selection(condition, time_ms, _ids(find.filter))
+    return Selection(condition, until_s, _ids(find.filter))
 
 
 def _ids(filter_: Filter) -> tuple[str, ...] | None:

@@ -1,0 +1,54 @@
+"""Until when the objects of a class had owners, if the schema names no owner field any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+__all__ = ["MOST_CLASSES", "had_owners_until", "owned_until"]
+
+_ANY_OTHER: Final = ""
+"""Stands for every class that is not listed: no class has this name."""
+
+MOST_CLASSES: Final = 1_000
+"""Classes that are listed for a database; a longer list would cost each of its schema changes."""
+
+
+def owned_until(
+    known: Mapping[str, str],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    now: datetime,
+) -> dict[str, str]:
+    """Return for each class that has lost its owner field until when it had one, in RFC 3339.
+
+    A class that is dropped loses it too: a later one of its name may have none.
+
+    Args:
+        known: What was returned at the schema change before.
+        before: The schema as it was, as JSON.
+        after: The schema that replaces it.
+        now: When, in UTC.
+    """
+    lost = _owned(before) - _owned(after)
+    return _bounded({**known, **dict.fromkeys(lost, now.isoformat(timespec="microseconds"))})
+
+
+def had_owners_until(times: Mapping[str, datetime], class_name: str) -> datetime | None:
+    """Return until when the objects of a class had owners; None: they never had."""
+    return times.get(class_name, times.get(_ANY_OTHER))
+
+
+def _owned(document: Mapping[str, Any]) -> set[str]:
+    classes = document["classes"].items()
+    return {name for name, schema in classes if schema.get("owner_field") is not None}
+
+
+def _bounded(times: dict[str, str]) -> dict[str, str]:
+    """Let one entry stand for the oldest, with the latest of their times: that hides more."""
+    if len(times) <= MOST_CLASSES:
+        return times
+    newest_first = sorted(times, key=lambda name: times[name], reverse=True)
+    kept, others = newest_first[: MOST_CLASSES - 1], newest_first[MOST_CLASSES - 1 :]
+    return {**{name: times[name] for name in kept}, _ANY_OTHER: times[others[0]]}

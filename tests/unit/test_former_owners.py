@@ -1,0 +1,99 @@
+"""Until when classes had owners: which schema change says so, and what follows for a change."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from app.api.access import Access
+from app.api.former_owners import CLOCKS_DIFFER, require_open, was_made_after
+from mediator.access.former_owners import MOST_CLASSES, had_owners_until, owned_until
+from mediator.changes.document import document_of
+from mediator.changes.model import Change
+from mediator.errors import Forbidden
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+OWNED: dict[str, Any] = {"owner_field": "author"}
+NOBODYS: dict[str, Any] = {"owner_field": None}
+
+
+def times(known: dict[str, str]) -> dict[str, datetime]:
+    return {name: datetime.fromisoformat(at) for name, at in known.items()}
+
+
+def after_changes(*schemas: dict[str, Any]) -> dict[str, datetime]:
+    """Return what is known after a database had these classes, a second each."""
+    known: dict[str, str] = {}
+    for number, (before, after) in enumerate(pairwise(schemas)):
+        now = NOW + timedelta(seconds=number)
+        known = owned_until(known, {"classes": before}, {"classes": after}, now)
+    return times(known)
+
+
+@pytest.mark.parametrize("then", [{"notes": NOBODYS}, {}], ids=["taken", "dropped"])
+def test_a_class_that_loses_its_owner_field_had_owners_until_now(then: dict[str, Any]) -> None:
+    assert after_changes({"notes": OWNED}, then) == {"notes": NOW}
+
+
+def test_other_changes_say_nothing() -> None:
+    assert after_changes({"notes": NOBODYS}, {"notes": OWNED}, {"notes": OWNED, "more": {}}) == {}
+
+
+def test_what_is_known_stays_until_owners_are_taken_away_again() -> None:
+    assert after_changes({"notes": OWNED}, {"notes": NOBODYS}, {}, {"notes": OWNED}) == {
+        "notes": NOW
+    }
+    again = after_changes({"notes": OWNED}, {"notes": NOBODYS}, {"notes": OWNED}, {})
+    assert again == {"notes": NOW + timedelta(seconds=2)}
+
+
+def test_more_classes_than_are_listed_count_as_the_latest_of_them() -> None:
+    known: dict[str, str] = {}
+    for number in range(MOST_CLASSES + 5):
+        before = {"classes": {f"c{number}": OWNED}}
+        known = owned_until(known, before, {"classes": {}}, NOW + timedelta(seconds=number))
+    assert len(known) == MOST_CLASSES
+    found = times(known)
+    for number in range(MOST_CLASSES + 5):
+        until = had_owners_until(found, f"c{number}")
+        assert until == NOW + timedelta(seconds=max(number, 5))
+
+
+def test_without_former_owners_nothing_is_known_of_any_class() -> None:
+    assert had_owners_until({"notes": NOW}, "others") is None
+
+
+class FormerlyOwned(Access):
+    """Is told that the objects of every class had owners until a moment."""
+
+    def __init__(self, until: datetime) -> None:
+        super().__init__()
+        self._until = until
+
+    def owned_until(self, database: str, class_name: str) -> datetime:
+        return self._until
+
+
+def test_the_feed_of_a_class_opens_when_no_later_change_can_seem_older() -> None:
+    now = datetime.now(UTC)
+    with pytest.raises(Forbidden):
+        require_open(FormerlyOwned(now - CLOCKS_DIFFER), "db", "notes")
+    require_open(FormerlyOwned(now - 2 * CLOCKS_DIFFER - timedelta(seconds=1)), "db", "notes")
+    require_open(Access(), "db", "notes")
+
+
+def test_a_change_counts_as_later_only_if_no_clock_can_have_made_it_so() -> None:
+    for after, later in ((timedelta(0), False), (CLOCKS_DIFFER, False), (2 * CLOCKS_DIFFER, True)):
+        assert was_made_after(made(NOW + after), NOW) is later
+
+
+def made(moment: datetime) -> bytes:
+    """Return a change whose values look as if they told another time."""
+    time_us = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    other = '"time":"1999-01-01T00:00:00.000000Z"}'
+    values = {"time": "1999-01-01T00:00:00.000000Z", "text": other}
+    change = Change("id", "db", "notes", "n", "main", 1, "create", None, values, time_us, "db_1")
+    return document_of(change)
