@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:  # the API reads specifications, and has no Spark
     from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the API reads specifications, and has no Spark
 __all__ = [
     "Block",
     "ClassSource",
+    "ColumnType",
     "Desk",
     "FileSource",
     "Forecast",
@@ -33,6 +34,12 @@ __all__ = [
 ]
 
 SpecT = TypeVar("SpecT")
+
+ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
+"""What a column of a result holds as JSON: a type of JSON Schema (2020-12, validation, 6.1.1).
+
+Times, decimals and binary are strings there.
+"""
 
 
 class SpecInvalid(Exception):
@@ -198,6 +205,9 @@ class Kind(Protocol[SpecT]):
         """The tables it reads."""
 
     def forecast(self, spec: SpecT, desk: Desk) -> Forecast:
+    def columns(self, spec: SpecT) -> Mapping[str, ColumnType]:
+        """The columns of the result, so that it is known before the run where it can be written."""
+
         """What the run will cost; reads the inputs, but compares nothing.
 
         Raises:

@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from spark_jobs.linkage.private.spec import PrivateSpec, read_spec
-from spark_jobs.runner.port import Block, Desk, Forecast, Input, Stage
+from spark_jobs.runner.port import Block, ColumnType, Desk, Forecast, Input, Stage
 
 if TYPE_CHECKING:  # specifications are read where there is no Spark
     from pyspark.sql import DataFrame
@@ -52,6 +52,12 @@ class PrivateLinkage:
     def inputs(self, spec: PrivateSpec) -> tuple[Input, ...]:
         """Return the owners' records."""
         return tuple(Input(name, source, (spec.bits,)) for name, source in spec.parties.items())
+
+    def columns(self, spec: PrivateSpec) -> Mapping[str, ColumnType]:
+        """Return the columns of links; they are the same for all specifications."""
+        del spec
+        ends: tuple[str, ...] = ("left_party", "left", "right_party", "right")
+        return {**dict.fromkeys(ends, "string"), "similarity": "number"}
 
     def forecast(self, spec: PrivateSpec, desk: Desk) -> Forecast:
         """Count records by cardinality, and from that the pairs; raises `InputUnfit`."""
