@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from time import monotonic
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -21,14 +21,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from spark_jobs.overhead import stage_overhead_s
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of, spoils_session
 from spark_jobs.runner.interruption import interrupt, interruptible
 from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
     Block,
-    Desk,
     ColumnType,
+    Desk,
     Forecast,
     Input,
     InputUnfit,
@@ -151,10 +152,10 @@ class Run:
             raise InputUnfit(
                 "What is kept here belongs to another job: use a directory of its own."
             )
-        reading = [self._reading(wanted) for wanted in self._job.inputs]
         if self._job.into is not None:
             assert self._writer is not None  # only a service takes such jobs
             self._writer.check(self._job.into, self._job.columns)
+        reading = [self._reading(wanted) for wanted in self._job.inputs]
         self._control.plan([*(stage.name for stage in reading), FORECAST])
         for stage in reading:
             self._do(stage, self._check_ids)
@@ -176,7 +177,9 @@ class Run:
 
         def foretell(desk: Desk) -> None:
             forecast = self._job.kind.forecast(self._job.spec, desk)
-            desk.report(FORECAST, asdict(forecast))
+            overhead_s = stage_overhead_s(desk.spark, self._directory.fresh())
+            time_s = forecast.time_s + overhead_s * len(self._job.stages)
+            desk.report(FORECAST, asdict(replace(forecast, time_s=time_s)))
 
         self._do(Stage(FORECAST, foretell))
         told = dict(self._directory.stages[FORECAST].reports[FORECAST])

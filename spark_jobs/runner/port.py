@@ -125,7 +125,8 @@ class Forecast:
         pairs: Pairs that will be compared at most.
         heaviest: The blocks with the most pairs, heaviest first, ten at most.
         memory_bytes: Needed at the same time on the worker.
-        time_s: From the first stage to the result.
+        time_s: From the kind's first stage to the result. Kinds foretell the work; what Spark
+            takes for a stage in which nothing is done, the runner measures and adds.
         notes: What a person should know before saying go, in sentences.
     """
 
@@ -204,10 +205,10 @@ class Kind(Protocol[SpecT]):
     def inputs(self, spec: SpecT) -> tuple[Input, ...]:
         """The tables it reads."""
 
-    def forecast(self, spec: SpecT, desk: Desk) -> Forecast:
     def columns(self, spec: SpecT) -> Mapping[str, ColumnType]:
         """The columns of the result, so that it is known before the run where it can be written."""
 
+    def forecast(self, spec: SpecT, desk: Desk) -> Forecast:
         """What the run will cost; reads the inputs, but compares nothing.
 
         Raises:

@@ -27,6 +27,8 @@ _PAIRS_PER_S: Final = 400_000_000
 
 _ROWS_PER_S: Final = 50_000
 _START_S: Final = 10.0
+"""Until the processes that compare have loaded their kernels."""
+
 _BYTES_PER_RECORD: Final = 1_000
 _BYTES_PER_END: Final = 160
 """Of a record that is linked one to one; `assignment` tells why."""
