@@ -31,8 +31,9 @@ from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
 from mediator.errors import Invalid, MediatorError, NotFound, Place, Unavailable
 from mediator.query.reading import read_query
-from spark_jobs.runner.job import Job, read_job
-from spark_jobs.runner.port import ClassSource, Input, SpecInvalid
+from spark_jobs.runner.job import Into, Job, read_job
+from spark_jobs.runner.port import ClassSource, ColumnType, Input, SpecInvalid
+from spark_jobs.sinks.fitting import misfits
 
 __all__ = ["JobDesk", "Jobs", "desk_of"]
 
@@ -177,7 +178,7 @@ class Jobs:
         for wanted in job.inputs:
             await self._check_input(wanted, document["spec"])
         if job.into is not None:
-            await self._class(database, job.into.class_name, "/into/class")
+            await self._check_into(job.into, job.columns)
         return database_id
 
     async def _check_input(self, wanted: Input, spec: Mapping[str, Any]) -> None:
@@ -191,6 +192,12 @@ class Jobs:
             raise _refuse(pointer, reason)
         if source.filter is not None:
             await self._check_filter(source, pointer)
+
+    async def _check_into(self, into: Into, columns: Mapping[str, ColumnType]) -> None:
+        resource = await self._class(into.database, into.class_name, "/into/class")
+        if places := misfits(into, columns, resource.schema):
+            detail = "The result does not fit the class: change the class, or write into another."
+            raise Invalid(detail, places=places)
 
     async def _class(self, database: str, class_name: str, pointer: str) -> ClassResource:
         try:

@@ -17,6 +17,7 @@ from spark_jobs.runner.members import Members
 from spark_jobs.runner.port import (
     Block,
     ClassSource,
+    ColumnType,
     Desk,
     FileSource,
     Forecast,
@@ -63,6 +64,11 @@ class Count:
     def inputs(self, spec: CountSpec) -> tuple[Input, ...]:
         """Return the table, of which one field is needed."""
         return (Input("records", spec.records, (spec.field,)),)
+
+    def columns(self, spec: CountSpec) -> Mapping[str, ColumnType]:
+        """Return the columns; they are the same for every field."""
+        del spec
+        return {"value": "string", "rows": "integer", "share": "number"}
 
     def forecast(self, spec: CountSpec, desk: Desk) -> Forecast:
         """Count the rows; the heaviest blocks are the most frequent values."""

@@ -135,8 +135,12 @@ def run_trial(
     trial: Trial, spark: SparkSession, directory: RunDirectory, read: InputReader = read_input
 ) -> list[str]:
     """Carry out a trial, and return the rows of its result as lines of JSON."""
-    ending = Run(trial.job, directory, spark, read, Control()).carry_out()
-    return result_lines(directory, ending, ordered=trial.ordered)
+    job = trial.job
+    ending = Run(job, directory, spark, read, Control()).carry_out()
+    lines = result_lines(directory, ending, ordered=trial.ordered)
+    columns = ResultFiles(directory.frame(job.stages[-1].name)).columns
+    assert columns == job.columns, "the result has other columns than the kind says"
+    return lines
 
 
 def result_lines(directory: RunDirectory, ending: Ending, *, ordered: bool) -> list[str]:

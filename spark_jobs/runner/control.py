@@ -55,6 +55,7 @@ class Control:
         self._began = monotonic()
         self._stage_began = 0.0
         self._forecast: Forecast | None = None
+        self._before_s = 0.0
 
     def cancel(self) -> None:
         """Ask the run to end."""
@@ -101,6 +102,8 @@ class Control:
     def foretell(self, forecast: Forecast) -> None:
         """Note the forecast."""
         self._forecast = forecast
+        with self._lock:
+            self._before_s = self._spent_s()
         for note in forecast.notes:
             self.say(note)
 
@@ -155,9 +158,12 @@ class Control:
         """What is left: by the pace of the stage if that is more than was foretold."""
         if self._forecast is None or running is None:
             return None
-        spent = sum(stage.seconds for stage in self._stages.values())
-        foretold = max(0.0, self._forecast.time_s - spent)
+        # Reading and forecasting are not in the forecast.
+        foretold = max(0.0, self._forecast.time_s - (self._spent_s() - self._before_s))
         paced = 0.0
         if running.done:
             paced = running.seconds * (running.total - running.done) / running.done
         return round(max(foretold, paced), 3)
+
+    def _spent_s(self) -> float:
+        return sum(stage.seconds for stage in self._stages.values())

@@ -13,20 +13,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from time import monotonic
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from spark_jobs.overhead import stage_overhead_s
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of, spoils_session
 from spark_jobs.runner.interruption import interrupt, interruptible
 from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
     Block,
+    ColumnType,
     Desk,
     Forecast,
     Input,
@@ -44,8 +46,20 @@ _log = logging.getLogger("portolan.jobs")
 InputReader: TypeAlias = Callable[[SparkSession, Input], DataFrame]
 """Gives an input: `id` and the fields asked for; raises `InputUnfit`."""
 
-ResultWriter: TypeAlias = Callable[[Desk, str, Into, ResultFiles], None]
-"""Writes the result of a run, by its id, into a class; may be called again after a crash."""
+
+class ResultWriter(Protocol):
+    """Writes results into classes."""
+
+    def check(self, into: Into, columns: Mapping[str, ColumnType]) -> None:
+        """Refuse, before anything is done, what a result with such columns cannot be written into.
+
+        Raises:
+            InputUnfit: It does not fit.
+        """
+
+    def write(self, desk: Desk, run: str, into: Into, files: ResultFiles) -> None:
+        """Write the result of a run, by its id; may be called again after a crash."""
+
 
 RunState: TypeAlias = Literal["done", "stopped", "failed", "cancelled"]
 
@@ -88,7 +102,7 @@ class Run:
         read: Gives the inputs.
         control: Told of progress, and looked at for cancellation.
         dry_run: Whether it ends with the forecast.
-        write: Writes the result into a class, for jobs that ask for it.
+        writer: Writes the result into a class, for jobs that ask for it.
     """
 
     def __init__(
@@ -100,7 +114,7 @@ class Run:
         control: Control,
         *,
         dry_run: bool = False,
-        write: ResultWriter | None = None,
+        writer: ResultWriter | None = None,
     ) -> None:
         self._job = job
         self._directory = directory
@@ -108,7 +122,7 @@ class Run:
         self._read = read
         self._control = control
         self._dry_run = dry_run
-        self._write = write
+        self._writer = writer
         self._tag = f"portolan-{directory.path.name}-{directory.attempt}"
 
     def carry_out(self) -> Ending:
@@ -138,6 +152,9 @@ class Run:
             raise InputUnfit(
                 "What is kept here belongs to another job: use a directory of its own."
             )
+        if self._job.into is not None:
+            assert self._writer is not None  # only a service takes such jobs
+            self._writer.check(self._job.into, self._job.columns)
         reading = [self._reading(wanted) for wanted in self._job.inputs]
         self._control.plan([*(stage.name for stage in reading), FORECAST])
         for stage in reading:
@@ -160,7 +177,9 @@ class Run:
 
         def foretell(desk: Desk) -> None:
             forecast = self._job.kind.forecast(self._job.spec, desk)
-            desk.report(FORECAST, asdict(forecast))
+            overhead_s = stage_overhead_s(desk.spark, self._directory.fresh())
+            time_s = forecast.time_s + overhead_s * len(self._job.stages)
+            desk.report(FORECAST, asdict(replace(forecast, time_s=time_s)))
 
         self._do(Stage(FORECAST, foretell))
         told = dict(self._directory.stages[FORECAST].reports[FORECAST])
@@ -212,10 +231,10 @@ class Run:
 
     def _writing(self, into: Into, result: str) -> Stage:
         def write(desk: Desk) -> None:
-            assert self._write is not None  # only a service takes such jobs
             self._control.go_outward()
             files = ResultFiles(self._directory.frame(result))
-            self._write(desk, self._directory.path.name, into, files)
+            assert self._writer is not None  # as above
+            self._writer.write(desk, self._directory.path.name, into, files)
 
         return Stage(f"write {into.class_name}", write)
 

@@ -12,6 +12,7 @@ from spark_jobs.kinds import find_kind
 from spark_jobs.runner.members import Members
 from spark_jobs.runner.port import (
     ClassSource,
+    ColumnType,
     FileSource,
     Forecast,
     Input,
@@ -91,6 +92,11 @@ class Job:
     limits: Limits = Limits()
     into: Into | None = None
     fingerprint: str = ""
+
+    @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """The columns of the result."""
+        return self.kind.columns(self.spec)
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:  # the API reads specifications, and has no Spark
     from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the API reads specifications, and has no Spark
 __all__ = [
     "Block",
     "ClassSource",
+    "ColumnType",
     "Desk",
     "FileSource",
     "Forecast",
@@ -33,6 +34,12 @@ __all__ = [
 ]
 
 SpecT = TypeVar("SpecT")
+
+ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
+"""What a column of a result holds as JSON: a type of JSON Schema (2020-12, validation, 6.1.1).
+
+Times, decimals and binary are strings there.
+"""
 
 
 class SpecInvalid(Exception):
@@ -118,7 +125,8 @@ class Forecast:
         pairs: Pairs that will be compared at most.
         heaviest: The blocks with the most pairs, heaviest first, ten at most.
         memory_bytes: Needed at the same time on the worker.
-        time_s: From the first stage to the result.
+        time_s: From the kind's first stage to the result. Kinds foretell the work; what Spark
+            takes for a stage in which nothing is done, the runner measures and adds.
         notes: What a person should know before saying go, in sentences.
     """
 
@@ -196,6 +204,9 @@ class Kind(Protocol[SpecT]):
 
     def inputs(self, spec: SpecT) -> tuple[Input, ...]:
         """The tables it reads."""
+
+    def columns(self, spec: SpecT) -> Mapping[str, ColumnType]:
+        """The columns of the result, so that it is known before the run where it can be written."""
 
     def forecast(self, spec: SpecT, desk: Desk) -> Forecast:
         """What the run will cost; reads the inputs, but compares nothing.

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from spark_jobs.runner.port import ColumnType
+
 __all__ = ["Form", "Position", "ResultFiles"]
 
 Form: TypeAlias = Literal["csv", "json", "parquet", "arrow"]
@@ -45,6 +47,11 @@ class ResultFiles:
     def schema(self) -> pa.Schema:
         """The columns."""
         return pq.read_schema(self._parts[0]).remove_metadata()
+
+    @property
+    def columns(self) -> dict[str, ColumnType]:
+        """The columns, by what their values are as JSON."""
+        return {field.name: _column_type(field.type) for field in self.schema}
 
     @property
     def rows(self) -> int:
@@ -201,6 +208,18 @@ def _json(value: Any) -> Any:
         case list() | tuple():
             return [_json(inner) for inner in value]
     return value
+
+
+def _column_type(type_: pa.DataType) -> ColumnType:
+    """Return what `_json` makes of values of a type."""
+    known: tuple[tuple[Callable[[pa.DataType], bool], ColumnType], ...] = (
+        (pa.types.is_integer, "integer"),
+        (pa.types.is_floating, "number"),
+        (pa.types.is_boolean, "boolean"),
+        (pa.types.is_struct, "object"),
+        (pa.types.is_nested, "array"),
+    )
+    return next((name for holds, name in known if holds(type_)), "string")
 
 
 def _text(value: Any) -> str | None:

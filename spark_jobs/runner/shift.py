@@ -40,7 +40,7 @@ class Bench:
         queue: Where the run came from.
         spark: The session.
         read: Gives the inputs.
-        write: Writes results into classes.
+        writer: Writes results into classes.
         thread: Where runs are carried out: one thread, and always the same.
         directory: Where runs keep what they finished.
         lease_s: Seconds that the run is the worker's after each report.
@@ -50,7 +50,7 @@ class Bench:
     queue: RunQueue
     spark: SparkSession
     read: InputReader
-    write: ResultWriter
+    writer: ResultWriter
     thread: ThreadPoolExecutor
     directory: Path
     lease_s: float
@@ -126,7 +126,7 @@ class Shift:
             self._bench.read,
             self._control,
             dry_run=self._taken.dry_run,
-            write=self._bench.write,
+            writer=self._bench.writer,
         )
         return self._run.carry_out()
 

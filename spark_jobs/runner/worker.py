@@ -62,7 +62,7 @@ class Worker:
         workers: Where it says that it is there.
         spark: Its session.
         read: Gives the inputs of runs.
-        write: Writes results into classes.
+        writer: Writes results into classes.
         options: How it works.
     """
 
@@ -72,7 +72,7 @@ class Worker:
         workers: CatalogueWorkers,
         spark: SparkSession,
         read: InputReader,
-        write: ResultWriter,
+        writer: ResultWriter,
         options: WorkerOptions,
     ) -> None:
         self._queue = queue
@@ -83,7 +83,7 @@ class Worker:
             queue,
             spark,
             read,
-            write,
+            writer,
             self._thread,
             options.directory,
             options.lease_s,

@@ -9,18 +9,19 @@ between stays. A reader may see some of the objects before all are written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
-from mediator.errors import Invalid, MediatorError
+from mediator.errors import AdvisoryOnly, Invalid, MediatorError, NotFound
 from mediator.operations.model import Operation, Put
 from mediator.placement.routing import ClassRoute
 from mediator.planes import DataPlane
 from mediator.schema.ids import check_id
 from spark_jobs.runner.job import Into
-from spark_jobs.runner.port import Desk, InputUnfit
+from spark_jobs.runner.port import ColumnType, Desk, InputUnfit
 from spark_jobs.runner.results import Position, ResultFiles
+from spark_jobs.sinks.fitting import misfits
 
 __all__ = ["ClassSink"]
 
@@ -39,15 +40,24 @@ class ClassSink:
         self._plane = plane
         self._loop = loop
 
-    def __call__(self, desk: Desk, run: str, into: Into, files: ResultFiles) -> None:
+    def check(self, into: Into, columns: Mapping[str, ColumnType]) -> None:
+        """Refuse a class that a result does not fit, or that is not there.
+
+        Raises:
+            InputUnfit: No row with such columns can be an object of the class.
+            MediatorError: The class cannot be looked up.
+        """
+        self._route(into, columns)
+
+    def write(self, desk: Desk, run: str, into: Into, files: ResultFiles) -> None:
         """Write a result.
 
         Raises:
-            InputUnfit: A row is no object of the class.
+            InputUnfit: The result does not fit the class any more, or a row is no object of it.
             MediatorError: A system does not answer.
             RunCancelled: The run is to end.
         """
-        route = self._await(self._plane.route(into.database, into.class_name))
+        route = self._route(into, files.columns)
         writer = _Rows(run, into, route, files.schema.names)
         done = 0
         for rows in _pages(files):
@@ -58,6 +68,16 @@ class ClassSink:
             done += len(rows)
             desk.count("written", len(rows))
             desk.progress(done, files.rows)
+
+    def _route(self, into: Into, columns: Mapping[str, ColumnType]) -> ClassRoute:
+        try:
+            route: ClassRoute = self._await(self._plane.route(into.database, into.class_name))
+        except (NotFound, AdvisoryOnly) as error:
+            raise InputUnfit(f"The result cannot be written: {error.detail}") from None
+        if found := misfits(into, columns, route.schema):
+            reasons = "; ".join(place.detail for place in found)
+            raise InputUnfit(f"The result cannot be written: {reasons}.")
+        return route
 
     def _await(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -70,13 +90,7 @@ class _Rows:
         self._run = run
         self._into = into
         self._codec = route.codec
-        missing = [name for name in into.id if name not in columns]
-        if missing:
-            raise InputUnfit(f"The result has no column {', '.join(missing)} to make ids of.")
         self._fields = [name for name in columns if name in route.schema.fields]
-        odd = [name for name in columns if name not in (*self._fields, *into.id)]
-        if odd:
-            raise InputUnfit(f"{into.class_name} has no field for {', '.join(odd)}.")
 
     def operation(self, row: dict[str, Any]) -> Operation:
         id_ = ",".join("" if row[name] is None else str(row[name]) for name in self._into.id)

@@ -17,9 +17,18 @@ from app.settings import CacheSettings, HttpSettings, MediatorSettings, SystemSe
 from mediator.stores.port import SystemConfig
 from tests.process.service import unique
 
-__all__ = ["CALLERS", "CLASSES", "Guarded", "bearer", "guarded"]
+__all__ = ["CALLERS", "CLASSES", "COUNTS", "FIELDS", "Guarded", "bearer", "guarded"]
 
 FIELDS = {"title": {"type": "string", "index": True}, "kin": {"type": "reference", "to": "secrets"}}
+COUNTS = {
+    "fields": {
+        "value": {"type": "string"},
+        "rows": {"type": "integer"},
+        "share": {"type": "float"},
+    }
+}
+"""What the result of `example.count` fits."""
+
 CLASSES: dict[str, Any] = {
     "articles": {"cache": {"visibility": "public"}, "fields": FIELDS},
     "notes": {"cache": {"visibility": "private"}, "fields": FIELDS},

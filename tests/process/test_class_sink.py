@@ -54,7 +54,7 @@ class Target:
     async def write(self, desk: Counting, class_name: str = "links", *id_: str) -> None:
         into = Into(self.database, class_name, id_ or ("left", "right"))
         files = ResultFiles(self.directory)
-        await asyncio.to_thread(self.sink, cast("Desk", desk), self.run, into, files)
+        await asyncio.to_thread(self.sink.write, cast("Desk", desk), self.run, into, files)
 
     async def values(self, id_: str) -> Mapping[str, Any] | None:
         return await self.running.values(self.database, "links", id_)
@@ -103,7 +103,7 @@ async def test_what_is_written_again_is_not_applied_again(target: Target) -> Non
 async def test_rows_that_are_no_objects(target: Target) -> None:
     with pytest.raises(InputUnfit, match="no column other"):
         await target.write(Counting(), "links", "other")
-    with pytest.raises(InputUnfit, match="no field for right"):
+    with pytest.raises(InputUnfit, match="no field right"):
         await target.write(Counting(), "links", "left")
     target.result(left=["a/b"] * ROWS, right=["x"] * ROWS)
     with pytest.raises(InputUnfit, match="no object"):

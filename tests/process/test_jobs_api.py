@@ -86,7 +86,18 @@ class Office:
 
 @pytest.fixture(scope="module")
 async def furnished(mediator: Service) -> tuple[Service, str]:
-    return mediator, await mediator.put_schema({"people": {"fields": FIELDS}})
+    cities = {
+        "value": field_on("mongo"),
+        "rows": field_on("mongo", "integer"),
+        "share": field_on("mongo", "float"),
+    }
+    classes = {
+        "people": {"fields": FIELDS},
+        "cities": {"fields": cities},
+        "texts": {"fields": {**cities, "share": field_on("mongo")}},
+        "towns": {"fields": {**cities, "country": field_on("mongo", required=True)}},
+    }
+    return mediator, await mediator.put_schema(classes)
 
 
 @pytest.fixture
@@ -227,6 +238,26 @@ async def test_mistakes_have_their_place(office: Office, job: dict[str, Any], po
     if "kind" not in job and "spec" in job:
         whole["spec"] = {"field": "city", **job["spec"]}
     assert_problem(await office.client.post("jobs", json=whole), 400, "invalid", pointer)
+
+
+@pytest.mark.parametrize(
+    ("into", "pointer", "reason"),
+    [
+        ({"class": "nowhere"}, "/into/class", "there is no class nowhere"),
+        ({"class": "cities"}, "/into/id", "no column id"),
+        ({"class": "people", "id": ["value"]}, "/into/class", "no field share"),
+        ({"class": "texts", "id": ["value"]}, "/into/class", "texts.share is of type string"),
+        ({"class": "towns", "id": ["value"]}, "/into/class", "towns.country is required"),
+    ],
+)
+async def test_a_result_that_does_not_fit_its_class_is_refused_when_it_is_submitted(
+    office: Office, into: dict[str, Any], pointer: str, reason: str
+) -> None:
+    answer = await office.client.post("jobs", json=office.job() | {"into": into})
+    problem = assert_problem(answer, 400, "invalid", pointer)
+    assert reason in problem["errors"][-1]["detail"]
+    fits = office.job() | {"into": {"class": "cities", "id": ["value"]}}
+    assert (await office.client.post("jobs", json=fits)).status_code == 202
 
 
 async def test_what_is_not_there(office: Office) -> None:

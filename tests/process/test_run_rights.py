@@ -14,7 +14,7 @@ import pytest
 from app.api import former_owners
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.guarded import CLASSES, FIELDS, Guarded, bearer, guarded
+from tests.process.guarded import CLASSES, COUNTS, FIELDS, Guarded, bearer, guarded
 from tests.process.service import unique
 
 VALUE: Final = "what-only-readers-may-know"
@@ -104,16 +104,16 @@ async def test_a_run_is_for_those_who_may_read_what_it_reads(running: Guarded) -
 async def test_who_may_not_write_into_its_class_neither_cancels_nor_resumes_a_run(
     running: Guarded,
 ) -> None:
-    document = job("secrets", into={"class": "notes", "id": ["title"]})
-    run = await submitted(running, running.database, document)
+    database = await new_database(running, {**CLASSES, "counts": COUNTS})
+    document = job("secrets", into={"class": "counts", "id": ["value"]})
+    run = await submitted(running, database, document)
     reader = bearer(await running.key("jobs", "read"))
     assert (await running.data.get(run, headers=reader)).status_code == 200
     for method, path in (("DELETE", ""), ("POST", "/resume")):
         answer = await running.data.request(method, run + path, headers=reader)
         assert (answer.status_code, answer.json()["scope"]) == (403, "write")
-    database = running.database
     writer = bearer(
-        await running.key("jobs", f"read:{database}/secrets", f"write:{database}/notes")
+        await running.key("jobs", f"read:{database}/secrets", f"write:{database}/counts")
     )
     assert (await running.data.delete(run, headers=writer)).status_code == 200
     assert (await running.data.post(f"{run}/resume", headers=writer)).status_code == 202

@@ -13,13 +13,14 @@ import pytest
 
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.guarded import FIELDS, Guarded, bearer, guarded
+from tests.process.guarded import COUNTS, FIELDS, Guarded, bearer, guarded
 from tests.process.newspaper import assert_problem
 from tests.process.service import unique
 
 CLASSES: dict[str, Any] = {
     "notes": {"fields": FIELDS},
     "secrets": {"fields": FIELDS},
+    "counts": COUNTS,
     "strict": {"require_if_match": True, "fields": FIELDS},
 }
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -217,7 +218,7 @@ async def test_runs_under_way(bounded: Bounded) -> None:
 async def test_a_run_that_writes_into_a_class_needs_room(bounded: Bounded) -> None:
     await bounded.limit(objects=2)
     spec = {"records": {"class": "notes"}, "field": "title"}
-    job = {"kind": "example.count", "spec": spec, "into": {"class": "secrets", "id": ["title"]}}
+    job = {"kind": "example.count", "spec": spec, "into": {"class": "counts", "id": ["value"]}}
     submitted = await bounded.ask("POST", "jobs", json=job)
     assert submitted.status_code == 202, submitted.text
     for id_ in "ab":

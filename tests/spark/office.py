@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,19 +17,15 @@ from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
 from spark_jobs.runner.execution import ResultWriter
-from spark_jobs.runner.port import Input
+from spark_jobs.runner.job import Into
+from spark_jobs.runner.port import ColumnType, Desk, Input, InputUnfit
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.worker import Worker, WorkerOptions
 from tests.faults.conditions import eventually
 
-__all__ = ["JOB", "Office", "people"]
+__all__ = ["JOB", "ClassStandIn", "Office", "people"]
 
 JOB = {"kind": "example.count", "spec": {"records": {"class": "people"}, "field": "city"}}
-
-
-def unwritten(*_: Any) -> None:
-    """Jobs here are written nowhere."""
-    raise AssertionError
 
 
 def people(spark: SparkSession, wanted: Input) -> DataFrame:
@@ -37,6 +33,27 @@ def people(spark: SparkSession, wanted: Input) -> DataFrame:
     return spark.createDataFrame(
         [("1", "Ulm"), ("2", "Ulm"), ("3", None)], "id string, city string"
     )
+
+
+@dataclass
+class ClassStandIn:
+    """Stands for a class that results are written into.
+
+    Attributes:
+        misfit: Why no result fits it; None: all do.
+        rows: What was written.
+    """
+
+    misfit: str | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def check(self, _into: Into, _columns: Mapping[str, ColumnType]) -> None:
+        if self.misfit is not None:
+            raise InputUnfit(self.misfit)
+
+    def write(self, desk: Desk, _run: str, _into: Into, files: ResultFiles) -> None:
+        desk.progress(0, 1)
+        self.rows.extend(files.page((0, 0), 100)[0])
 
 
 @dataclass
@@ -75,14 +92,16 @@ class Office:
     async def worker(
         self,
         read: Callable[[SparkSession, Input], DataFrame] = people,
-        write: ResultWriter = unwritten,
+        writer: ResultWriter | None = None,
         **options: Any,
     ) -> AsyncIterator[asyncio.Event]:
         """Let a worker work while the block runs; the event asks it to end."""
         ending = asyncio.Event()
         chosen = WorkerOptions(uuid4().hex, self.directory, **options)
         company = CatalogueWorkers(self.catalogue)
-        worker = Worker(RunQueue(self.catalogue), company, self.spark, read, write, chosen)
+        worker = Worker(
+            RunQueue(self.catalogue), company, self.spark, read, writer or ClassStandIn(), chosen
+        )
         work = asyncio.create_task(worker.work(ending))
         try:
             yield ending

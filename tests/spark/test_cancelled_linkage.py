@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from queue import Queue
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.runner import shift
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.job import Into
-from spark_jobs.runner.port import Desk, Input
-from spark_jobs.runner.results import ResultFiles
-from tests.spark.office import Office
+from spark_jobs.runner.port import Input
+from tests.spark.office import ClassStandIn, Office
 
 JOB: Final = {
     "kind": "linkage.private",
     "spec": {"left": {"class": "ours"}, "right": {"class": "theirs"}, "threshold": 1},
-    "into": {"class": "links"},
+    "into": {"class": "links", "id": ["left", "right"]},
 }
 STAGES: Final = (
     "read left", "read right", "forecast", "order", "blocks", "compare", "links", "write links",
@@ -40,7 +38,7 @@ async def test_a_linkage_is_cancelled_in_each_stage(
 ) -> None:
     """Each stage is held when it begins, until its run has heard that it is to end."""
     begin, held, begun = Control.begin, {*STAGES}, Queue[str]()
-    written: list[dict[str, Any]] = []
+    written = ClassStandIn()
 
     def hold(control: Control, name: str) -> None:
         begin(control, name)
@@ -49,14 +47,10 @@ async def test_a_linkage_is_cancelled_in_each_stage(
             begun.put(name)
             assert control._cancelled.wait(120)
 
-    def write(desk: Desk, _run: str, _into: Into, files: ResultFiles) -> None:
-        desk.progress(0, 1)
-        written.extend(files.page((0, 0), 100)[0])
-
     monkeypatch.setattr(Control, "begin", hold)
     monkeypatch.setattr(shift, "_BEAT_S", 0.05)
     run = await office.submit(JOB)
-    async with office.worker(encoded, write):
+    async with office.worker(encoded, written):
         for stage in STAGES:
             assert await asyncio.to_thread(begun.get, timeout=120) == stage
             await office.runs.cancel("club", run)
@@ -65,10 +59,10 @@ async def test_a_linkage_is_cancelled_in_each_stage(
             assert not {"result", "rows"} & {*ended.ending}, stage
             states = {told["name"]: told["state"] for told in ended.progress["stages"]}
             assert states[stage] == "running", states
-            assert written == []
+            assert written.rows == []
             await office.runs.resume("club", run)
         done = await office.ended(run)
     assert (done.state, done.attempt) == ("done", len(STAGES) + 1)
     links = {(row["left"], row["right"]) for row in office.rows(done)}
     assert links == {(f"left{n}", f"right{n}") for n in range(6 - SAME, 6)}
-    assert written == office.rows(done)
+    assert written.rows == office.rows(done)

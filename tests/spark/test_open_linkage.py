@@ -15,8 +15,9 @@ from benchmarks.citizens import people
 from benchmarks.open_desk import FolderDesk, frame
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.prepare import values
-from spark_jobs.linkage.open.spec import KeyPart, OpenSpec, Rule, Take
+from spark_jobs.linkage.open.spec import KeyPart, OpenSpec, Result, Rule, Take
 from spark_jobs.runner.port import InputUnfit
+from spark_jobs.runner.results import ResultFiles
 
 Row = dict[str, Any]
 
@@ -73,6 +74,15 @@ def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> F
         OpenLinkage().parse({"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"})
     )
     return desk
+
+
+@pytest.mark.parametrize("result", Result)
+def test_results_have_the_columns_that_the_kind_says(
+    whole: FolderDesk, tmp_path: Path, result: Result
+) -> None:
+    kind, spec = OpenLinkage(), parsed(result=result)
+    whole.output(kind.stages(spec)[-1].name).write.parquet(str(tmp_path / "result"))
+    assert ResultFiles(tmp_path / "result").columns == kind.columns(spec)
 
 
 def test_nobody_has_to_describe_the_data(proposed: FolderDesk) -> None:

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.overhead import stage_overhead_s
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.execution import Ending, Run
 from spark_jobs.runner.job import read_job
+from spark_jobs.runner.port import Forecast
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.sources.reading import read_input
+
+NO_ROWS = ("There are no rows: the result will have none.",)
 
 
 def carry_out(
@@ -65,6 +69,19 @@ def test_limits_stop_a_run_before_its_first_stage(spark: SparkSession, tmp_path:
     assert ending.state == "stopped"
     assert ending.reasons == ("rows: 2 are expected, and 1 are allowed.",)
     assert "count" not in directory.stages
+
+
+def test_a_forecast_has_the_time_that_spark_takes_for_stages_without_work(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "p.csv").write_text("id,city\n")
+    ending, directory = carry_out(spark, tmp_path / "p.csv", limits={"time_s": 1e-9})
+    assert (ending.state, ending.forecast is not None) == ("stopped", True)
+    assert ending.reasons[0].startswith("time_s: ")
+    overhead_s = stage_overhead_s(spark, tmp_path / "not measured again")
+    assert ending.forecast == Forecast({"records": 0}, time_s=2 * overhead_s, notes=NO_ROWS)
+    kept = {stage.directory for stage in directory.stages.values()}
+    assert {path.name for path in (directory.path / "stages").iterdir()} == kept - {None}
 
 
 def test_a_dry_run_ends_with_the_forecast(spark: SparkSession, tmp_path: Path) -> None:

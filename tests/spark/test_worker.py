@@ -12,12 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.workers import CatalogueWorkers
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.job import Into
-from spark_jobs.runner.port import Desk, Input
-from spark_jobs.runner.results import ResultFiles
+from spark_jobs.runner.port import Input
 from spark_jobs.session import SessionDied
 from tests.faults.conditions import eventually
-from tests.spark.office import JOB, Office, people
+from tests.spark.office import JOB, ClassStandIn, Office, people
 
 
 async def test_runs_are_done(office: Office) -> None:
@@ -40,6 +38,21 @@ async def test_runs_are_done(office: Office) -> None:
         assert "2 are allowed" in stopped.ending["reasons"][0]
         assert (await office.ended(unknown)).state == "failed"
         assert (await CatalogueWorkers(office.catalogue).seen(60)).working == 1
+
+
+async def test_a_result_that_fits_no_class_is_refused_before_anything_is_read(
+    office: Office,
+) -> None:
+    """The class may be another one than when the job was submitted."""
+    run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
+    async with office.worker(writer=ClassStandIn("there is no field rows")):
+        failed = await office.ended(run)
+    assert (failed.state, failed.ending["reasons"]) == ("failed", ["there is no field rows"])
+    assert failed.progress["stages"] == []
+    await office.runs.resume("club", run)
+    async with office.worker(writer=(written := ClassStandIn())):
+        assert (await office.ended(run)).state == "done"
+    assert len(written.rows) == 2
 
 
 def endless(spark: SparkSession, wanted: Input) -> DataFrame:
@@ -109,25 +122,21 @@ async def test_a_worker_that_may_have_lost_its_run_writes_into_no_class(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears nothing while its lease passes; what it finished is there for whoever comes next."""
-    hold, written = Control.hold, list[Any]()
+    hold, written = Control.hold, ClassStandIn()
     silent = [True]
 
     def heard(control: Control, until: float) -> None:
         hold(control, -inf if silent else until)
 
-    def write(desk: Desk, _run: str, _into: Into, files: ResultFiles) -> None:
-        desk.progress(0, 1)
-        written.extend(files.page((0, 0), 100)[0])
-
     monkeypatch.setattr(Control, "hold", heard)
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
-    async with office.worker(people, write):
+    async with office.worker(people, written):
         await eventually(given_back(office, run))
-        assert written == []
+        assert written.rows == []
         silent.clear()
         done = await office.ended(run)
     assert done.state == "done"
-    assert written == office.rows(done)
+    assert written.rows == office.rows(done)
 
 
 def given_back(office: Office, run: str) -> Callable[[], Any]:

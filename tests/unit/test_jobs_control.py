@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from spark_jobs.runner.control import Control
-from spark_jobs.runner.port import RunCancelled
+from spark_jobs.runner.port import Forecast, RunCancelled
 
 
 def test_what_others_see_is_written_by_whoever_has_the_run() -> None:
@@ -42,3 +42,17 @@ def test_a_run_that_was_let_go_stays_so_when_its_worker_is_heard_again() -> None
     assert control.lapsed
     with pytest.raises(RunCancelled):
         control.check()
+
+
+def test_what_is_left_counts_the_stages_that_were_forecast() -> None:
+    """Reading an input is over when the forecast is made, however long it took."""
+    control = Control()
+    control.plan(["read records", "count", "rank"])
+    control.begin("read records")
+    control.end("read records", rows=1, seconds=1e9, counters={})
+    control.foretell(Forecast({"records": 1}, time_s=1e6))
+    control.begin("count")
+    assert control.snapshot()["eta_s"] > 0
+    control.end("count", rows=1, seconds=1e7, counters={})
+    control.begin("rank")
+    assert control.snapshot()["eta_s"] == 0

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.runner.port import ColumnType
 from spark_jobs.runner.results import ResultFiles
 
 
@@ -90,3 +91,41 @@ def test_values_that_json_has_not(tmp_path: Path) -> None:
 def test_a_result_that_is_gone(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ResultFiles(tmp_path)
+
+
+JSON_TYPES: dict[type, ColumnType] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [
+        ("x", pa.string()),
+        (b"x", pa.binary()),
+        (Decimal("1.5"), pa.decimal128(10, 2)),
+        (datetime(2024, 1, 2, tzinfo=UTC), pa.timestamp("us", "UTC")),
+        (1, pa.int32()),
+        (1, pa.int64()),
+        (0.5, pa.float32()),
+        (0.5, pa.float64()),
+        (True, pa.bool_()),
+        ([1], pa.list_(pa.int64())),
+        ([("a", 1)], pa.map_(pa.string(), pa.int64())),
+        ({"a": 1}, pa.struct({"a": pa.int64()})),
+    ],
+    ids=str,
+)
+def test_columns_are_of_the_types_that_their_values_have_as_json(
+    tmp_path: Path, value: object, type_: pa.DataType
+) -> None:
+    table = pa.table({"column": pa.array([value], type_)})
+    pq.write_table(table, tmp_path / "part-0.parquet")
+    files = ResultFiles(tmp_path)
+    ((row,), _) = files.page((0, 0), 1)
+    assert files.columns == {"column": JSON_TYPES[type(row["column"])]}

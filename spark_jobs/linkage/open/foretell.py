@@ -24,7 +24,7 @@ _PAIRS_PER_S: Final = 200_000
 _BASE_BYTES: Final = 512 * 2**20
 _BYTES_PER_PAIR: Final = {Engine.SPARK: 40, Engine.SPLINK: 400}  # Splink keeps both values by it
 _BYTES_PER_RECORD: Final = 500
-_STARTING_S: Final = 10.0
+_STARTING_S: Final = 10.0  # until the processes that compare have loaded their kernels
 
 
 def foretell(spec: OpenSpec, desk: Desk) -> Forecast:

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from spark_jobs.linkage.open.parse import read_spec
 from spark_jobs.linkage.open.spec import Engine, OpenSpec, Result
-from spark_jobs.runner.port import Desk, Forecast, Input, Stage
+from spark_jobs.runner.port import ColumnType, Desk, Forecast, Input, Stage
 
 if TYPE_CHECKING:  # reading a specification needs no Spark
     from pyspark.sql import DataFrame
 
 __all__ = ["OpenLinkage"]
+
+_COLUMNS: Final[Mapping[Result, Mapping[str, ColumnType]]] = {
+    Result.CLUSTERS: {
+        "id": "string",
+        "cluster": "string",
+        "source": "string",
+        "record": "string",
+        "probability": "number",
+    },
+    Result.PAIRS: {
+        "id": "string",
+        "left_source": "string",
+        "left_record": "string",
+        "right_source": "string",
+        "right_record": "string",
+        "probability": "number",
+        "bits": "number",
+        "pattern": "integer",
+        "rarity": "number",
+        "why": "string",
+        "together": "boolean",
+    },
+}
 
 
 class OpenLinkage:
@@ -29,6 +52,10 @@ class OpenLinkage:
     def inputs(self, spec: OpenSpec) -> tuple[Input, ...]:
         """Return the tables, and the clusters known before."""
         return spec.inputs if spec.known is None else (*spec.inputs, spec.known)
+
+    def columns(self, spec: OpenSpec) -> Mapping[str, ColumnType]:
+        """Return the columns of clusters or of pairs."""
+        return _COLUMNS[spec.result]
 
     def forecast(self, spec: OpenSpec, desk: Desk) -> Forecast:
         """Count the pairs of every rule, and name the heaviest blocks."""

@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from spark_jobs.linkage.private.spec import PrivateSpec, read_spec
-from spark_jobs.runner.port import Block, Desk, Forecast, Input, Stage
+from spark_jobs.runner.port import Block, ColumnType, Desk, Forecast, Input, Stage
 
 if TYPE_CHECKING:  # specifications are read where there is no Spark
     from pyspark.sql import DataFrame
@@ -27,6 +27,8 @@ _PAIRS_PER_S: Final = 400_000_000
 
 _ROWS_PER_S: Final = 50_000
 _START_S: Final = 10.0
+"""Until the processes that compare have loaded their kernels."""
+
 _BYTES_PER_RECORD: Final = 1_000
 _BYTES_PER_END: Final = 160
 """Of a record that is linked one to one; `assignment` tells why."""
@@ -52,6 +54,12 @@ class PrivateLinkage:
     def inputs(self, spec: PrivateSpec) -> tuple[Input, ...]:
         """Return the owners' records."""
         return tuple(Input(name, source, (spec.bits,)) for name, source in spec.parties.items())
+
+    def columns(self, spec: PrivateSpec) -> Mapping[str, ColumnType]:
+        """Return the columns of links; they are the same for all specifications."""
+        del spec
+        ends: tuple[str, ...] = ("left_party", "left", "right_party", "right")
+        return {**dict.fromkeys(ends, "string"), "similarity": "number"}
 
     def forecast(self, spec: PrivateSpec, desk: Desk) -> Forecast:
         """Count records by cardinality, and from that the pairs; raises `InputUnfit`."""
