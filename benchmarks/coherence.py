@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from http.client import BAD_REQUEST
 from typing import Final
 
 import httpx
@@ -223,10 +224,10 @@ class _Plain:
         return await self._count(render("PATCH", f"/v1/uncached/{_CLASS}/{id_}", _ADD, _UPDATE))
 
     async def _count(self, request: bytes) -> int:
-        answer = await self._wire.send(request)
-        if answer.is_error:
-            raise Failed(f"the service answered {answer.status_code}")
-        return int(orjson.loads(answer.content)["sequence"])
+        reply = await self._wire.send(request)
+        if reply.status >= BAD_REQUEST:
+            raise Failed(f"the service answered {reply.status}")
+        return int(orjson.loads(reply.content)["sequence"])
 
 
 class Blind(Wire):

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import httptools
 import httpx
 
-__all__ = ["Exchange", "Wire"]
+__all__ = ["Exchange", "Reply", "Wire"]
 
 _IDLE_S: Final = 1.0
 """Servers close connections that were idle for some seconds (Varnish: 5)."""
 
 RawHeaders = list[tuple[bytes, bytes]]
+
+
+class Reply(NamedTuple):
+    """What a server replied, its body as it was sent."""
+
+    status: int
+    headers: RawHeaders
+    content: bytes
 
 
 class Exchange(asyncio.Protocol):
@@ -28,14 +36,14 @@ class Exchange(asyncio.Protocol):
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[httpx.Response] | None = None
+        self._answer: asyncio.Future[Reply] | None = None
         self._headers: RawHeaders = []
         self._body = b""
         self.usable = True
         self.used = monotonic()
 
-    async def send(self, request: bytes) -> httpx.Response:
-        """Send a request as rendered; return its answer.
+    async def send(self, request: bytes) -> Reply:
+        """Send a request as rendered; return its reply.
 
         Raises:
             httpx.ReadError: The connection broke.
@@ -79,8 +87,7 @@ class Exchange(asyncio.Protocol):
         self.usable = self._parser.should_keep_alive()
         self.used = monotonic()
         if self._answer is not None and not self._answer.done():
-            answer = httpx.Response(status, headers=self._headers, content=self._body)
-            self._answer.set_result(answer)
+            self._answer.set_result(Reply(status, self._headers, self._body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the request under way."""
@@ -102,20 +109,21 @@ class Wire(httpx.AsyncBaseTransport):
         self._port = port
         self._idle: list[Exchange] = []
 
-    async def send(self, request: bytes) -> httpx.Response:
-        """Send a request as `benchmarks.http1.render` makes it; return its answer."""
+    async def send(self, request: bytes) -> Reply:
+        """Send a request as `benchmarks.http1.render` makes it; return its reply."""
         exchange = await self._taken()
-        answer = await exchange.send(request)
+        reply = await exchange.send(request)
         if exchange.usable:
             self._idle.append(exchange)
-        return answer
+        return reply
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request of httpx."""
         target = request.url.raw_path
         lines = [b"%s %s HTTP/1.1" % (request.method.encode(), target)]
         lines += [b"%s: %s" % field for field in request.headers.raw]
-        return await self.send(b"\r\n".join(lines) + b"\r\n\r\n" + await request.aread())
+        reply = await self.send(b"\r\n".join(lines) + b"\r\n\r\n" + await request.aread())
+        return httpx.Response(reply.status, headers=reply.headers, content=reply.content)
 
     async def aclose(self) -> None:
         """Close every connection."""

@@ -20,6 +20,8 @@ from app.http.prefer import Preferences
 from app.http.problems import PROBLEM_JSON, problem_of
 from mediator.errors import NotFound
 from mediator.operations.model import Create, Delete, Freshness, Get, Outcome, Put
+from mediator.schema.types import Values
+from mediator.schema.values import Codec
 
 __all__ = [
     "JSON_TYPE",
@@ -30,6 +32,7 @@ __all__ = [
     "answer_absence",
     "answer_read",
     "answer_write",
+    "document_of",
     "location_of",
     "represent",
     "result_of",
@@ -70,10 +73,13 @@ def represent(planned: Planned, outcome: Outcome) -> dict[str, Any]:
         values = {**operation.values, **values}
     elif planned.touched is not None:
         values = {name: values[name] for name in planned.touched if name in values}
-    shown = planned.resource.codec.encode(values)
-    if len(shown) > 1:
-        shown = {name: shown[name] for name in sorted(shown)}
-    return {"id": outcome.id, **shown}
+    return document_of(planned.resource.codec, outcome.id, values)
+
+
+def document_of(codec: Codec, id_: str, values: Values) -> dict[str, Any]:
+    """Return the JSON form of an object: its id, and the fields given, by their names."""
+    encoded = codec.encode(values)
+    return {"id": id_, **{name: encoded[name] for name in sorted(encoded)}}
 
 
 def answer_read(

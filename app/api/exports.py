@@ -8,17 +8,15 @@ from typing import Final
 
 import orjson
 
-from app.api.answers import NO_STORE, represent
+from app.api.answers import NO_STORE, document_of
 from app.api.calls import Call
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Selection
-from app.api.writes import Planned
 from app.http.message import Response, forbid_body
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query
 from mediator.errors import TooManyRequests
 from mediator.materialise.freshness import WHOLE
-from mediator.operations.model import Get
 from mediator.query.execution import Answer
 from mediator.query.model import Position, Query
 from mediator.schema.ids import check_id
@@ -62,7 +60,7 @@ class Exports:
         resource = call.resource
         while True:
             if page.items:
-                yield _lines(resource, selection, page)
+                yield _lines(resource, page)
             if page.next is None:
                 return
             page = await self._following(call, selection, page.next.id)
@@ -76,10 +74,10 @@ class Exports:
                 await asyncio.sleep(error.retry_after_s)
 
 
-def _lines(resource: ClassResource, selection: Selection, page: Answer) -> bytes:
+def _lines(resource: ClassResource, page: Answer) -> bytes:
     return b"".join(
         orjson.dumps(
-            represent(Planned(Get(resource.database, resource.name, o.id), resource, selection), o),
+            document_of(resource.codec, o.id, o.values or {}),
             option=orjson.OPT_APPEND_NEWLINE,
         )
         for o in (item.outcome for item in page.items)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
 
-from app.api.answers import JSON_TYPE, NO_STORE, REVALIDATE, add_freshness, add_wishes, represent
+from app.api.answers import JSON_TYPE, NO_STORE, REVALIDATE, add_freshness, add_wishes, document_of
 from app.api.calls import Call
 from app.api.cursors import Cursors
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Selection
-from app.api.writes import Planned
 from app.coherence.reading import Asked, CachedReads
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
@@ -38,18 +37,19 @@ from mediator.query.targets import Target
 from mediator.schema.ids import check_id
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MissingType
+from mediator.schema.types import Values
 from mediator.schema.values import Codec
 
 __all__ = ["Queries"]
 
 _BY_ID: Final = frozenset({"ids", "fields"})
+_MANY_VALUES: Final = 4_000
+"""Values from which on to write objects takes more than about a millisecond."""
+
 _REMEMBERED: Final = 256
 
 LARGEST: Final = 2**17
 """Bytes of a query in a body."""
-
-_MANY: Final = 100
-"""Objects from which on to write them takes more than about a millisecond."""
 
 _SMALL: Final = 2**12
 """Bytes of a query that is read in a millisecond or two."""
@@ -74,7 +74,9 @@ class Queries:
             return await self._by_ids(call)
         spelled = next((value for name, value in pairs if name == "fields"), None)
         selection = _ONLY_IDS if spelled == "id" else call.resource.select(spelled)
-        read = await self._read(call, pairs)
+        read = await self._read(
+            call, pairs, len(call.request.query), lambda: pairs, read_parameters
+        )
         asked = None
         if self._reads is not None and not read.explain:
             query = call.request.query
@@ -87,28 +89,39 @@ class Queries:
         parse_query(call.request.query, frozenset())
         call.media_type(JSON)
         raw = await read_body(call.request, min(self._options.max_body_bytes, LARGEST))
-        body = parse_json(raw)
-        database = call.plane.model.databases[call.resource.database]
-        most = self._options.page_limit
-        schema, name = database.schema, call.resource.name
-        read = await offload(len(raw) > _SMALL, read_query, body, schema, name, most=most)
+        read = await self._read(call, (raw,), len(raw), lambda: parse_json(raw), read_query)
         selection = call.resource.whole
         if read.query.fields is not None:
             selection = replace(call.resource.whole, fields=read.query.fields)
         return await self._answer(call, read, selection, cacheable=False)
 
-    async def _read(self, call: Call, pairs: Sequence[tuple[str, str]]) -> ReadQuery:
-        """Read a query; the same few are asked again and again, until the schema changes."""
+    async def _read(
+        self,
+        call: Call,
+        words: Sequence[Hashable],
+        length: int,
+        parse: Callable[[], Any],
+        reader: Callable[..., ReadQuery],
+    ) -> ReadQuery:
+        """Read a query; the same few are asked again and again, until the schema changes.
+
+        Args:
+            call: The request.
+            words: What was sent, as it was sent: equal words are one query.
+            length: Of what was sent (bytes); long ones are not remembered.
+            parse: Returns what the reader takes.
+            reader: Reads it.
+        """
         resource, model = call.resource, call.plane.model
         if self._known_by is not model or len(self._known) >= _REMEMBERED:
             self._known_by, self._known = model, {}
-        known, key = self._known, (resource.database, resource.name, *pairs)
+        known, key = self._known, (resource.database, resource.name, *words)
         read = known.get(key)
         if read is None:
             schema = model.databases[resource.database].schema
-            most, is_long = self._options.page_limit, len(call.request.query) > _SMALL
-            read = await offload(is_long, read_parameters, pairs, schema, resource.name, most=most)
-            if read.after is None:
+            most, is_long = self._options.page_limit, length > _SMALL
+            read = await offload(is_long, reader, parse(), schema, resource.name, most=most)
+            if read.after is None and not is_long:
                 known[key] = read
         return read
 
@@ -126,12 +139,15 @@ class Queries:
             call.access.require(Scope.READ, resource.database, join.class_name)
         if read.explain:  # it tells how much of others' there is
             call.access.require_all(resource.database, resource.name)
-        query = replace(read.query, after=self._position(resource, read))
+        query = read.query
+        if read.after is not None:
+            query = replace(query, after=self._position(resource, read, read.after))
         call.request.phases.end("parse")
         wish = call.wish()
         answer = await call.plane.query(query, STRONG if asked and not wish.whole else wish)
         call.request.phases.end("store")
-        is_large = len(answer.items) + len(answer.rows) > _MANY
+        width = len(resource.schema.fields) * (1 + len(query.joins))
+        is_large = (len(answer.items) + len(answer.rows)) * width > _MANY_VALUES
         items = await offload(is_large, self._items, call, selection, read, answer)
         document: dict[str, Any] = {"items": items}
         if query.aggregate is None:
@@ -149,10 +165,8 @@ class Queries:
             return [REVALIDATE]
         return self._reads.keeping(asked)
 
-    def _position(self, resource: ClassResource, read: ReadQuery) -> Position | None:
-        if read.after is None:
-            return None
-        sealed = self._cursors.open(_bound(resource, read), _database_id(resource), read.after)
+    def _position(self, resource: ClassResource, read: ReadQuery, after: str) -> Position:
+        sealed = self._cursors.open(_bound(resource, read), _database_id(resource), after)
         return read_position(read.levels, sealed)
 
     def _next(
@@ -194,7 +208,8 @@ class Queries:
         kept = selection.canonical and not partial
         headers: Headers = [JSON_TYPE, REVALIDATE if kept else NO_STORE]
         add_wishes(headers, call.preferences, tuple(sorted(partial)))
-        items = await offload(len(found) > _MANY, _all_shown, resource, selection, found)
+        is_large = len(found) * len(resource.schema.fields) > _MANY_VALUES
+        items = await offload(is_large, _all_shown, resource, selection, found)
         return Response(200, headers, orjson.dumps({"items": items, "missing": missing}))
 
 
@@ -226,8 +241,12 @@ def _database_id(resource: ClassResource) -> str:
 
 
 def _shown(resource: ClassResource, selection: Selection, outcome: Outcome) -> dict[str, Any]:
-    get = Get(resource.database, resource.name, outcome.id, selection.fields)
-    return represent(Planned(get, resource, selection, selection.fields), outcome)
+    return document_of(resource.codec, outcome.id, _narrowed(outcome, selection.fields))
+
+
+def _narrowed(outcome: Outcome, names: tuple[str, ...] | None) -> Values:
+    values = outcome.values or {}
+    return values if names is None else {n: values[n] for n in names if n in values}
 
 
 def _all_shown(
@@ -248,8 +267,7 @@ def _item(
         if outcome is None:
             document[alias] = None
             continue
-        values, names = outcome.values or {}, shown[alias]
-        wanted = values if names is None else {n: values[n] for n in names if n in values}
+        wanted = _narrowed(outcome, shown[alias])
         document[alias] = {"id": outcome.id, **codecs[alias].encode(wanted)}
     return document
 

@@ -20,7 +20,7 @@ from mediator.placement.routing import ClassRoute
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Record, Status, WriteKind, WriteResult
 
-__all__ = ["failure_of", "merge_records", "merge_results", "refusal_of"]
+__all__ = ["failure_of", "merge_fragments", "merge_records", "merge_results", "refusal_of"]
 
 _REASONS = {
     "overflow": "the result is beyond the range of the field's type",
@@ -37,21 +37,27 @@ def merge_records(
     The anchor decides whether the object exists, if it was read. A fragment of another birth is
     left out. Groups that may not belong to the others are partial (`mediator.operations.doubt`).
     """
-    resource = resource_of(route, operation.fields)
+    return merge_fragments(route, resource_of(route, operation.fields), operation.id, records)
+
+
+def merge_fragments(
+    route: ClassRoute, resource: Resource, id_: str, records: Sequence[Record | None]
+) -> Outcome | None:
+    """Join the fragments of one of many objects whose resource is the same; see above."""
     lead = records[0] if resource.anchored else max(filter(None, records), key=_birth, default=None)
     if lead is None:
         return None
     if len(records) == 1:
         versions = lead.versions
         return Outcome(
-            id=operation.id,
+            id=id_,
             values=lead.values,
             versions={group: versions.get(group) for group in resource.groups},
             pending=lead.mark != "",
             schema_version=route.schema_version,
             systems=resource.systems,
         )
-    return _join(route, operation, resource, records, lead)
+    return _join(route, resource, id_, records, lead)
 
 
 def _birth(record: Record) -> int:
@@ -60,8 +66,8 @@ def _birth(record: Record) -> int:
 
 def _join(
     route: ClassRoute,
-    operation: Get,
     resource: Resource,
+    id_: str,
     records: Sequence[Record | None],
     lead: Record,
 ) -> Outcome:
@@ -75,7 +81,7 @@ def _join(
             known.update(record.versions)
     doubtful = _doubtful(fragments)
     return Outcome(
-        id=operation.id,
+        id=id_,
         values=values,
         versions={group: known.get(group) for group in resource.groups},
         partial=tuple(g for g in resource.groups if g not in known or g in doubtful),

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
+from mediator.offload import give_way
 from mediator.placement.ballot import Choice, Order, node_ballot, shared_ballot
 from mediator.placement.rank import NodeRank
 from mediator.placement.refusal import Refusal, refuse
@@ -76,11 +78,13 @@ def plan_groups(
     for name, fields in known.items():
         choices[name] = planner.choose_shared(name, fields)
         seen[name] = _seen(choices[name], fields)
-    taken = planner.taken
+    taken = {*choices, *planner.taken}
     for each in loose:
+        give_way()
         choice = planner.choose_alone(each)
         alone = choice.system != main.system
-        name = _free_name(each.node, {*choices, *taken}) if alone else MAIN_GROUP
+        name = _free_name(each.node, taken) if alone else MAIN_GROUP
+        taken.add(name)
         choices.setdefault(name, choice)
         seen.setdefault(name, {})[each.node] = choice
     return tuple(GroupPlan(name, choice, seen[name]) for name, choice in choices.items())
@@ -172,5 +176,5 @@ def _free_name(node: str, taken: Collection[str]) -> str:
     """Name a group after its field, within the pattern of group names and unlike any other."""
     lowered = node.partition(".")[2].lower()
     stem = _NOT_IN_NAMES.sub("_", lowered).lstrip("_0123456789") or "field"
-    names = (stem[:_NAME_LENGTH], *(f"{stem[: _NAME_LENGTH - 4]}_{n}" for n in range(2, 1000)))
-    return next(name for name in names if name not in taken)
+    numbered = (f"{stem[: _NAME_LENGTH - 4]}_{n}" for n in range(2, 1000))
+    return next(name for name in chain((stem[:_NAME_LENGTH],), numbered) if name not in taken)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+from mediator.offload import give_way
 from mediator.placement.candidates import Candidate
 from mediator.placement.refusal import Refusal, refuse
 from mediator.placement.utility import FieldScore, score
@@ -126,6 +127,7 @@ def _rank_class(class_: ClassSchema, outer: _Scope, entity: bool) -> NodeRank:
 
 
 def _rank_field(class_name: str, field_: Field, outer: _Scope) -> NodeRank:
+    give_way()
     node = f"{class_name}.{field_.name}"
     scope = outer.narrow(node, field_.annotations)
     unfit = {c.name: _unfit(c, field_, scope.requirements, node) for c in scope.systems}

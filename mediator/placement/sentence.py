@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
+from mediator.offload import give_way
 from mediator.placement.ballot import Ballot, Choice, Order, terms
 from mediator.placement.candidates import Candidate
 from mediator.placement.figures import metric, name_of, seconds, share
@@ -53,6 +54,7 @@ class Sentences:
         # Kept with what was said of it: no other object may come to have its id.
         kept = self._sentences.get(id(choice))
         if kept is None:
+            give_way()
             text = self._because(choice) + self._figures(choice) + self._excluded(choice) + "."
             kept = self._sentences[id(choice)] = choice, text
         return kept[1]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mediator.immutable import immutable
 from mediator.placement.candidates import Candidate
 from mediator.schema.annotations import (
     ContinuousRequirement,
@@ -37,7 +37,7 @@ MET = 1.0
 utility at its best."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Part:
     """One requirement's share in a score: the metric, what was measured, f of it, its weight."""
 
@@ -56,7 +56,7 @@ class Part:
         return self.requirement.weight
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FieldScore:
     """The score of one system for one field, and the parts it is made of."""
 

@@ -16,12 +16,12 @@ from mediator.stores.port import (
     Aggregating,
     Find,
     Found,
-    Queryable,
     Read,
     Record,
     Store,
     StoreError,
     StoreTooCostly,
+    is_queryable,
 )
 from mediator.systems import Systems, unavailable
 
@@ -93,7 +93,7 @@ class Driver:
     async def _find(self, find: Find) -> Found:
         store = self._guarded.store
         timed = replace(find, deadline_s=self._budget.left_s())
-        search = store.find if isinstance(store, Queryable) else partial(_scanned, store)
+        search = store.find if is_queryable(store) else partial(_scanned, store)
         found = await self._bounded(partial(search, timed))
         self._budget.spend(self._guarded.name, len(found.records))
         return found

@@ -8,9 +8,8 @@ from functools import partial
 from typing import TypeAlias
 
 from mediator.operations.calls import StoreCalls
-from mediator.operations.merge import merge_records
+from mediator.operations.merge import merge_fragments
 from mediator.operations.model import Freshness, Get, Outcome
-from mediator.operations.objects import named
 from mediator.operations.plan import resource_of
 from mediator.placement.routing import ClassRoute
 from mediator.query.aggregation import Groups, Row, lookup_of_row
@@ -217,7 +216,8 @@ class Execution:
     async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
         """Join what the driver found with the parts that others hold, in one round trip."""
         plan, resource = self._plan, self._resource
-        parts = resource_of(plan.route, plan.fields).parts
+        whole = resource_of(plan.route, plan.fields)
+        parts = whole.parts
         others = [(fragment, fields) for fragment, fields in parts if fragment is not plan.driver]
         reads = [Read(f, record.id, fields) for record in records for f, fields in others]
         rest = iter(await self._calls.read(reads) if reads else ())
@@ -226,11 +226,12 @@ class Execution:
         outcomes: list[Outcome | None] = []
         pace = Pace(self._budget)
         for record in records:
-            await pace.keep()
+            if pace.is_due():
+                await pace.keep()
             fragments = [record if f is plan.driver else next(rest) for f, _ in parts]
-            outcomes.append(merge_records(plan.route, named(resource, record.id), fragments))
+            outcomes.append(merge_fragments(plan.route, whole, record.id, fragments))
         outcomes = list(await self._look_again(plan.route, resource, outcomes))
-        self._partial |= {group for o in outcomes if o is not None for group in o.partial}
+        self._partial.update(*(o.partial for o in outcomes if o is not None))
         return outcomes
 
     async def _aggregate(self) -> Answer:

@@ -86,8 +86,9 @@ class Joiner:
             for part, _ in resource_of(route, resource.fields).parts:
                 self._budget.spend(part.system, len(chunk))
             outcomes = list(await self._look_again(route, resource, outcomes))
-            found |= {outcome.id: outcome for outcome in outcomes if outcome is not None}
-            self.partial |= {group for outcome in found.values() for group in outcome.partial}
+            there = [outcome for outcome in outcomes if outcome is not None]
+            found |= {outcome.id: outcome for outcome in there}
+            self.partial.update(*(outcome.partial for outcome in there))
         return found
 
 

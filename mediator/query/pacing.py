@@ -29,15 +29,22 @@ class Pace:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._until_s = budget.clock.monotonic() + SLICE_S
+        self._monotonic = budget.clock.monotonic
+        self._until_s = self._slice_end_s()
+
+    def is_due(self) -> bool:
+        """Whether `keep` has anything to do: a loop over many objects need not await it then."""
+        return self._monotonic() >= self._until_s
 
     async def keep(self) -> None:
         """Go on at once, or after what else is due; raises `TooCostly` if the time is over."""
-        self._budget.left_s()
-        clock = self._budget.clock
-        if clock.monotonic() >= self._until_s:
+        if self.is_due():
+            self._budget.left_s()
             await asyncio.sleep(0)
-            self._until_s = clock.monotonic() + SLICE_S
+            self._until_s = self._slice_end_s()
+
+    def _slice_end_s(self) -> float:
+        return self._monotonic() + min(SLICE_S, self._budget.left_s())
 
 
 class Sieve:
@@ -65,17 +72,21 @@ class Sieve:
         """
         kept: list[_T] = []
         for each in objects:
-            await self._pace.keep()
-            if await self._holds(lookup(each)):
+            if self._pace.is_due():
+                await self._pace.keep()
+            found = lookup(each)
+            is_long = self._is_long(found)
+            holds = await offload(True, self._test, found) if is_long else self._test(found)
+            if holds:
                 kept.append(each)
         return kept
 
-    async def _holds(self, lookup: Lookup) -> bool:
-        return await offload(self._is_long(lookup), self._test, lookup)
-
     def _is_long(self, lookup: Lookup) -> bool:
-        values = (lookup(path) for path in self._searched)
-        return any(isinstance(value, str | list) and len(value) > LONG for value in values)
+        for path in self._searched:
+            value = lookup(path)
+            if isinstance(value, str | list) and len(value) > LONG:
+                return True
+        return False
 
 
 def _searched(filter_: Filter) -> frozenset[Path]:

@@ -24,7 +24,7 @@ from mediator.query.filters import ID, Between, Compare, Comparison, Exists, Fil
 from mediator.query.model import Position, Query
 from mediator.query.scans import needs_scan
 from mediator.schema.tree import MISSING
-from mediator.stores.port import Access, Aggregating, Fragment, Pushdown, Queryable, Store
+from mediator.stores.port import Access, Aggregating, Fragment, Pushdown, Store, is_queryable
 
 __all__ = ["Plan", "StoreOf", "make_plan"]
 
@@ -171,7 +171,7 @@ def _candidate(
         (offered if _holds_all(driver, paths_of(part)) else rest).append(part)
     in_order = query.aggregate is None and all(_held(driver, o.path) for o in query.order)
     order = query.order if in_order else ()
-    if isinstance(store, Queryable):
+    if is_queryable(store):
         pushdown = store.pushdown(driver, all_of(offered), order)
     else:
         pushdown = Pushdown(None, all_of(offered), Access.CLIENT_SCAN, ordered=not order)

@@ -61,10 +61,11 @@ class Metric(StrEnum):
     READ_THROUGHPUT = "read_throughput"
     WRITE_THROUGHPUT = "write_throughput"
 
-    @property
-    def small_is_good(self) -> bool:
-        """Whether less of it is better, as with latencies."""
-        return self in (Metric.READ_LATENCY, Metric.WRITE_LATENCY)
+    small_is_good: bool
+    """Whether less of it is better, as with latencies."""
+
+    def __init__(self, name: str) -> None:
+        self.small_is_good = name.endswith("_latency")
 
 
 Statistic: TypeAlias = Literal["mean", "p99"]

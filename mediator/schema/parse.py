@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from mediator.errors import Place, SchemaInvalid
+from mediator.offload import give_way
 from mediator.schema.limits import (
     CACHE_COST_MAX,
     CACHE_COST_MIN,
@@ -168,6 +169,7 @@ def _ttl(node: Node) -> float | None:
 
 
 def _field(name: str, node: Node, classes: frozenset[str]) -> Field:
+    give_way()
     if name == "id":
         node.wrong("id is a reserved name")
     node.shape(*_OPTIONAL, required=("type",))
@@ -256,6 +258,7 @@ def _default(node: Node, field: Field) -> Value | MissingType:
         value: Value = decoder(field)(node.value)
     except Misfit as misfit:
         for place in misfit.places:
-            replace(node, pointer=node.pointer + place.pointer).wrong(place.detail)
+            below = Node(node.value, node.pointer + place.pointer, node.mistakes)
+            below.wrong(place.detail)
         return MISSING
     return value

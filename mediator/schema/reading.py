@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, isfinite, nextafter
 from typing import Any, Final, TypeVar
@@ -30,23 +29,37 @@ POSITIVE: Final = nextafter(0.0, inf)
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-@dataclass(frozen=True, slots=True)
 class Node:
-    """A place in a JSON document, with the mistakes found in the document so far.
+    """A location in a JSON document, with the mistakes found in the document so far.
 
-    Attributes:
+    Args:
         value: The JSON value here; `MISSING` if the member is left out.
-        pointer: JSON pointer to here.
+        above: JSON pointer to here, or the node that this one is a member or an element of.
         mistakes: Shared by all nodes of the document.
+        step: The name or the index that leads here from the node above.
     """
 
-    value: Any
-    pointer: str
-    mistakes: list[Place]
+    __slots__ = ("_above", "_step", "mistakes", "value")
+
+    def __init__(
+        self, value: Any, above: str | Node, mistakes: list[Place], step: str | int = ""
+    ) -> None:
+        self.value = value
+        self.mistakes = mistakes
+        self._above = above
+        self._step = step
+
+    @property
+    def pointer(self) -> str:
+        """JSON pointer to here: put together where it is asked for, as few nodes are wrong."""
+        above, step = self._above, self._step
+        if isinstance(above, str):
+            return above
+        return above.pointer + (token(step) if isinstance(step, str) else f"/{step}")
 
     def __getitem__(self, name: str) -> Node:
         member = self.value.get(name, MISSING) if isinstance(self.value, dict) else MISSING
-        return Node(member, self.pointer + token(name), self.mistakes)
+        return Node(member, self, self.mistakes, name)
 
     @property
     def given(self) -> bool:
@@ -99,8 +112,7 @@ class Node:
             self.wrong(f"must have {least} to {most} elements")
             return []
         return [
-            Node(element, f"{self.pointer}/{index}", self.mistakes)
-            for index, element in enumerate(self.value)
+            Node(element, self, self.mistakes, index) for index, element in enumerate(self.value)
         ]
 
     def number(self, default: float = 0.0, *, least: float = -inf, most: float = inf) -> float:

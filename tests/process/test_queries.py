@@ -395,6 +395,24 @@ async def article(mediator: Service, *systems: str) -> str:
     return await mediator.put_schema({"things": {"fields": fields}})
 
 
+async def test_a_query_that_was_read_is_read_anew_once_the_schema_changes(
+    mediator: Service,
+) -> None:
+    fields = {"text": field_on("postgres"), "number": field_on("postgres", "integer")}
+    database = await mediator.put_schema({"things": {"fields": fields}})
+    await mediator.create(database, "things", "a", text="x", number=2)
+    query = {"filter": {"gt": ["number", 1]}, "allow_scan": True}
+    async with asking(mediator, database) as client:
+        for _ in range(2):
+            found = await client.ask("things", query)
+            assert [item["id"] for item in found["items"]] == ["a"]
+        texts = {"text": fields["text"], "number": field_on("postgres")}
+        await mediator.mediator.control.delete_schema(database)
+        classes = {"classes": {"things": {"fields": texts}}}
+        await mediator.mediator.control.set_schema(database, classes)
+        assert_problem(await client.send("things", query), 400, "invalid", "/filter/gt/1")
+
+
 SPLITS = [("postgres", "redis"), ("redis", "mongo"), ("mongo", "postgres")]
 
 

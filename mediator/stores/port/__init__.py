@@ -31,6 +31,7 @@ from mediator.stores.port.searches import (
     Ordered,
     Pushdown,
     Queryable,
+    is_queryable,
 )
 from mediator.stores.port.store import (
     REMEMBER_S,
@@ -78,4 +79,5 @@ __all__ = [
     "Write",
     "WriteKind",
     "WriteResult",
+    "is_queryable",
 ]

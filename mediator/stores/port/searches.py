@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from mediator.query.filters import Filter, Path
 from mediator.query.model import Computation, OrderBy, Position
@@ -13,7 +13,16 @@ from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port.records import Fragment, Record
 
-__all__ = ["Access", "Aggregating", "Find", "Found", "Ordered", "Pushdown", "Queryable"]
+__all__ = [
+    "Access",
+    "Aggregating",
+    "Find",
+    "Found",
+    "Ordered",
+    "Pushdown",
+    "Queryable",
+    "is_queryable",
+]
 
 
 @runtime_checkable
@@ -112,6 +121,11 @@ class Queryable(Protocol):
 
     async def find(self, find: Find) -> Found:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
+
+
+def is_queryable(store: object) -> TypeGuard[Queryable]:
+    """Whether a store is `Queryable`; the class's answer is kept, an instance's is found anew."""
+    return issubclass(type(store), Queryable)
 
 
 @runtime_checkable

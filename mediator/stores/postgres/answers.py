@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -22,10 +23,12 @@ from mediator.stores.postgres.shapes import Shape, encoded
 from mediator.stores.postgres.statements import Statement
 from mediator.stores.postgres.tables import RecordTable
 
-__all__ = ["WritePlan", "recalled", "record", "replay"]
+__all__ = ["RecordReader", "WritePlan", "reader", "recalled", "replay"]
 
 _LIVED, _APPLIED, _REFUSAL, _BIRTH, _NULLS, _MARK, _HEAD = range(7)
 """Columns of the answer; `_HEAD` counts them."""
+
+RecordReader: TypeAlias = Callable[[Any], Record]
 
 _PAST: Final = 6
 """Columns of the remembered operation: fingerprint, created, birth, versions, values, nulls."""
@@ -45,16 +48,28 @@ def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: An
     return values
 
 
-def record(records: RecordTable, names: Any, row: Any) -> Record:
-    """Read a record out of a row: id, birth, nulls, versions, fields, mark and joint write."""
-    groups = records.versions
-    first = 3 + len(groups)
-    versions = dict(zip(groups, row[3:first], strict=True))
-    values = _values_of(records, names, row, first, row[2])
-    if not records.fragment.joint:
-        return Record(row[0], row[1], versions, values)
-    mark, joint = row[first + len(names)], row[first + len(names) + 1]
-    return Record(row[0], row[1], versions, values, mark or "", joint or "")
+def reader(records: RecordTable, names: tuple[str, ...]) -> RecordReader:
+    """Return what reads records out of rows: id, birth, nulls, versions, fields, mark and joint."""
+    groups = tuple(records.versions)
+    first, end = 3 + len(groups), 3 + len(groups) + len(names)
+    codecs = [(name, records.codecs[name].decode) for name in names]
+    decoders = [(name, decode) for name, decode in codecs if decode is not None]
+    joint = records.fragment.joint
+
+    def read(row: Any) -> Record:
+        values: Values = dict(zip(names, row[first:end], strict=True))
+        if None in values.values():
+            nulls = row[2]
+            values = {n: v for n, v in values.items() if v is not None or n in nulls}
+        for name, decode in decoders:
+            if (value := values.get(name)) is not None:
+                values[name] = decode(value)
+        versions = dict(zip(groups, row[3:first], strict=True))
+        if not joint:
+            return Record(row[0], row[1], versions, values)
+        return Record(row[0], row[1], versions, values, row[end] or "", row[end + 1] or "")
+
+    return read
 
 
 def recalled(records: RecordTable, row: Any) -> Recalled:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from mediator.stores.port import Fragment, Read, Record
-from mediator.stores.postgres.answers import record
 from mediator.stores.postgres.plans import Plans
 from mediator.stores.postgres.pool import Pool
 
@@ -26,8 +25,7 @@ class Fetcher:
             names = tuple(call.fragment.fields) if call.fields is None else call.fields
             statement = self._plans.read(call.fragment, names, False)
             rows = await self._pool.use(lambda c: c.fetch(statement.text, call.id))
-            records = self._plans.records(call.fragment)
-            return [record(records, names, rows[0]) if rows else None]
+            return [self._plans.reader(call.fragment, names)(rows[0]) if rows else None]
         return await self._many(calls)
 
     async def _many(self, calls: Sequence[Read]) -> list[Record | None]:
@@ -40,8 +38,8 @@ class Fetcher:
             statement = self._plans.read(fragment, names, True)
             ids = list({calls[i].id for i in places})
             rows = await self._pool.use(_fetching(statement.text, ids))
-            records = self._plans.records(fragment)
-            found = {row[0]: record(records, names, row) for row in rows}
+            read = self._plans.reader(fragment, names)
+            found = {row[0]: read(row) for row in rows}
             for i in places:
                 answers[i] = found.get(calls[i].id)
         return answers

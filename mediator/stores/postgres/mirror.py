@@ -15,7 +15,6 @@ from sqlalchemy.dialects.postgresql import insert
 
 from mediator.stores.mirrored import is_surpassed
 from mediator.stores.port import Fragment, Record
-from mediator.stores.postgres.answers import record
 from mediator.stores.postgres.plans import Plans
 from mediator.stores.postgres.pool import Pool, transaction
 from mediator.stores.postgres.shapes import encoded
@@ -63,10 +62,10 @@ class Copies:
     async def _held(self, fragment: Fragment, ids: Sequence[str]) -> Mapping[str, Record]:
         if not ids:
             return {}
-        statement, table = self._plans.read(fragment, (), True), self._plans.records(fragment)
+        statement, read = self._plans.read(fragment, (), True), self._plans.reader(fragment, ())
         arguments = statement.arguments({"ids": ids})
         rows = await self._pool.use(lambda c: c.fetch(statement.text, *arguments))
-        return {row[0]: record(table, (), row) for row in rows}
+        return {row[0]: read(row) for row in rows}
 
 
 def _absorb_statement(records: RecordTable, force: bool) -> Statement:

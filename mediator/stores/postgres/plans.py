@@ -12,7 +12,7 @@ from typing import Final
 from mediator.stores.port import Fragment, StoreRefused
 from mediator.stores.postgres import reads
 from mediator.stores.postgres.aggregates import Grouping, aggregate_statement
-from mediator.stores.postgres.answers import WritePlan
+from mediator.stores.postgres.answers import RecordReader, WritePlan, reader
 from mediator.stores.postgres.fences import fence_statement
 from mediator.stores.postgres.marks import Marking
 from mediator.stores.postgres.searches import Search, search_statement
@@ -36,6 +36,7 @@ class Plans:
     def __init__(self, namespace: str) -> None:
         self.ledgers = ledgers(namespace)
         self.records = lru_cache(maxsize=256)(partial(fragment_table, namespace=namespace))
+        self.reader = lru_cache(maxsize=STATEMENTS)(self._reader)
         self.write = lru_cache(maxsize=STATEMENTS)(self._write)
         self.read = lru_cache(maxsize=STATEMENTS)(self._read)
         self.scan = lru_cache(maxsize=STATEMENTS)(self._scan)
@@ -52,6 +53,9 @@ class Plans:
         if not fragment.fields.keys() >= set(names):
             raise StoreRefused(f"{fragment.system}: a read names a field that is not there")
         return self.records(fragment)
+
+    def _reader(self, fragment: Fragment, names: tuple[str, ...]) -> RecordReader:
+        return reader(self.records(fragment), names)
 
     def _write(self, shape: Shape) -> WritePlan:
         check(shape)

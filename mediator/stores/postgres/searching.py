@@ -30,7 +30,6 @@ from mediator.stores.port import (
     SystemConfig,
 )
 from mediator.stores.postgres.aggregates import group_of, grouping
-from mediator.stores.postgres.answers import record
 from mediator.stores.postgres.conditions import named
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.plans import Plans
@@ -72,8 +71,8 @@ class Searcher:
         statement = await offload(is_long, self._plans.search, search)
         given = named(asked.constants) | values_named(start, search) | {"limit": find.limit + 1}
         rows = await self._rows(statement.text, statement.arguments(given), find.deadline_s)
-        records = self._plans.records(find.fragment)
-        found = [record(records, search.names, row) for row in rows[: find.limit]]
+        read = self._plans.reader(find.fragment, search.names)
+        found = list(map(read, rows[: find.limit]))
         more = position(found[-1], search) if len(rows) > find.limit and found else None
         return Found(_narrowed(found, find), more)
 

@@ -32,7 +32,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.postgres import ddl, facts, operators, reap
 from mediator.stores.postgres.aggregates import computes
-from mediator.stores.postgres.answers import recalled, record
+from mediator.stores.postgres.answers import recalled
 from mediator.stores.postgres.changelog import LOG, OutboxLog
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.fetching import Fetcher
@@ -170,8 +170,7 @@ class PostgresStore:
         names = tuple(fragment.fields) if fields is None else fields
         statement = self._plans.scan(fragment, names, after is not None)
         rows = await self._rows(statement, {"after": after, "limit": limit})
-        records = self._plans.records(fragment)
-        return [record(records, names, row) for row in rows]
+        return list(map(self._plans.reader(fragment, names), rows))
 
     async def ordered(
         self,
@@ -189,7 +188,7 @@ class PostgresStore:
         rank, position = keyset(records, field_name, after)
         statement = self._plans.ordered(fragment, field_name, names, descending, rank)
         rows = await self._rows(statement, {**position, "limit": limit})
-        return [record(records, names, row) for row in rows]
+        return list(map(self._plans.reader(fragment, names), rows))
 
     async def count(self, fragment: Fragment) -> int:
         """Count the objects of the class that are there."""

@@ -1,0 +1,69 @@
+"""Long computations give way to the event loop: for each second they compute, they rest three."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from mediator.offload import give_way, offload
+from mediator.placement.candidates import Candidate
+from mediator.placement.decide import decide
+from mediator.schema.annotations import Metric
+from mediator.schema.parse import parse_schema
+
+USED_S = 0.01
+FIELDS = 500
+GOALS = [{"metric": "read_latency", "goal": 0.001}, {"metric": "write_throughput", "goal": 1e4}]
+WIDE: dict[str, Any] = {
+    "classes": {
+        "wide": {
+            "fields": {f"f{n}": {"type": "string", "annotations": GOALS} for n in range(FIELDS)}
+        }
+    }
+}
+SYSTEMS = [
+    Candidate(f"s{n}", metrics={Metric.READ_LATENCY: 0.001 * n, Metric.WRITE_THROUGHPUT: 1e4})
+    for n in range(1, 11)
+]
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of every rest that is taken."""
+    taken: list[float] = []
+    monkeypatch.setattr("mediator.offload.time.sleep", taken.append)
+    return taken
+
+
+def compute() -> float:
+    """Use the processor for a while; returns for how long (seconds)."""
+    begun = time.thread_time()
+    while time.thread_time() - begun < USED_S:
+        give_way()
+    give_way()
+    return time.thread_time() - begun
+
+
+async def test_a_thread_rests_for_three_times_as_long_as_it_computes(rests: list[float]) -> None:
+    used_s = await offload(True, compute)
+    # The last half of a millisecond may be too short to rest for.
+    assert 3 * (used_s - 0.001) <= sum(rests) <= 3 * used_s
+    assert len(rests) > 2
+
+
+async def test_the_event_loop_never_rests(rests: list[float]) -> None:
+    await offload(False, compute)
+    await offload(True, int)
+    compute()
+    assert rests == []
+
+
+async def test_a_large_schema_gives_way_while_it_is_read_and_placed(rests: list[float]) -> None:
+    schema = await offload(True, parse_schema, "news", WIDE)
+    read = len(rests)
+    decision = await offload(True, decide, schema, SYSTEMS)
+    placed = len(rests)
+    await offload(True, lambda: [decision.why(node) for node in decision.placements])
+    assert 0 < read < placed < len(rests)
