@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bson.int64 import Int64
+from pymongo.errors import DuplicateKeyError
 
 from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout, is_live, marked
 from mediator.stores.mongo.session import Session
@@ -29,6 +30,8 @@ async def lock(
         "$set": {"_mark": mark},
         "$setOnInsert": {"tombstone": Int64(now_us), "birth": Int64(0)},
     }
+    if len(ids) == 1:
+        return {ids[0]: await _lock_one(session, layout, ids[0], update)}
     left = list(ids)
     found: dict[str, Standing] = {}
     while left:
@@ -39,15 +42,29 @@ async def lock(
     return found
 
 
+async def _lock_one(session: Session, layout: Layout, id_: str, update: Document) -> Standing:
+    """Set an intent, and learn what stands, by one command if nobody else's is there."""
+    while True:
+        try:
+            document = await session.put(layout, layout.key(id_) | marked(""), update, _NEEDED)
+        except DuplicateKeyError:
+            found = (await standing(session, layout, [id_]))[id_]
+            if found.mark:
+                return found
+        else:
+            return _standing(layout, document)
+
+
 async def unlock(
     session: Session, layout: Layout, ids: Sequence[str], mark: str, *, joint: bool
 ) -> None:
     """Take an intent away wherever it is this one."""
     query = _among(ids) | marked(mark)
+    gone: Document = {"$unset": {"_mark": ""}}
+    steps = [(query, gone)]
     if joint:
-        noted: Document = {"$set": {"_joint": mark}, "$unset": {"_mark": ""}}
-        await session.change(layout, query | LIVE, noted)
-    await session.change(layout, query, {"$unset": {"_mark": ""}})
+        steps.insert(0, (query | LIVE, {"$set": {"_joint": mark}, **gone}))
+    await session.change(layout, steps)
 
 
 async def standing(session: Session, layout: Layout, ids: Sequence[str]) -> dict[str, Standing]:

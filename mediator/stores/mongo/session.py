@@ -163,9 +163,9 @@ class Session:
         document: Document = reply["value"]
         return document
 
-    async def change(self, layout: Layout, query: Document, update: Document) -> None:
-        """Update the documents that a query selects."""
-        steps = [{"q": query, "u": update, "multi": True}]
+    async def change(self, layout: Layout, changes: Sequence[tuple[Document, Document]]) -> None:
+        """Update the documents that each query selects, one after the other."""
+        steps = [{"q": query, "u": update, "multi": True} for query, update in changes]
         await self._write(layout, {"update": layout.fragment.stored_as, "updates": steps})
 
     async def upsert_each(
