@@ -35,6 +35,12 @@ REFUSED_S: Final = 3600.0
 RECOVERED_AT_ONCE: Final = 50
 RETRY_S: Final = 1.0
 
+FORGOTTEN_WITHIN_S: Final = 0.02
+"""How long writes that are over are gathered, so that one statement forgets many of them.
+
+A class that is placed anew is refused for as long after the last of its objects was deleted.
+"""
+
 
 class Plane(Protocol):
     """What writes over several systems need of the plane that carries out single operations."""
@@ -206,6 +212,7 @@ class Settler:
 
     async def _forget(self) -> None:
         while self._over:
+            await asyncio.sleep(FORGOTTEN_WITHIN_S)
             over, self._over = self._over, []
             with suppress(Unavailable):  # recovery finds nothing left to be done
                 await self._log.remove(over)
