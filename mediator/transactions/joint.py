@@ -114,12 +114,14 @@ class JointWriter:
 
     async def write_each(self, operations: Sequence[Routed]) -> list[Answer]:
         """Carry out writes of different objects of one database; each fails by itself."""
-        answers = await gathered(map(self._write_wave, waves(operations)))
+        slots = asyncio.Semaphore(ALONE_AT_ONCE)
+        answers = await gathered(self._write_wave(wave, slots) for wave in waves(operations))
         return [answer for wave in answers for answer in wave]
 
-    async def _write_wave(self, operations: Sequence[Routed]) -> list[Answer]:
+    async def _write_wave(
+        self, operations: Sequence[Routed], slots: asyncio.Semaphore
+    ) -> list[Answer]:
         tried = await self._try(operations, None)
-        slots = asyncio.Semaphore(ALONE_AT_ONCE)
 
         async def alone(routed: Routed) -> Answer:
             async with slots:

@@ -13,8 +13,9 @@ __all__ = ["WAVE_BYTES", "WAVE_OPERATIONS", "Routed", "waves"]
 Routed: TypeAlias = tuple[ClassRoute, WriteOperation]
 """An operation, and where its class lives."""
 
-WAVE_OPERATIONS: Final = 200
-"""Objects that go through the phases together."""
+WAVE_OPERATIONS: Final = 50
+"""Objects that go through the phases together. Waves overlap: while the systems apply one, the next
+is prepared."""
 
 WAVE_BYTES: Final = 4 * 2**20
 """What the operations of a wave set, about; one that sets more goes alone."""
@@ -33,8 +34,7 @@ def waves(operations: Sequence[Routed]) -> list[Sequence[Routed]]:
             divided.append(operations[start:at])
             start, size = at, 0
         size += own
-    divided.append(operations[start:])
-    return divided
+    return [*divided, operations[start:]] if operations else []
 
 
 def _size(operation: WriteOperation) -> int:

@@ -53,6 +53,10 @@ def test_revisions_count_for_more_than_what_they_say() -> None:
     assert lengths(*[Revise(*HEAD)] * 17) == [16, 1]
 
 
+def test_no_operations_make_no_wave() -> None:
+    assert lengths() == []
+
+
 def test_the_order_is_kept() -> None:
     operations = [(ROUTE, Delete("shop", "orders", f"o{n}", "operation")) for n in range(450)]
     assert [one for wave in waves(operations) for one in wave] == operations
