@@ -26,20 +26,28 @@ async def lock(
     session: Session, layout: Layout, ids: Sequence[str], mark: str, now_us: int
 ) -> dict[str, Standing]:
     """Set an intent on each record that has none; `now_us` is the store's clock."""
-    update: Document = {
-        "$set": {"_mark": mark},
-        "$setOnInsert": {"tombstone": Int64(now_us), "birth": Int64(0)},
-    }
+    absent = {"tombstone": Int64(now_us), "birth": Int64(0)}
+    update: Document = {"$set": {"_mark": mark}, "$setOnInsert": absent}
     if len(ids) == 1:
         return {ids[0]: await _lock_one(session, layout, ids[0], update)}
     left = list(ids)
     found: dict[str, Standing] = {}
     while left:
-        # An upsert that meets another intent, or somebody who makes the record, is a duplicate.
-        await session.upsert_each(layout, [layout.key(id_) | marked("") for id_ in left], update)
+        # One step for all that have a document; only what has none is upserted one by one.
+        await session.change(layout, [(_among(left) | marked(""), {"$set": {"_mark": mark}})])
         found |= await standing(session, layout, left)
         left = [id_ for id_ in left if not found[id_].mark]
+        made = await _make(session, layout, left, update)
+        found |= dict.fromkeys(made, Standing(None, {}, mark))
+        left = [id_ for id_ in left if id_ not in made]
     return found
+
+
+async def _make(session: Session, layout: Layout, ids: Sequence[str], update: Document) -> set[str]:
+    """Make documents for absent records; returns those that nobody else has made meanwhile."""
+    queries = [layout.key(id_) | marked("") for id_ in ids]
+    made = await session.upsert_each(layout, queries, update) if ids else ()
+    return {ids[index] for index in made}
 
 
 async def _lock_one(session: Session, layout: Layout, id_: str, update: Document) -> Standing:

@@ -170,14 +170,19 @@ class Session:
 
     async def upsert_each(
         self, layout: Layout, queries: Sequence[Document], update: Document
-    ) -> None:
-        """Update the document that each query selects, or make it unless there is its id."""
+    ) -> list[int]:
+        """Update the document that each query selects, or make it unless there is its id.
+
+        Returns:
+            Which of the queries have made one.
+        """
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
         name = layout.fragment.stored_as
         reply = await self._write(layout, {"update": name, "updates": steps, "ordered": False})
         for error in reply.get("writeErrors", ()):
             if error["code"] != DUPLICATE_KEY:
                 raise StoreRefused(f"{self._config.name} answered with error {error['code']}")
+        return [made["index"] for made in reply.get("upserted", ())]
 
     async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
         """Insert, or change under a condition; say whether it applied."""
