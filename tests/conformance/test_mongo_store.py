@@ -553,3 +553,17 @@ async def test_an_intent_is_one_command(
     left = await commands_of(store, monkeypatch, store.unlock(keys, "m", joint=True))
     assert left == ["update"]
     assert [standing.mark for standing in await store.standing(keys)] == [""]
+
+
+async def test_intents_on_many_documents_are_one_step(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(store, fragment, "there")
+    absent = [(fragment, f"x{n}") for n in range(3)]
+    keys = [(fragment, "there"), *absent]
+    first = await commands_of(store, monkeypatch, store.lock(keys, "m"))
+    assert first == ["update", "find", "update"]
+    await store.unlock(keys, "m")
+    again = await commands_of(store, monkeypatch, store.lock(keys, "n"))
+    assert again == ["update", "find"]
+    assert [standing.mark for standing in await store.standing(keys)] == ["n"] * 4

@@ -37,17 +37,19 @@ async def lock(
         await session.change(layout, [(_among(left) | marked(""), {"$set": {"_mark": mark}})])
         found |= await standing(session, layout, left)
         left = [id_ for id_ in left if not found[id_].mark]
-        made = await _make(session, layout, left, update)
-        found |= dict.fromkeys(made, Standing(None, {}, mark))
-        left = [id_ for id_ in left if id_ not in made]
+        inserted = await _insert(session, layout, left, update)
+        found |= dict.fromkeys(inserted, Standing(None, {}, mark))
+        left = [id_ for id_ in left if id_ not in inserted]
     return found
 
 
-async def _make(session: Session, layout: Layout, ids: Sequence[str], update: Document) -> set[str]:
-    """Make documents for absent records; returns those that nobody else has made meanwhile."""
+async def _insert(
+    session: Session, layout: Layout, ids: Sequence[str], update: Document
+) -> set[str]:
+    """Insert documents for absent records; returns those that nobody else has inserted."""
     queries = [layout.key(id_) | marked("") for id_ in ids]
-    made = await session.upsert_each(layout, queries, update) if ids else ()
-    return {ids[index] for index in made}
+    indices = await session.upsert_each(layout, queries, update) if ids else ()
+    return {ids[index] for index in indices}
 
 
 async def _lock_one(session: Session, layout: Layout, id_: str, update: Document) -> Standing:

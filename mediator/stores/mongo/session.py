@@ -174,7 +174,7 @@ class Session:
         """Update the document that each query selects, or make it unless there is its id.
 
         Returns:
-            Which of the queries have made one.
+            The indices of the queries that inserted a document.
         """
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
         name = layout.fragment.stored_as
@@ -182,7 +182,7 @@ class Session:
         for error in reply.get("writeErrors", ()):
             if error["code"] != DUPLICATE_KEY:
                 raise StoreRefused(f"{self._config.name} answered with error {error['code']}")
-        return [made["index"] for made in reply.get("upserted", ())]
+        return [inserted["index"] for inserted in reply.get("upserted", ())]
 
     async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
         """Insert, or change under a condition; say whether it applied."""
