@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+import asyncpg
 import orjson
-from sqlalchemy import Connection, Executable, Row, make_url, select
+from sqlalchemy import Connection, make_url, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from mediator.catalogue.revisions import Revisions, Standing
 from mediator.errors import Unavailable
+from mediator.stores.postgres.pool import Pool
 
 __all__ = ["Catalogue"]
 
 NAME = "catalogue"
 DEADLINE_S = 5.0
+POOL_SIZE: Final = 8
+
+_LOST: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.InterfaceError,
+    ConnectionError,
+)
+"""The connection is gone, and perhaps no other."""
+
+_FAILURES: Final = (
+    SQLAlchemyError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+)
+"""What the driver raises, by itself or through SQLAlchemy; a timeout is an OSError."""
 
 T = TypeVar("T")
 
@@ -38,15 +59,12 @@ class Catalogue:
         self._url = make_url(url).set(drivername="postgresql+asyncpg")
         self._migrate = migrate
         self.revisions = revisions or Revisions()
-        self._engine = self._connect(pool_pre_ping=True)
-        self._statements = self._connect(isolation_level="AUTOCOMMIT")
-
-    def _connect(self, **more: Any) -> AsyncEngine:
-        return create_async_engine(
+        self._engine = create_async_engine(
             self._url,
             pool_size=4,
-            max_overflow=4,
+            max_overflow=POOL_SIZE - 4,
             pool_timeout=DEADLINE_S,
+            pool_pre_ping=True,
             json_serializer=_dumps,
             json_deserializer=orjson.loads,
             connect_args={
@@ -55,8 +73,8 @@ class Catalogue:
                 # What it holds must survive whatever the stores' own setting loses.
                 "server_settings": {"synchronous_commit": "on"},
             },
-            **more,
         )
+        self._statements = Pool(self._connection, POOL_SIZE)
 
     async def open(self) -> None:
         """Upgrade the tables if they are behind; replicas may do so at the same time.
@@ -96,7 +114,7 @@ class Catalogue:
     async def close(self) -> None:
         """Release every connection."""
         await self._engine.dispose()
-        await self._statements.dispose()
+        await self._statements.close()
 
     async def ping(self) -> None:
         """Return if the catalogue answers; raises `Unavailable` otherwise."""
@@ -113,36 +131,44 @@ class Catalogue:
         async with self.failing(), self._engine.begin() as connection:
             yield connection
 
-    async def run(
-        self, statement: Executable, *, again: bool = False
-    ) -> tuple[Sequence[Row[Any]], int]:
+    async def fetch(self, statement: str, *arguments: Any, again: bool = False) -> Sequence[Any]:
         """Run one statement, a transaction by itself, in one round trip.
 
+        It goes to the driver as it is: whoever waits for it writes over several systems.
+
         Args:
-            statement: What to run.
+            statement: Its text, a constant; a connection prepares it once.
+            arguments: Its parameters; JSON as text, which comes back as values.
             again: Whether it may be sent twice: the server may have closed a connection that was
                 kept.
 
         Returns:
-            Its rows, and how many it has changed.
+            Its rows, by the names of their columns.
 
         Raises:
             Unavailable: The catalogue does not answer.
         """
         async with self.failing():
             try:
-                return await self._run(statement)
-            except DBAPIError as error:
-                if not (again and error.connection_invalidated):
+                return await self._fetch(statement, arguments)
+            except _LOST:
+                if not again:
                     raise
-            return await self._run(statement)
+            return await self._fetch(statement, arguments)
 
-    async def _run(self, statement: Executable) -> tuple[Sequence[Row[Any]], int]:
-        async with self._statements.connect() as connection:
-            result = await connection.execute(statement)
-            if result.returns_rows:
-                return result.all(), 0
-            return (), result.rowcount
+    async def _fetch(self, statement: str, arguments: Sequence[Any]) -> Sequence[Any]:
+        async with asyncio.timeout(DEADLINE_S):
+            rows: Sequence[Any] = await self._statements.use(
+                lambda connection: connection.fetch(statement, *arguments)
+            )
+        return rows
+
+    async def _connection(self) -> Any:
+        """Open a connection as SQLAlchemy does, and take the driver's own out of it."""
+        connection = await self._engine.raw_connection()
+        own = connection.driver_connection
+        connection.detach()
+        return own
 
     async def session(self) -> AsyncConnection:
         """Open a connection that the caller keeps and closes, without transactions."""
@@ -153,7 +179,7 @@ class Catalogue:
         """Raise `Unavailable` for whatever the driver raises in the block."""
         try:
             yield
-        except (TimeoutError, SQLAlchemyError, OSError) as error:
+        except _FAILURES as error:
             raise Unavailable("The catalogue does not answer.", system=NAME) from error
 
 

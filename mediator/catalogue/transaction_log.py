@@ -3,17 +3,17 @@
 Each call is one statement that is a transaction by itself. Only what decides waits for the disk:
 *committed* and *aborted*. An entry that a crash of the catalogue takes back cannot be committed any
 more, as there is none; one that comes back, after it was finished, is applied again without effect.
+
+Every write over several systems waits for these statements, so they are plain text: to build and
+compile one took SQLAlchemy longer than the server needs to run it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Text, any_, delete, func, literal, select, update
-from sqlalchemy.dialects.postgresql import ARRAY, insert
-from sqlalchemy.sql.dml import ReturningUpdate
+import orjson
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import transactions as table
@@ -22,10 +22,59 @@ from mediator.transactions.log import Entry, State
 
 __all__ = ["CatalogueTransactions"]
 
-_COLUMNS: Final = (*table.c, (table.c.leased_until < func.now()).label("overdue"))
+_NAMES: Final = {
+    "log": table.fullname,
+    "columns": "mark, database, places, operation, fingerprint, state, redo, answer,"
+    " leased_until < now() AS overdue",
+    # A statement that reads this does not wait for the disk.
+    "relaxed": "(SELECT set_config('synchronous_commit', 'off', true))",
+}
 
-_RELAXED: Final = select(func.set_config("synchronous_commit", "off", True))
-"""A statement that reads this does not wait for the disk."""
+
+def _sql(text: str) -> str:
+    return text.format_map(_NAMES)
+
+
+# A second begin of the same attempt is refused, so it may be sent again.
+_BEGIN: Final = _sql("""
+INSERT INTO {log} (mark, database, places, operation, fingerprint, state, leased_until)
+SELECT $1, $2, $3, $4, $5, 'marking', now() + make_interval(secs => $6) FROM {relaxed} AS relaxed
+ON CONFLICT DO NOTHING RETURNING mark
+""")
+_COMMIT: Final = _sql("""
+UPDATE {log} SET state = 'committed', redo = $2 WHERE mark = $1 AND state = 'marking' RETURNING mark
+""")
+_ABORT: Final = _sql("""
+UPDATE {log} SET state = 'aborted', leased_until = now() WHERE mark = $1 AND state = 'marking'
+RETURNING mark
+""")
+_REFUSE: Final = _sql("""
+INSERT INTO {log} (mark, database, places, state, leased_until)
+SELECT mark, '', '[]', 'aborted', now() + make_interval(secs => $2)
+FROM unnest($1::text[]) AS mark ON CONFLICT DO NOTHING
+""")
+_FINISH: Final = _sql("""
+UPDATE {log} SET state = 'done', answer = $2, redo = NULL,
+leased_until = now() + make_interval(secs => $3)
+WHERE mark = $1 AND state = 'committed' AND {relaxed} = 'off'
+""")
+_REMOVE: Final = _sql("DELETE FROM {log} WHERE mark = ANY ($1::text[]) AND {relaxed} = 'off'")
+_FIND: Final = _sql("SELECT {columns} FROM {log} WHERE mark = ANY ($1::text[])")
+_FIND_OPERATION: Final = _sql("SELECT {columns} FROM {log} WHERE operation = $1")
+_TAKE: Final = _sql("""
+UPDATE {log} SET leased_until = now() + make_interval(secs => $2) WHERE mark IN (
+    SELECT mark FROM {log} WHERE leased_until < now() AND state <> 'done'
+    ORDER BY leased_until LIMIT $1 FOR UPDATE SKIP LOCKED
+) RETURNING {columns}
+""")
+_POSTPONE: Final = _sql("""
+UPDATE {log} SET leased_until = now() + make_interval(secs => $2) WHERE mark = $1
+""")
+_REAP: Final = _sql("""
+DELETE FROM {log} WHERE mark IN (
+    SELECT mark FROM {log} WHERE state = 'done' AND leased_until < now() LIMIT $1
+) RETURNING mark
+""")
 
 
 class CatalogueTransactions:
@@ -36,125 +85,61 @@ class CatalogueTransactions:
 
     async def begin(self, entry: Entry, lease_s: float) -> bool:
         """Add an entry; see `TransactionLog.begin`."""
-        values = {
-            "mark": literal(entry.mark),
-            "database": literal(entry.database),
-            "places": literal(entry.places, table.c.places.type),
-            "operation": literal(entry.operation, Text),
-            "fingerprint": literal(entry.fingerprint, Text),
-            "state": literal(State.MARKING.value),
-            "leased_until": _in(lease_s),
-        }
-        relaxed = _RELAXED.subquery()
-        row = insert(table).from_select(list(values), select(*values.values()).select_from(relaxed))
-        # A second one of the same attempt is refused, so it may be sent again.
-        _, added = await self._catalogue.run(row.on_conflict_do_nothing(), again=True)
-        return added == 1
+        operation = (entry.operation, entry.fingerprint)
+        added = await self._catalogue.fetch(
+            _BEGIN, entry.mark, entry.database, _json(entry.places), *operation, lease_s, again=True
+        )
+        return bool(added)
 
     async def commit(self, mark: str, redo: list[dict[str, Any]]) -> bool:
         """Make a write happen; see `TransactionLog.commit`."""
-        marking = (table.c.mark == mark, table.c.state == State.MARKING)
-        values = {"state": State.COMMITTED, "redo": redo}
-        _, turned = await self._catalogue.run(update(table).where(*marking).values(values))
-        return turned == 1
+        return bool(await self._catalogue.fetch(_COMMIT, mark, _json(redo)))
 
     async def abort(self, mark: str) -> bool:
         """Keep a write from happening; see `TransactionLog.abort`."""
-        marking = (table.c.mark == mark, table.c.state == State.MARKING)
-        values = {"state": State.ABORTED, "leased_until": func.now()}
-        _, turned = await self._catalogue.run(update(table).where(*marking).values(values))
-        if turned:
+        if await self._catalogue.fetch(_ABORT, mark):
             return True
         entry = (await self.find([mark])).get(mark)
         return entry is None or entry.state is State.ABORTED
 
     async def refuse(self, marks: Sequence[str], seconds: float) -> None:
         """Add unknown ones as aborted; see `TransactionLog.refuse`."""
-        common = {"database": "", "places": [], "state": State.ABORTED}
-        rows = [{"mark": mark, "leased_until": _in(seconds), **common} for mark in marks]
-        await self._catalogue.run(insert(table).values(rows).on_conflict_do_nothing())
+        await self._catalogue.fetch(_REFUSE, marks, seconds)
 
     async def finish(self, mark: str, answer: list[dict[str, Any]]) -> None:
         """Note that all is applied; see `TransactionLog.finish`."""
-        committed = (table.c.mark == mark, table.c.state == State.COMMITTED)
-        values = {
-            "state": State.DONE,
-            "answer": answer,
-            "redo": None,
-            "leased_until": _in(REMEMBER_S),
-        }
-        await self._catalogue.run(update(table).where(*committed, _relaxed()).values(values))
+        await self._catalogue.fetch(_FINISH, mark, _json(answer), REMEMBER_S)
 
     async def remove(self, marks: Sequence[str]) -> None:
         """Forget entries; see `TransactionLog.remove`."""
-        await self._catalogue.run(delete(table).where(_among(marks), _relaxed()))
+        await self._catalogue.fetch(_REMOVE, marks)
 
     async def find(self, marks: Sequence[str]) -> dict[str, Entry]:
         """Return entries; see `TransactionLog.find`."""
-        rows, _ = await self._catalogue.run(select(*_COLUMNS).where(_among(marks)), again=True)
-        return {row.mark: _entry(row) for row in rows}
+        rows = await self._catalogue.fetch(_FIND, marks, again=True)
+        return {row["mark"]: _entry(row) for row in rows}
 
     async def find_operation(self, operation: str) -> Entry | None:
         """Return the entry of an operation; see `TransactionLog.find_operation`."""
-        found = select(*_COLUMNS).where(table.c.operation == operation)
-        rows, _ = await self._catalogue.run(found, again=True)
+        rows = await self._catalogue.fetch(_FIND_OPERATION, operation, again=True)
         return _entry(rows[0]) if rows else None
 
     async def take(self, limit: int, lease_s: float) -> list[Entry]:
         """Take over entries whose lease has passed; see `TransactionLog.take`."""
-        due = (
-            select(table.c.mark)
-            .where(table.c.leased_until < func.now(), table.c.state != State.DONE)
-            .order_by(table.c.leased_until)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        )
-        leased = _lease(lease_s).where(table.c.mark.in_(due.scalar_subquery()))
-        rows, _ = await self._catalogue.run(leased)
-        return [_entry(row) for row in rows]
+        return [_entry(row) for row in await self._catalogue.fetch(_TAKE, limit, lease_s)]
 
     async def postpone(self, mark: str, seconds: float) -> None:
         """Change an entry's lease; see `TransactionLog.postpone`."""
-        changed = update(table).where(table.c.mark == mark).values(leased_until=_in(seconds))
-        await self._catalogue.run(changed)
+        await self._catalogue.fetch(_POSTPONE, mark, seconds)
 
     async def reap(self, limit: int) -> int:
         """Forget what is done and remembered long enough; see `TransactionLog.reap`."""
-        old = (
-            select(table.c.mark)
-            .where(table.c.state == State.DONE, table.c.leased_until < func.now())
-            .limit(limit)
-        )
-        gone = delete(table).where(table.c.mark.in_(old.scalar_subquery()))
-        _, removed = await self._catalogue.run(gone)
-        return removed
+        return len(await self._catalogue.fetch(_REAP, limit))
 
 
-def _among(marks: Sequence[str]) -> ColumnElement[bool]:
-    return table.c.mark == any_(literal(list(marks), ARRAY(Text)))
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
 
 
-def _relaxed() -> ColumnElement[bool]:
-    return _RELAXED.scalar_subquery() == "off"
-
-
-def _lease(seconds: float) -> ReturningUpdate[Any]:
-    return update(table).values(leased_until=_in(seconds)).returning(*_COLUMNS)
-
-
-def _in(seconds: float) -> ColumnElement[Any]:
-    return func.now() + timedelta(seconds=seconds)
-
-
-def _entry(row: Row[Any]) -> Entry:
-    return Entry(
-        row.mark,
-        row.database,
-        row.places,
-        row.operation,
-        row.fingerprint,
-        State(row.state),
-        row.redo,
-        row.answer,
-        row.overdue,
-    )
+def _entry(row: Mapping[str, Any]) -> Entry:
+    return Entry(**{**row, "state": State(row["state"])})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from functools import cache
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from mediator.errors import Conflict, MediatorError
-from mediator.stores.port import Lockable, RecordKey, Standing, StoreError
+from mediator.stores.port import Lockable, RecordKey, Standing, Store, StoreError
 from mediator.systems import Systems, unavailable
 
 __all__ = ["Marker", "Marks", "Met"]
@@ -106,9 +107,9 @@ class Marker:
     ) -> Sequence[_T | MediatorError]:
         try:
             guarded = self._systems.get(system)
-            store = guarded.store
-            if not isinstance(store, Lockable):
+            if not _is_lockable(type(guarded.store)):
                 raise Conflict(f"The system {system} takes no part in writes over several systems.")
+            store = cast("Lockable", guarded.store)
 
             async def asked() -> Sequence[_T]:
                 return await call(store, keys)
@@ -119,6 +120,12 @@ class Marker:
                 raise unavailable(guarded, error, "read") from error
         except MediatorError as error:
             return [error] * len(keys)
+
+
+@cache
+def _is_lockable(kind: type[Store]) -> bool:
+    """Look at a kind of store once: to look at a protocol takes longer than to set an intent."""
+    return issubclass(kind, Lockable)
 
 
 def _or_raise(results: Sequence[_T | MediatorError]) -> list[_T]:

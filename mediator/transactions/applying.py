@@ -82,12 +82,22 @@ class Applier:
         applied = [_Applied(work, work.steps) for work in works if work.steps is not None]
         written = {(w.fragment, w.id) for one in applied for w in one.steps.all}
         others = [key for work in works for key in work.target.keys if key not in written]
-        _, error = await asyncio.gather(self._steps(applied), self._release(others, mark))
+        error = await self._apply(applied, others, mark)
         error = await self._release(_left(applied), mark) or error
         copied = [one for one in applied if _is_copied(one)]
         await gathered(self._forget_copy(one) for one in copied)
         found = iter([_answer(one, error) for one in applied])
         return [next(found) if work.steps is not None else _known(work) for work in works]
+
+    async def _apply(
+        self, applied: Sequence[_Applied], others: Sequence[RecordKey], mark: str
+    ) -> MediatorError | None:
+        """Send all steps, and take the intent from the other records at the same time."""
+        if not others:
+            await self._steps(applied)
+            return None
+        _, error = await asyncio.gather(self._steps(applied), self._release(others, mark))
+        return error
 
     async def _steps(self, applied: Sequence[_Applied]) -> None:
         await self._step(applied)

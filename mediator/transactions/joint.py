@@ -31,8 +31,9 @@ from mediator.transactions.phases import Phases
 from mediator.transactions.places import Held, Target, gathered
 from mediator.transactions.preparing import Asked, Work, prepare
 from mediator.transactions.recovery import Plane, Settler
+from mediator.transactions.waves import Routed, waves
 
-__all__ = ["JointWriter", "Routed"]
+__all__ = ["JointWriter"]
 
 PATIENCE_S: Final = 2.0
 """How long a write tries to get past others."""
@@ -40,14 +41,8 @@ PATIENCE_S: Final = 2.0
 TURN_WITHIN_S: Final = 10.0
 """How long a write waits for others of the same replica on its object."""
 
-AT_ONCE: Final = 200
-"""Objects that go through the phases together: what bounds one entry of the log."""
-
 ALONE_AT_ONCE: Final = 16
 """Objects that are tried alone at the same time."""
-
-Routed: TypeAlias = tuple[ClassRoute, WriteOperation]
-"""An operation, and where its class lives."""
 
 _Tried: TypeAlias = Answer | Blocked
 
@@ -119,14 +114,14 @@ class JointWriter:
 
     async def write_each(self, operations: Sequence[Routed]) -> list[Answer]:
         """Carry out writes of different objects of one database; each fails by itself."""
-        starts = range(0, len(operations), AT_ONCE)
-        groups = [operations[start : start + AT_ONCE] for start in starts]
-        answers = await gathered(map(self._write_group, groups))
-        return [answer for group in answers for answer in group]
-
-    async def _write_group(self, operations: Sequence[Routed]) -> list[Answer]:
-        tried = await self._try(operations, None)
         slots = asyncio.Semaphore(ALONE_AT_ONCE)
+        answers = await gathered(self._write_wave(wave, slots) for wave in waves(operations))
+        return [answer for wave in answers for answer in wave]
+
+    async def _write_wave(
+        self, operations: Sequence[Routed], slots: asyncio.Semaphore
+    ) -> list[Answer]:
+        tried = await self._try(operations, None)
 
         async def alone(routed: Routed) -> Answer:
             async with slots:

@@ -38,6 +38,12 @@ AGAIN_S: Final = 0.0
 """Who fails to resolve a write leaves it to whoever looks next: another replica may reach what this
 one does not, and would have to be faster if this one took it again at the same moment."""
 
+FORGOTTEN_WITHIN_S: Final = 0.02
+"""How long writes that are over are gathered, so that one statement forgets many of them.
+
+A class that is placed anew is refused for as long after the last of its objects was deleted.
+"""
+
 
 class Plane(Protocol):
     """What writes over several systems need of the plane that carries out single operations."""
@@ -209,6 +215,7 @@ class Settler:
 
     async def _forget(self) -> None:
         while self._over:
+            await asyncio.sleep(FORGOTTEN_WITHIN_S)
             over, self._over = self._over, []
             with suppress(Unavailable):  # recovery finds nothing left to be done
                 await self._log.remove(over)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -522,3 +522,48 @@ async def test_a_store_that_is_not_open_says_so(config: SystemConfig, fragment: 
 
 def test_the_reach_of_doubles_is_finite() -> None:
     assert math.isfinite(2.0**62 * 1e150)
+
+
+async def commands_of(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch, work: Awaitable[object]
+) -> list[str]:
+    """Return the names of the commands that a store sends for one piece of work."""
+    lines = store._open_link.session._lines
+    sent = []
+    command = lines.command
+
+    async def counted(database: str, document: Any) -> dict[str, Any]:
+        sent.append(next(iter(document)))
+        return await command(database, document)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lines, "command", counted)
+        await work
+    return sent
+
+
+async def test_an_intent_is_one_command(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [(fragment, "x")]
+    assert await commands_of(store, monkeypatch, store.lock(keys, "m")) == ["findAndModify"]
+    met = await commands_of(store, monkeypatch, store.lock(keys, "other"))
+    assert met == ["findAndModify", "find"]
+    assert [standing.mark for standing in await store.standing(keys)] == ["m"]
+    left = await commands_of(store, monkeypatch, store.unlock(keys, "m", joint=True))
+    assert left == ["update"]
+    assert [standing.mark for standing in await store.standing(keys)] == [""]
+
+
+async def test_intents_on_many_documents_are_one_step(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(store, fragment, "there")
+    absent = [(fragment, f"x{n}") for n in range(3)]
+    keys = [(fragment, "there"), *absent]
+    first = await commands_of(store, monkeypatch, store.lock(keys, "m"))
+    assert first == ["update", "find", "update"]
+    await store.unlock(keys, "m")
+    again = await commands_of(store, monkeypatch, store.lock(keys, "n"))
+    assert again == ["update", "find"]
+    assert [standing.mark for standing in await store.standing(keys)] == ["n"] * 4

@@ -729,3 +729,24 @@ async def test_now_is_the_servers_clock_to_the_microsecond(
     assert before <= told <= after
     assert told.utcoffset() == timedelta(0)
     await store.drop(fragment)
+
+
+@pytest.mark.parametrize("count", [1, 100])
+async def test_intents_are_set_in_one_round_trip(
+    store: PostgresStore, subject: Fragment, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    await store.write([write(subject, "r0", WriteKind.REPLACE)])
+    sent = []
+    for name in ("execute", "fetch", "fetchmany", "fetchrow"):
+        method = getattr(asyncpg.Connection, name)
+
+        async def counted(self: Any, *args: Any, method: Any = method) -> Any:
+            sent.append(args)
+            return await method(self, *args)
+
+        monkeypatch.setattr(asyncpg.Connection, name, counted)
+    found = await store.lock([(subject, f"r{n}") for n in range(count)], "m")
+    assert len(sent) == 1
+    assert [standing.mark for standing in found] == ["m"] * count
+    assert found[0].birth is not None
+    assert {standing.birth for standing in found[1:]} <= {None}

@@ -280,7 +280,7 @@ async def test_a_transaction_under_way_is_in_the_way(mediator: Service) -> None:
     await log.begin(Entry("m", name, [["notes", "x"]], None, None), 60.0)
     with pytest.raises(Conflict, match="under way"):
         await mediator.mediator.control.set_schema(name, {"classes": on("mongo")})
-    await log.remove("m")
+    await log.remove(["m"])
     await mediator.mediator.control.set_schema(name, {"classes": on("mongo")})
     await catalogue.close()
 

@@ -380,6 +380,26 @@ async def test_a_write_that_was_aborted_meanwhile_begins_again(
     assert await state(mediator, pairs, id_) == AFTER["update"]
 
 
+async def test_writes_that_are_over_are_forgotten_together(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.transactions.recovery.FORGOTTEN_WITHIN_S", 0.2)
+    transactions = mediator.mediator.transactions
+    log, settler = transactions._log, transactions.settler
+    await settler.close()
+    removed: list[list[str]] = []
+
+    async def remove(marks: list[str]) -> None:
+        removed.append(marks)
+
+    monkeypatch.setattr(log, "remove", remove)
+    for mark in ("a", "b", "c"):
+        settler.forget(mark)
+        await asyncio.sleep(0)
+    await settler.close()
+    assert removed == [["a", "b", "c"]]
+
+
 # Each other's way
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bson.int64 import Int64
+from pymongo.errors import DuplicateKeyError
 
 from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout, is_live, marked
 from mediator.stores.mongo.session import Session
@@ -25,18 +26,43 @@ async def lock(
     session: Session, layout: Layout, ids: Sequence[str], mark: str, now_us: int
 ) -> dict[str, Standing]:
     """Set an intent on each record that has none; `now_us` is the store's clock."""
-    update: Document = {
-        "$set": {"_mark": mark},
-        "$setOnInsert": {"tombstone": Int64(now_us), "birth": Int64(0)},
-    }
+    absent = {"tombstone": Int64(now_us), "birth": Int64(0)}
+    update: Document = {"$set": {"_mark": mark}, "$setOnInsert": absent}
+    if len(ids) == 1:
+        return {ids[0]: await _lock_one(session, layout, ids[0], update)}
     left = list(ids)
     found: dict[str, Standing] = {}
     while left:
-        # An upsert that meets another intent, or somebody who makes the record, is a duplicate.
-        await session.upsert_each(layout, [layout.key(id_) | marked("") for id_ in left], update)
+        # One step for all that have a document; only what has none is upserted one by one.
+        await session.change(layout, [(_among(left) | marked(""), {"$set": {"_mark": mark}})])
         found |= await standing(session, layout, left)
         left = [id_ for id_ in left if not found[id_].mark]
+        inserted = await _insert(session, layout, left, update)
+        found |= dict.fromkeys(inserted, Standing(None, {}, mark))
+        left = [id_ for id_ in left if id_ not in inserted]
     return found
+
+
+async def _insert(
+    session: Session, layout: Layout, ids: Sequence[str], update: Document
+) -> set[str]:
+    """Insert documents for absent records; returns those that nobody else has inserted."""
+    queries = [layout.key(id_) | marked("") for id_ in ids]
+    indices = await session.upsert_each(layout, queries, update) if ids else ()
+    return {ids[index] for index in indices}
+
+
+async def _lock_one(session: Session, layout: Layout, id_: str, update: Document) -> Standing:
+    """Set an intent, and learn what stands, by one command if nobody else's is there."""
+    while True:
+        try:
+            document = await session.put(layout, layout.key(id_) | marked(""), update, _NEEDED)
+        except DuplicateKeyError:
+            found = (await standing(session, layout, [id_]))[id_]
+            if found.mark:
+                return found
+        else:
+            return _standing(layout, document)
 
 
 async def unlock(
@@ -44,10 +70,11 @@ async def unlock(
 ) -> None:
     """Take an intent away wherever it is this one."""
     query = _among(ids) | marked(mark)
+    gone: Document = {"$unset": {"_mark": ""}}
+    steps = [(query, gone)]
     if joint:
-        noted: Document = {"$set": {"_joint": mark}, "$unset": {"_mark": ""}}
-        await session.change(layout, query | LIVE, noted)
-    await session.change(layout, query, {"$unset": {"_mark": ""}})
+        steps.insert(0, (query | LIVE, {"$set": {"_joint": mark}, **gone}))
+    await session.change(layout, steps)
 
 
 async def standing(session: Session, layout: Layout, ids: Sequence[str]) -> dict[str, Standing]:

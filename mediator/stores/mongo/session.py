@@ -163,21 +163,26 @@ class Session:
         document: Document = reply["value"]
         return document
 
-    async def change(self, layout: Layout, query: Document, update: Document) -> None:
-        """Update the documents that a query selects."""
-        steps = [{"q": query, "u": update, "multi": True}]
+    async def change(self, layout: Layout, changes: Sequence[tuple[Document, Document]]) -> None:
+        """Update the documents that each query selects, one after the other."""
+        steps = [{"q": query, "u": update, "multi": True} for query, update in changes]
         await self._write(layout, {"update": layout.fragment.stored_as, "updates": steps})
 
     async def upsert_each(
         self, layout: Layout, queries: Sequence[Document], update: Document
-    ) -> None:
-        """Update the document that each query selects, or make it unless there is its id."""
+    ) -> list[int]:
+        """Update the document that each query selects, or make it unless there is its id.
+
+        Returns:
+            The indices of the queries that inserted a document.
+        """
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
         name = layout.fragment.stored_as
         reply = await self._write(layout, {"update": name, "updates": steps, "ordered": False})
         for error in reply.get("writeErrors", ()):
             if error["code"] != DUPLICATE_KEY:
                 raise StoreRefused(f"{self._config.name} answered with error {error['code']}")
+        return [inserted["index"] for inserted in reply.get("upserted", ())]
 
     async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
         """Insert, or change under a condition; say whether it applied."""

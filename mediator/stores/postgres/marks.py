@@ -2,6 +2,10 @@
 
 A record that is absent gets a row, a tombstone without versions, so that whoever would insert the
 record meets it. Setting an intent passes the record's gate, as writes do.
+
+An intent is set, and what stands is told, by one statement. A row that has another's intent is
+updated to what it is: only so `RETURNING` tells of it, from the newest row, which is locked. The
+gates are passed before the first row is made, as they are counted before they are joined.
 """
 
 from __future__ import annotations
@@ -9,21 +13,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
-
 from mediator.stores.port import Standing
-from mediator.stores.postgres.pool import transaction
-from mediator.stores.postgres.statements import Statement, parameter, quoted
+from mediator.stores.postgres.statements import Statement, quoted
 from mediator.stores.postgres.tables import RecordTable
 
 __all__ = ["Marking"]
 
 _LOCK: Final = """
-INSERT INTO {table} (id, _birth, _deleted, _mark)
-SELECT id, 0, clock_timestamp(), $2 FROM unnest($1::text[]) AS id
-ON CONFLICT (id) DO UPDATE SET _mark = excluded._mark WHERE {table}._mark IS NULL
+WITH gates AS ({gates})
+INSERT INTO {table} AS record (id, _birth, _deleted, _mark)
+SELECT id, 0, clock_timestamp(), $2 FROM gates, unnest($1::text[]) AS id
+ON CONFLICT (id) DO UPDATE SET _mark = coalesce(record._mark, excluded._mark)
+RETURNING {columns}
 """
+_LOOK: Final = "SELECT {columns} FROM {table} AS record WHERE id = ANY ($1)"
 _UNLOCK: Final = "UPDATE {table} SET _mark = NULL WHERE id = ANY ($1) AND _mark = $2"
 _JOIN: Final = """
 UPDATE {table} SET _mark = NULL, _joint = CASE WHEN _deleted IS NULL THEN $2 ELSE _joint END
@@ -41,23 +44,21 @@ class Marking:
     """
 
     def __init__(self, records: RecordTable, gate: Statement) -> None:
-        table = quoted(str(records.table.schema), records.table.name)
-        self._lock, self._unlock, self._join = (
-            text.format(table=table) for text in (_LOCK, _UNLOCK, _JOIN)
+        versions = [quoted("record", column.name) for column in records.versions.values()]
+        own = [f"record.{name}" for name in ("id", "_birth", "_deleted", "_mark")]
+        parts = {
+            "table": quoted(str(records.table.schema), records.table.name),
+            "columns": ", ".join(own + versions),
+            "gates": gate.text,
+        }
+        self._lock, self._look, self._unlock, self._join = (
+            text.format_map(parts) for text in (_LOCK, _LOOK, _UNLOCK, _JOIN)
         )
-        self._gate = gate
         self._groups = tuple(records.versions)
-        own = (records.table.c[name] for name in ("id", "_birth", "_deleted", "_mark"))
-        ids = parameter("ids", ARRAY(sa.Text()))
-        look = sa.select(*own, *records.versions.values()).where(records.id == sa.any_(ids))
-        self._look = Statement(look)
 
     async def lock(self, connection: Any, ids: Sequence[str], mark: str) -> dict[str, Standing]:
         """Set an intent on each record that has none."""
-        async with transaction(connection):
-            await connection.fetch(self._gate.text, *self._gate.arguments({"ids": ids}))
-            await connection.execute(self._lock, ids, mark)
-            return await self.look(connection, ids)
+        return self._found(await connection.fetch(self._lock, ids, mark), ids)
 
     async def unlock(self, connection: Any, ids: Sequence[str], mark: str, *, joint: bool) -> None:
         """Take an intent away wherever it is this one."""
@@ -65,7 +66,9 @@ class Marking:
 
     async def look(self, connection: Any, ids: Sequence[str]) -> dict[str, Standing]:
         """Tell what stands of records."""
-        rows = await connection.fetch(self._look.text, *self._look.arguments({"ids": ids}))
+        return self._found(await connection.fetch(self._look, ids), ids)
+
+    def _found(self, rows: Sequence[Any], ids: Sequence[str]) -> dict[str, Standing]:
         found: Mapping[str, Standing] = {row[0]: self._standing(row) for row in rows}
         return {id_: found.get(id_, _ABSENT) for id_ in ids}
 

@@ -1,0 +1,69 @@
+"""The log of joint writes on a real PostgreSQL, whose server closes connections that are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from threading import Thread
+
+import asyncpg
+import pytest
+
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.transaction_log import CatalogueTransactions
+from mediator.errors import Unavailable
+from mediator.stores.port import SystemConfig
+from mediator.transactions.log import Entry, State
+from tests.process.service import scratch_catalogue
+
+ENTRY = Entry("m", "shop", [["orders", 'é\\"1']])
+OTHERS = """
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+@pytest.fixture
+async def url(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    async with scratch_catalogue(postgresql_config) as url:
+        yield url
+
+
+@pytest.fixture
+async def log(url: str) -> AsyncIterator[CatalogueTransactions]:
+    catalogue = Catalogue(url)
+    await catalogue.open()
+    yield CatalogueTransactions(catalogue)
+    await catalogue.close()
+
+
+def close_connections(url: str) -> None:
+    """Have the server close every other connection, before the event loop can notice it."""
+
+    async def close() -> None:
+        connection = await asyncpg.connect(url)
+        while await connection.fetchval(OTHERS):
+            pass
+        await connection.close()
+
+    thread = Thread(target=asyncio.run, args=(close(),))
+    thread.start()
+    thread.join()
+
+
+async def test_what_may_be_sent_twice_outlives_its_connection(
+    log: CatalogueTransactions, url: str
+) -> None:
+    assert await log.begin(ENTRY, 60.0)
+    close_connections(url)
+    assert (await log.find(["m"]))["m"] == ENTRY
+
+
+async def test_a_commit_is_never_sent_twice(log: CatalogueTransactions, url: str) -> None:
+    assert await log.begin(ENTRY, 60.0)
+    close_connections(url)
+    with pytest.raises(Unavailable):
+        await log.commit("m", [])
+    assert await log.commit("m", [{"class": "orders"}])
+    found = (await log.find(["m"]))["m"]
+    assert (found.state, found.redo) == (State.COMMITTED, [{"class": "orders"}])
