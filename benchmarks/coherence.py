@@ -1,9 +1,9 @@
 """What coherent caching gains, and whether any read is too old: YCSB through a real Varnish.
 
-32 closed loops share two coherent clients, sixteen to each, as the threads of a program share one.
-A client is `sketch.client.CoherentClient` as it is; Varnish runs with the rules that ship. The same
-loops then ask the service itself for the same records of a class that nobody may cache. Between
-the service and everybody else lies a relay that takes its time. Every read is judged.
+32 coherent clients run a closed loop each, and share nothing but the Varnish: each has a filter and
+copies of its own. A client is `sketch.client.CoherentClient` as it is; Varnish runs with the rules
+that ship. As many loops then ask the service itself for the same records of a class that nobody may
+cache. Between the service and everybody else lies a relay that takes its time. Every read is judged.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from sketch.wire import decode, encode
 __all__ = ["Blind", "run"]
 
 DELTA_S: Final = 1.0
-LOOPS: Final = 32
-CLIENTS: Final = 2
+CLIENTS: Final = 32
 RECORDS: Final = 1_000
 TTL_S: Final = 5
 _UNCACHED: Final = 5_000
@@ -127,7 +126,7 @@ async def _measure(
 async def _uncached(origin: int, part: _Part, options: Options) -> Tally:
     wire = Wire(_HOST, origin)
     judge = Staleness(DELTA_S)
-    doors = [_Plain(wire)] * LOOPS
+    doors = [_Plain(wire)] * CLIENTS
     for id_ in _ids():
         await doors[0].read(id_)
     tally = await drive(doors, part.workload, _ids(), _UNCACHED, judge, options.seed)
@@ -141,7 +140,7 @@ async def _cached(
     origin: int, part: _Part, judge: Staleness, options: Options
 ) -> tuple[Tally, float, float]:
     async with _clients(origin, Wire) as clients:
-        doors = [_Coherent(client) for client in clients] * (LOOPS // CLIENTS)
+        doors = [_Coherent(client) for client in clients]
         await asyncio.gather(*(_warm(client) for client in clients))
         asked, renewed = _told(clients)
         tally = await drive(doors, part.workload, _ids(), part.reads, judge, options.seed)
@@ -160,7 +159,7 @@ async def _without_test(service: Service, options: Options) -> Result:
     """Show that the judge judges: by clients whose filters are empty, whatever the service says."""
     judge = Staleness(DELTA_S)
     async with _clients(service.port, Blind) as clients:
-        doors = [_Coherent(client) for client in clients] * (LOOPS // CLIENTS)
+        doors = [_Coherent(client) for client in clients]
         reads = 10_000 if options.quick else 50_000
         await drive(doors, B, _ids(), reads, judge, options.seed)
     name = f"of {judge.reads:,} reads that test no filter, those beyond the bound"
