@@ -2,8 +2,8 @@
 
 32 coherent clients run a closed loop each, and share nothing but the Varnish: each has a filter and
 copies of its own. A client is `sketch.client.CoherentClient` as it is; Varnish runs with the rules
-that ship. As many loops then ask the service itself for the same records of a class that nobody
-may cache. Between the service and everybody else lies a relay that takes its time. Every read is
+that ship. As many loops then ask the service itself for the same records, of a class that nobody
+may cache. Between the service and everybody else lies a relay that takes its time. All reads are
 judged.
 """
 
