@@ -56,12 +56,16 @@ class Holding:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one connection."""
-        server_reader, server_writer = await self._connect()
+        try:
+            server_reader, server_writer = await self._connect()
+        except OSError:  # it is down
+            writer.close()
+            return
         self._writers += (writer, server_writer)
         answered = asyncio.Event()
         for work in (
             self._ask(reader, server_writer, answered),
-            self._answer(server_reader, writer, answered),
+            self._answer(server_reader, writer, server_writer, answered),
         ):
             task = asyncio.create_task(work)
             self._tasks.add(task)
@@ -78,15 +82,23 @@ class Holding:
                     await self._open.wait()
                     self._held.discard(answered)
                 server.write(data)
+            server.write_eof()
 
     async def _answer(
-        self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, answered: asyncio.Event
+        self,
+        server: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        server_writer: asyncio.StreamWriter,
+        answered: asyncio.Event,
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await server.read(CHUNK):
                 answered.set()
-                writer.write(data)
+                if not writer.is_closing():
+                    writer.write(data)
         answered.set()
+        writer.close()
+        server_writer.close()
 
     async def close(self) -> None:
         """Break off every connection."""
