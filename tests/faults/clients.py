@@ -39,6 +39,7 @@ class Load:
         made: Ids that the service chose, by the number of the request.
         outcomes: How many operations were acknowledged, refused, or left unknown.
         partial: Reads that were told to have seen a part of a write.
+        broken: Answers that must never be given.
     """
 
     replicas: tuple[Service, ...]
@@ -47,6 +48,7 @@ class Load:
     made: dict[int, str] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
     partial: int = 0
+    broken: list[Answer] = field(default_factory=list)
     numbers: count[int] = field(default_factory=lambda: count(1))
     _marks: dict[int, asyncio.Event] = field(default_factory=dict)
 
@@ -72,6 +74,13 @@ class Load:
             if self.outcomes.total() >= size:
                 mark.set()
 
+    def unless_broken(self, answer: Answer) -> Answer | None:
+        """Return an answer; write down one of an error of the service's own, and return nothing."""
+        if answer.status != 500:
+            return answer
+        self.broken.append(answer)
+        return None
+
     async def reach(self, size: int) -> None:
         """Wait until so many operations are over."""
         await self._marks.setdefault(size, asyncio.Event()).wait()
@@ -88,14 +97,14 @@ class Asking:
     """Connections to all replicas.
 
     Args:
-        replicas: The replicas.
+        load: Who is asked, and what has gone wrong.
         number: The one that is asked first.
     """
 
-    def __init__(self, replicas: tuple[Service, ...], number: int) -> None:
+    def __init__(self, load: Load, number: int) -> None:
         self._number = number
-        self._replicas = replicas
-        self._lines = [Connection(replica.data) for replica in replicas]
+        self._load = load
+        self._lines = [Connection(replica.data) for replica in load.replicas]
 
     async def ask(
         self,
@@ -106,13 +115,14 @@ class Asking:
         turn: int = 0,
     ) -> Answer | None:
         """Send a request once, every turn to another replica; None if nobody answers it."""
-        index = (self._number + turn) % len(self._replicas)
+        index = (self._number + turn) % len(self._lines)
         while True:
-            await self._replicas[index].up.wait()
+            await self._load.replicas[index].up.wait()
             try:
-                return await self._lines[index].request(
+                answer = await self._lines[index].request(
                     method, f"/v1/{DATABASE}/{target}", body, headers
                 )
+                return self._load.unless_broken(answer)
             except Unanswered:
                 return None
             except Unreachable:
@@ -150,7 +160,7 @@ class Client:
         self._chance = chance
         self._all = list(load.histories.values())
         self._kept = [history for history in self._all if history.is_kept]
-        self._asking = Asking(load.replicas, number)
+        self._asking = Asking(load, number)
         self.close = self._asking.close
         self._steps: dict[Callable[[History], Awaitable[None]], int] = {
             self._write: 50,

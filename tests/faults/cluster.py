@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -14,6 +15,11 @@ from tests.faults.service import Service
 from tests.faults.stores import OwnStores
 
 __all__ = ["Cluster", "cluster"]
+
+log = logging.getLogger(__name__)
+
+SAID = 200
+"""Lines that each replica has said last, to be shown if something is wrong."""
 
 DEADLINE_S = 2.0
 """Of a store's answer: the leases of what a dead replica has left are made of it."""
@@ -59,4 +65,9 @@ async def cluster() -> AsyncIterator[Cluster]:
         second, first = replicas
         for replica in (second, first):  # one makes the catalogue's tables
             await stack.enter_async_context(replica.running())
-        yield Cluster(catalogue, stores, (first, second), links)
+        try:
+            yield Cluster(catalogue, stores, (first, second), links)
+        except BaseException:
+            for replica in replicas:
+                log.info("%s said %s", replica.data, "".join(replica.output[-SAID:]))
+            raise

@@ -115,7 +115,7 @@ class History:
         self._note("deleted", attempt, versions)
         self._deletions[attempt.at].ended = next(self._clock)
         self._own(attempt, versions, versions)
-        if all(version >= self._newest.get(group, 0) for group, version in versions.items()):
+        if versions and all(v >= self._newest.get(group, 0) for group, v in versions.items()):
             self._newest.update(versions)
             self._deleted = True
 

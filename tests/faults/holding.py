@@ -82,6 +82,7 @@ class Holding:
                     await self._open.wait()
                     self._held.discard(answered)
                 server.write(data)
+        with contextlib.suppress(OSError):
             server.write_eof()
 
     async def _answer(

@@ -52,7 +52,7 @@ async def test_nothing_acknowledged_is_lost_and_nothing_is_torn(
         faults = Faults(stage, chance, longest_s)
         drawn = faults.draw(kills, others)
         log.info("seed %s", seed)
-        with closing(Asking(stage.replicas, 0)) as asking:
+        with closing(Asking(load, 0)) as asking:
             await asyncio.gather(load.begin(), books.begin(asking))
             async with asyncio.TaskGroup() as group:
                 for worker in _workers(load, books, seed):
@@ -64,6 +64,7 @@ async def test_nothing_acknowledged_is_lost_and_nothing_is_torn(
             await _settled(stage.catalogue_url)
             await _check(load, books)
         log.info("%s, %s", load, books)
+        assert not load.broken
         assert load.outcomes["unknown"], "no fault interrupted anything"
         assert books.audits, "no audit stood"
 
@@ -104,7 +105,7 @@ async def _settled(catalogue_url: str) -> None:
 async def _check(load: Load, books: Books) -> None:
     """Look at everything that there is, through each of the replicas."""
     for number in range(len(load.replicas)):
-        with closing(Asking(load.replicas, number)) as asking:
+        with closing(Asking(load, number)) as asking:
             for history in load.histories.values():
                 await eventually(partial(_is_whole, asking, history))
             await _check_made(load, asking)

@@ -74,7 +74,7 @@ class Teller:
 
     async def run(self) -> None:
         """Move one after the other."""
-        with closing(Asking(self.load.replicas, self.number)) as asking:
+        with closing(Asking(self.load, self.number)) as asking:
             while not self.load.is_done:
                 one, other = self.chance.sample(self.chance.choice(FAMILIES), 2)
                 await self._move(asking, one, other, f"t{next(self.load.numbers)}")
@@ -114,7 +114,7 @@ class Auditor:
 
     async def run(self) -> None:
         """Add up one after the other."""
-        with closing(Asking(self.load.replicas, self.number)) as asking:
+        with closing(Asking(self.load, self.number)) as asking:
             while not self.load.is_done:
                 family = self.chance.choice(FAMILIES)
                 found = await _read_all(asking, family)
