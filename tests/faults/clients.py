@@ -40,6 +40,7 @@ class Load:
         outcomes: How many operations were acknowledged, refused, or left unknown.
         partial: Reads that were told to have seen a part of a write.
         broken: Answers that must never be given.
+        faults_are_over: Until then there are more operations, however many there were.
     """
 
     replicas: tuple[Service, ...]
@@ -49,6 +50,7 @@ class Load:
     outcomes: Counter[str] = field(default_factory=Counter)
     partial: int = 0
     broken: list[Answer] = field(default_factory=list)
+    faults_are_over: bool = False
     numbers: count[int] = field(default_factory=lambda: count(1))
     _marks: dict[int, asyncio.Event] = field(default_factory=dict)
 
@@ -65,7 +67,7 @@ class Load:
     @property
     def is_done(self) -> bool:
         """Whether there were as many operations as there are to be."""
-        return self.outcomes.total() >= self.size
+        return self.faults_are_over and self.outcomes.total() >= self.size
 
     def count(self, outcome: str, number: int = 1) -> None:
         """Count operations that are over."""

@@ -61,6 +61,7 @@ async def test_nothing_acknowledged_is_lost_and_nothing_is_torn(
                     await load.reach(number * operations // (len(drawn) + 1))
                     log.info("%s after %s", name, dict(load.outcomes))
                     await faults.bring_about(name)
+                load.faults_are_over = True
             await _settled(stage.catalogue_url)
             await _check(load, books)
         log.info("%s, %s", load, books)
