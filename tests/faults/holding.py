@@ -28,6 +28,8 @@ CHUNK = 65_536
 class _Link:
     """One connection: whether its client may send, and whether the server has answered it."""
 
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
     turn: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -47,7 +49,6 @@ class Holding:
         self._open = True
         self.sent = deque[bytes](maxlen=200)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: list[asyncio.StreamWriter] = []
         self._links: list[_Link] = []
         self._held: list[_Link] = []
 
@@ -76,46 +77,48 @@ class Holding:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one connection."""
-        server_reader, server_writer = await self._connect()
-        self._writers += (writer, server_writer)
-        link = _Link()
+        try:
+            server_reader, server_writer = await self._connect()
+        except OSError:  # it is down
+            writer.close()
+            return
+        link = _Link(writer, server_writer)
         self._links.append(link)
-        for work in (
-            self._ask(reader, server_writer, link),
-            self._answer(server_reader, writer, link),
-        ):
+        for work in (self._ask(reader, link), self._answer(server_reader, link)):
             task = asyncio.create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _ask(
-        self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, link: _Link
-    ) -> None:
+    async def _ask(self, client: asyncio.StreamReader, link: _Link) -> None:
         with contextlib.suppress(OSError):
-            while data := await reader.read(CHUNK):
+            while (data := await client.read(CHUNK)) and not link.server.is_closing():
                 self.sent.append(data)
                 if not (self._open or link.turn.is_set()):
                     link.answered.clear()
                     self._held.append(link)
                     await link.turn.wait()
-                server.write(data)
+                link.server.write(data)
+        with contextlib.suppress(OSError):
+            link.server.write_eof()
 
-    async def _answer(
-        self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link
-    ) -> None:
+    async def _answer(self, server: asyncio.StreamReader, link: _Link) -> None:
         with contextlib.suppress(OSError):
             while data := await server.read(CHUNK):
                 link.answered.set()
-                writer.write(data)
+                if not link.client.is_closing():
+                    link.client.write(data)
         link.answered.set()
+        link.client.close()
+        link.server.close()
 
     async def close(self) -> None:
         """Break off every connection."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for writer in self._writers:
-            writer.close()
+        for link in self._links:
+            link.client.close()
+            link.server.close()
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ import orjson
 
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
+from tests.faults.forked import Forked
 from tests.faults.wire import Connection
 from tests.process.examinations import recall, remember
 
@@ -64,7 +64,7 @@ class Service:
         undrained = {"PORTOLAN_DRAIN_S": "0"}
         self._environment = {**os.environ, **undrained, **environment, "COLUMNS": "200"}
         self._ports = ("0", "0")
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Forked | None = None
         self._drain: asyncio.Task[None] | None = None
         self.data = ""
         self.admin = ""
@@ -103,12 +103,9 @@ class Service:
         if self._configs:
             await recall(self._configs, catalogue_url)
         port, admin_port = self._ports
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from app.cli import main; main()", "serve"),
-            *(*self._arguments, "--port", port, "--admin-port", admin_port),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={**self._environment, "PYTHONUNBUFFERED": "1"},
+        self._process = await Forked.start(
+            ("serve", *self._arguments, "--port", port, "--admin-port", admin_port),
+            self._environment,
         )
         async with asyncio.timeout(READY_WITHIN_S):
             await self._announced()
@@ -128,7 +125,7 @@ class Service:
     def send(self, number: signal.Signals) -> None:
         """Send it a signal, and do not wait for what becomes of it."""
         assert self._process is not None
-        self._process.send_signal(number)
+        self._process.send(number)
 
     async def ended(self) -> int:
         """Wait until it has ended by itself; return its exit status."""
@@ -172,16 +169,14 @@ class Service:
         self.up.clear()
         if self._process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+        self._process.send(number)
         await self._process.wait()
         if self._drain is not None:
             await self._drain
 
     async def _announced(self) -> None:
         assert self._process is not None
-        assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
+        while line := await self._process.output.readline():
             text = line.decode(errors="replace")
             self.output.append(text)
             if found := _DATA.search(text):
@@ -194,8 +189,7 @@ class Service:
 
     async def _read_rest(self) -> None:
         assert self._process is not None
-        assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
+        while line := await self._process.output.readline():
             self.output.append(line.decode(errors="replace"))
 
 

@@ -35,6 +35,10 @@ class Answer:
     def json(self) -> Any:
         return orjson.loads(self.body)
 
+    def lines(self) -> list[Any]:
+        """Return the documents of NDJSON that it holds."""
+        return [orjson.loads(line) for line in self.body.splitlines()]
+
     def problem(self) -> dict[str, Any]:
         """Return the problem that it is, after seeing that it is one."""
         assert self.headers.get("content-type") == "application/problem+json", self

@@ -1,0 +1,104 @@
+"""Faults of a cluster, each of which is made good again before the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import chain, repeat
+
+from tests.faults.cluster import Cluster
+from tests.faults.service import Service
+from tests.faults.stores import KINDS
+
+__all__ = ["Faults"]
+
+
+class Faults:
+    """Break what is drawn.
+
+    Args:
+        cluster: What there is to break.
+        chance: Draws.
+        longest_s: For how long something hangs at most: beyond the leases, if all is to be seen.
+    """
+
+    def __init__(self, cluster: Cluster, chance: random.Random, longest_s: float) -> None:
+        self._cluster = cluster
+        self._chance = chance
+        self._longest_s = longest_s
+        per_store: dict[str, Callable[[str], Awaitable[None]]] = {
+            "link held": self._hold_link,
+            "link held, and its replica killed": self._hold_link_of_the_dead,
+            "link cut": self._cut_link,
+            "stopped": self._stop_store,
+            "killed": self._kill_store,
+        }
+        self._named: dict[str, Callable[[], Awaitable[None]]] = {
+            "replica killed": self._kill_replica,
+            "replica stopped": self._stop_replica,
+            **{
+                f"{store} {name}": partial(fault, store)
+                for store in KINDS
+                for name, fault in per_store.items()
+            },
+        }
+
+    def draw(self, kills: int, others: int) -> list[str]:
+        """Draw faults: kills of a replica, and the others in turn, in an order that is drawn."""
+        rest = [name for name in self._named if name != "replica killed"]
+        self._chance.shuffle(rest)
+        turns = chain.from_iterable(repeat(rest))
+        drawn = ["replica killed"] * kills + [next(turns) for _ in range(others)]
+        self._chance.shuffle(drawn)
+        return drawn
+
+    async def bring_about(self, name: str) -> None:
+        """Break something, and make it good again."""
+        await self._named[name]()
+
+    async def _kill_replica(self) -> None:
+        replica = self._some_replica()
+        await replica.kill()
+        await replica.start()
+
+    async def _stop_replica(self) -> None:
+        replica = self._some_replica()
+        replica.send(signal.SIGSTOP)
+        await self._wait()
+        replica.send(signal.SIGCONT)
+
+    async def _hold_link(self, store: str) -> None:
+        link = self._cluster.links[store]
+        link.hold()
+        await self._wait()
+        await link.release()
+
+    async def _hold_link_of_the_dead(self, store: str) -> None:
+        """What it has sent arrives when it is dead, and others may have decided on it."""
+        link, replica = self._cluster.links[store], self._cluster.replicas[0]
+        link.hold()
+        await asyncio.sleep(self._chance.uniform(0.1, 1.0))
+        await replica.kill()
+        await self._wait()
+        await link.release()
+        await replica.start()
+
+    async def _cut_link(self, store: str) -> None:
+        await self._cluster.links[store].close()
+
+    async def _stop_store(self, store: str) -> None:
+        with self._cluster.stores.silent(store):
+            await self._wait()
+
+    async def _kill_store(self, store: str) -> None:
+        with self._cluster.stores.dead(store):
+            await self._wait()
+
+    def _some_replica(self) -> Service:
+        return self._chance.choice(self._cluster.replicas)
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(self._chance.choice((0.5, 1.0, 3.0, self._longest_s)))
