@@ -43,7 +43,7 @@ test: install
 	$(BIN)/pytest $(SPREAD)
 
 test-large: install
-	$(BIN)/pytest $(SPREAD) -m "not chart"
+	$(BIN)/pytest $(SPREAD) -m "not chart" -o faulthandler_timeout=3960
 
 # The chart, by the real Helm; needs Go, which fetches the version of itself that tools/go.mod asks for.
 TOOLS := $(CURDIR)/.tools

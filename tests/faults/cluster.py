@@ -19,7 +19,7 @@ __all__ = ["Cluster", "cluster"]
 log = logging.getLogger(__name__)
 
 SAID = 200
-"""Lines that each replica has said last, to be shown if something is wrong."""
+"""Lines that each replica has said last, to be shown if something is wrong, and no error was."""
 
 DEADLINE_S = 2.0
 """Of a store's answer: the leases of what a dead replica has left are made of it."""
@@ -69,5 +69,6 @@ async def cluster() -> AsyncIterator[Cluster]:
             yield Cluster(catalogue, stores, (first, second), links)
         except BaseException:
             for replica in replicas:
-                log.info("%s said %s", replica.data, "".join(replica.output[-SAID:]))
+                errors = [line for line in replica.output if '"level":"error"' in line]
+                log.info("%s said %s", replica.data, "".join(errors or replica.output[-SAID:]))
             raise
