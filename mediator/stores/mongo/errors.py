@@ -45,6 +45,11 @@ async def guarded(system: str, deadline_s: float, work: Awaitable[_T]) -> _T:
             return await work
     except (PyMongoError, TimeoutError, *_UNSTORABLE) as error:
         raise translated(system, error) from error
+    except RuntimeError as error:
+        # The driver goes on reading after a write that met a closed connection; uvloop has it so.
+        if "closed" not in str(error):
+            raise
+        raise StoreUnavailable(f"{system} has closed the connection") from error
 
 
 def translated(system: str, error: Exception) -> StoreError:
