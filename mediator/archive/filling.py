@@ -22,6 +22,8 @@ from mediator.errors import (
     NotFound,
     PreconditionFailed,
     Unavailable,
+    all_or_raise,
+    or_raise,
 )
 from mediator.materialise.freshness import STRONG
 from mediator.operations.model import (
@@ -128,7 +130,7 @@ class ClassTarget:
             Put(*self._place, line.id, _operation(), condition, values=decode(line.values))
             for line, condition in zip(chunk, conditions, strict=True)
         ]
-        outcomes = [_done(answer) for answer in await self._carry_out(puts)]
+        outcomes = all_or_raise(await self._carry_out(puts))
         for line, outcome in zip(chunk, outcomes, strict=True):
             _check_versions(line, outcome)
         found = await self._look([line.id for line in chunk])
@@ -187,7 +189,7 @@ class ClassTarget:
         deletes = [Delete(*self._place, id_, _operation(), there) for id_ in ids]
         for answer in await self._carry_out(deletes):
             if not isinstance(answer, NotFound | PreconditionFailed):
-                _done(answer)
+                or_raise(answer)
                 self._report.deleted += 1
 
 
@@ -209,12 +211,6 @@ def _check_versions(line: _Line, put: Outcome) -> None:
                 f"{line.id} had version {version} of {group} in the backup, and has"
                 f" {put.versions.get(group)} now: the clock of its system is behind."
             )
-
-
-def _done(answer: Outcome | MediatorError) -> Outcome:
-    if isinstance(answer, MediatorError):
-        raise answer
-    return answer
 
 
 def _operation() -> str:

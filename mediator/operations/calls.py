@@ -15,7 +15,14 @@ from math import inf
 from typing import Final, Protocol, TypeVar
 
 from mediator.clock import Clock
-from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
+from mediator.errors import (
+    Locked,
+    MediatorError,
+    OutcomeUnknown,
+    Unavailable,
+    all_or_raise,
+    or_raise,
+)
 from mediator.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import ends, living
@@ -94,7 +101,7 @@ class StoreCalls:
         """Read records; raises `Unavailable` if any of the systems does not answer."""
         if len(calls) == 1:
             return await self._read_system(self.systems.get(calls[0].fragment.system), calls)
-        return [_or_raise(result) for result in await self.read_each(calls)]
+        return all_or_raise(await self.read_each(calls))
 
     async def read_each(self, calls: Sequence[Read]) -> list[Record | MediatorError | None]:
         """Read records; the calls to a system that does not answer get the error as result."""
@@ -106,7 +113,7 @@ class StoreCalls:
         [result] = await self._write_system(store, (call,))
         if result.status is Status.APPLIED or result.status not in _REFUSALS:
             return result
-        return _or_raise((await self._settled((call,), [result]))[0])
+        return or_raise((await self._settled((call,), [result]))[0])
 
     async def write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         """Write records; the calls to a system that does not answer get the error as result."""
@@ -190,7 +197,7 @@ class StoreCalls:
             for call, result in zip(
                 deletions, await self.write_guarded(store, deletions), strict=True
             ):
-                _or_raise(_in_time(call, result))
+                or_raise(_in_time(call, result))
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
         """Fence a record against the writes of a token, and return the versions that stand.
@@ -333,9 +340,3 @@ def _in_time(call: Write, result: Told) -> WriteResult | MediatorError:
 
 def _placed_anew(fragment: Fragment) -> Unavailable:
     return Unavailable("The class is being placed anew.", system=fragment.system)
-
-
-def _or_raise(result: _Result | MediatorError) -> _Result:
-    if isinstance(result, MediatorError):
-        raise result
-    return result

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Protocol, TypeAlias, TypeVar, cast
 
-from mediator.errors import Conflict, MediatorError
+from mediator.errors import Conflict, MediatorError, all_or_raise
 from mediator.stores.port import Lockable, RecordKey, Standing, Store, StoreError
 from mediator.systems import Systems, unavailable
 
@@ -59,7 +59,7 @@ class Marker:
         Raises:
             Unavailable: A system does not answer.
         """
-        return _or_raise(await self.lock_each(keys, mark))
+        return all_or_raise(await self.lock_each(keys, mark))
 
     async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable.unlock`.
@@ -72,7 +72,7 @@ class Marker:
             await store.unlock(own, mark, joint=joint)
             return [None] * len(own)
 
-        _or_raise(await self._send(keys, unlock))
+        all_or_raise(await self._send(keys, unlock))
 
     async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
         """Tell what stands of records.
@@ -84,7 +84,7 @@ class Marker:
         async def look(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
             return await store.standing(own)
 
-        return _or_raise(await self._send(keys, look))
+        return all_or_raise(await self._send(keys, look))
 
     async def _send(
         self,
@@ -126,10 +126,3 @@ class Marker:
 def _is_lockable(kind: type[Store]) -> bool:
     """Look at a kind of store once: to look at a protocol takes longer than to set an intent."""
     return issubclass(kind, Lockable)
-
-
-def _or_raise(results: Sequence[_T | MediatorError]) -> list[_T]:
-    for result in results:
-        if isinstance(result, MediatorError):
-            raise result
-    return [result for result in results if not isinstance(result, MediatorError)]

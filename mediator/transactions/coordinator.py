@@ -9,18 +9,18 @@ circle.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 from uuid import uuid4
 
 from mediator.clock import Clock
 from mediator.errors import (
     IdempotencyReused,
     Locked,
-    MediatorError,
     NotFound,
     OutcomeUnknown,
     TransactionAborted,
     Unavailable,
+    all_or_raise,
 )
 from mediator.observation import Observer
 from mediator.operations.calls import StoreCalls
@@ -118,7 +118,7 @@ class Transactions:
         if entry.state is State.DONE:
             return [load_outcome(told) for told in entry.answer or ()]
         if entry.state is State.COMMITTED:
-            return _or_raise(await self.settler.roll_forward(entry))
+            return all_or_raise(await self.settler.roll_forward(entry))
         if not entry.overdue:
             raise Locked("The first request with this Idempotency-Key is under way.")
         await self.settler.settle(entry)
@@ -148,7 +148,7 @@ class Transactions:
         except BaseException:
             await self.settler.abandon(entry, targets)
             raise
-        return _or_raise(await self._phases.commit(entry, works))
+        return all_or_raise(await self._phases.commit(entry, works))
 
     async def _decide(
         self,
@@ -159,7 +159,7 @@ class Transactions:
     ) -> list[Work]:
         """Set the intents, and find out what its operations come to and whether they may."""
         await self._phases.end_expired(targets)
-        held = _or_raise(await self._phases.begin(entry, targets))
+        held = all_or_raise(await self._phases.begin(entry, targets))
         met: dict[str, list[RecordKey]] = {}
         for one in held:
             for mark, keys in one.foreign(entry.mark).items():
@@ -171,7 +171,7 @@ class Transactions:
             Asked(operation, one, (operation.class_name, operation.id) in read)
             for operation, one in zip(transaction.writes, held, strict=True)
         ]
-        works = _or_raise(await prepare(asked, entry.mark, self._calls))
+        works = all_or_raise(await prepare(asked, entry.mark, self._calls))
         await self._validate(transaction, routes, entry.mark)
         return works
 
@@ -223,13 +223,3 @@ def _entry_of(transaction: Transaction) -> Entry:
         transaction.operation if keyed else None,
         transaction.fingerprint,
     )
-
-
-_T = TypeVar("_T")
-
-
-def _or_raise(results: Sequence[_T | MediatorError]) -> list[_T]:
-    for result in results:
-        if isinstance(result, MediatorError):
-            raise result
-    return [result for result in results if not isinstance(result, MediatorError)]

@@ -7,7 +7,14 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from mediator.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.errors import (
+    AdvisoryOnly,
+    MediatorError,
+    NotFound,
+    OutcomeUnknown,
+    Unavailable,
+    all_or_raise,
+)
 from mediator.observation import Observer, RedoRecovered
 from mediator.operations.calls import StoreCalls
 from mediator.operations.marks import Marker, Met
@@ -133,9 +140,7 @@ class Settler:
         except Unavailable:
             await self._log.postpone(entry.mark, AGAIN_S)
             raise
-        for answer in answers:
-            if isinstance(answer, MediatorError):
-                raise answer
+        all_or_raise(answers)
         self._tell(entry, applied=True)
 
     async def _drop(self, entry: Entry) -> None:
