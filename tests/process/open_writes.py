@@ -10,7 +10,7 @@ from mediator.transactions.log import State
 from tests.faults.conditions import eventually
 from tests.process.service import Service
 
-__all__ = ["expire", "let_overdue", "open_writes"]
+__all__ = ["all_over", "expire", "let_overdue", "open_writes"]
 
 _OPEN = and_(table.c.state != State.DONE, table.c.database != "")
 """Neither only remembered, nor noted for being unknown, which it stays for an hour."""
@@ -39,11 +39,16 @@ async def expire(replica: Service) -> None:
     """Let the leases of dead coordinators pass, and wait until nothing of them is left."""
     await let_overdue(replica)
     await replica.mediator.transactions.recover()
+    await all_over(replica)
 
-    async def settled() -> bool:
+
+async def all_over(replica: Service) -> None:
+    """Wait until nothing is open: what is over is forgotten a moment later, many at a time."""
+
+    async def over() -> bool:
         return not await open_writes(replica)
 
-    await eventually(settled)
+    await eventually(over)
 
 
 def _log(replica: Service) -> CatalogueTransactions:

@@ -37,9 +37,8 @@ from mediator.operations.operators import Operator, OperatorCall
 from mediator.query.model import Query
 from mediator.stores.port import StoreUnavailable
 from mediator.transactions.log import Entry, State
-from tests.faults.conditions import eventually
 from tests.process.mortal import FATE, Fate, Killed, make_mortal
-from tests.process.open_writes import expire, let_overdue, open_writes
+from tests.process.open_writes import all_over, expire, let_overdue, open_writes
 from tests.process.service import Service, field_on, inc, unique
 
 PAIRS = {
@@ -191,11 +190,7 @@ async def test_two_replicas_recover_at_once(mediator: Service, pairs: str, morta
         assert not await attempt(mediator, write_of("update", pairs, id_), fate)
     await let_overdue(mediator)
     await asyncio.gather(*(mediator.mediator.transactions.recover() for _ in range(3)))
-
-    async def recovered() -> bool:  # what goes on in the background may have taken some of them
-        return not await open_writes(mediator)
-
-    await eventually(recovered)
+    await all_over(mediator)  # what goes on in the background may have taken some of them
     assert [await state(mediator, pairs, id_) for id_ in ids] == [AFTER["update"]] * len(ids)
 
 
@@ -230,7 +225,7 @@ async def committed(mediator: Service, pairs: str, mortal: None) -> AsyncIterato
     put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
     assert not await attempt(mediator, put, Doomed("commit", after=True))
     yield id_
-    assert not await open_writes(mediator)
+    await all_over(mediator)
 
 
 @pytest.fixture
@@ -467,6 +462,7 @@ async def test_what_is_locked_does_not_hold_a_batch_up(mediator: Service, pairs:
 async def test_the_other_system_is_down_and_comes_back(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await all_over(mediator)
     operation = write_of("create", pairs, unique())
     redis: Any = mediator.mediator._systems.get("redis").store
     with monkeypatch.context() as patched:
@@ -495,6 +491,7 @@ async def test_no_class_is_taken_away_from_under_a_write(mediator: Service, mort
 
 
 async def test_a_dropped_database_takes_its_entries_along(mediator: Service, mortal: None) -> None:
+    await all_over(mediator)
     database = await mediator.put_schema({"pairs": PAIRS})
     fate = Doomed("commit", after=True)
     assert not await attempt(mediator, write_of("create", database, "x"), fate)
