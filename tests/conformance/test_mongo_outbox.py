@@ -499,15 +499,48 @@ async def test_a_record_tells_of_writes_that_were_relayed(
 
     await one(store, writing(fragment, WriteKind.CREATE, id_, operation="made", values={"n": 0}))
     before = await document()
-    await one(store, increment(fragment, id_, operation="mine"))
-    count = settled_count(before)
-    assert holds(await document(), "mine", count) is True
-    assert holds(await document(), "other", count) is False
+    mine = await one(store, increment(fragment, id_, operation="mine"))
+    count, stamp = settled_count(before), mine.versions["main"]
+    assert holds(await document(), "mine", stamp, count) is True
+    assert holds(await document(), "mine", stamp + 1, count) is False
+    assert holds(await document(), "other", stamp, count) is False
     await relayed(store, fragment, id_)
-    assert holds(await document(), "mine", count) is True
-    assert holds(await document(), "other", count) is False
+    assert holds(await document(), "mine", stamp, count) is True
+    assert holds(await document(), "mine", stamp + 1, count) is False
+    assert holds(await document(), "other", stamp, count) is False
     for _ in range(SETTLED):
         await one(store, increment(fragment, id_))
     await relayed(store, fragment, id_)
-    assert holds(await document(), "mine", count) is None
-    assert holds(await document(), "other", settled_count(await document())) is False
+    assert holds(await document(), "mine", stamp, count) is None
+    assert holds(await document(), "other", stamp, settled_count(await document())) is False
+
+
+@pytest.mark.parametrize("is_relayed", [False, True])
+async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_own(
+    store: MongoStore,
+    fragment: Fragment,
+    mongodb_config: SystemConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    is_relayed: bool,
+) -> None:
+    """A coordinator and whoever resolves its write send the same steps at the same time."""
+    ids = [uuid.uuid4().hex for _ in range(8)]
+    await store.write([writing(fragment, WriteKind.CREATE, i, values={"n": 0}) for i in ids])
+    await store.lock([(fragment, id_) for id_ in ids], "mark")
+    kind, values = WriteKind.UPDATE, {"n": 1}
+    steps = [writing(fragment, kind, i, groups=("main",), values=values, mark="mark") for i in ids]
+    session: Any = store._open_link.session
+    apply_all = session.apply_all
+    other = MongoStore(replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0))
+    await other.open()
+
+    async def overtaken(*arguments: Any) -> Any:
+        theirs = await other.write(steps)
+        assert all(result.status is Status.APPLIED for result in theirs)
+        if is_relayed:
+            await relayed(other, fragment, *ids)
+        return await apply_all(*arguments)
+
+    monkeypatch.setattr(session, "apply_all", overtaken)
+    assert {result.status for result in await store.write(steps)} == {Status.LOCKED}
+    await other.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -121,10 +121,11 @@ def recall(layout: Layout, document: Mapping[str, Any] | None, write: Write) -> 
     return memory.result if same else WriteResult(Status.REUSED)
 
 
-def settled(document: Mapping[str, Any] | None, operations: list[str]) -> str:
+def settled(document: Mapping[str, Any] | None, effects: Sequence[Effect]) -> str:
     """Return what a record tells of its outbox when these entries leave it."""
     count, *names = _told(document)
-    return orjson.dumps([count + len(operations), *[*names, *operations][-SETTLED:]]).decode()
+    names += (_name(effect.operation, effect.stamp) for effect in effects)
+    return orjson.dumps([count + len(effects), *names[-SETTLED:]]).decode()
 
 
 def settled_count(document: Mapping[str, Any] | None) -> int:
@@ -132,12 +133,15 @@ def settled_count(document: Mapping[str, Any] | None) -> int:
     return int(_told(document)[0])
 
 
-def holds(document: Mapping[str, Any] | None, operation: str, count: int) -> bool | None:
-    """Say whether a document has taken a write.
+def holds(
+    document: Mapping[str, Any] | None, operation: str, stamp: int, count: int
+) -> bool | None:
+    """Say whether a document has taken a write, and not one of another process for the same.
 
     Args:
         document: The document now.
         operation: The write's operation.
+        stamp: What it was stamped with.
         count: How many entries had left its outbox before the write was tried.
 
     Returns:
@@ -145,9 +149,17 @@ def holds(document: Mapping[str, Any] | None, operation: str, count: int) -> boo
     """
     pending = (document or {}).get("_pending", ())
     total, *names = _told(document)
-    if operation in names or any(Effect.read(text).operation == operation for text in pending):
+    effects = map(Effect.read, pending)
+    if any((effect.operation, effect.stamp) == (operation, stamp) for effect in effects):
+        return True
+    if _name(operation, stamp) in names:
         return True
     return None if total - count > SETTLED else False
+
+
+def _name(operation: str, stamp: int) -> str:
+    """Tell a write from those of others who carry out the same operation."""
+    return f"{operation} {stamp}"
 
 
 def _told(document: Mapping[str, Any] | None) -> list[Any]:

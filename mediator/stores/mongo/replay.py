@@ -85,7 +85,7 @@ class Replay:
         for place, effect in enumerate(effects):
             changes += self._changes(id_, effect, states[place], states[place + 1])
         base = None if states[-1] is None else orjson.dumps(states[-1]).decode()
-        done = settled(document, [effect.operation for effect in effects])
+        done = settled(document, effects)
         receipt = Pulled(texts, base, done)
         return Unsettled(self._fragment, id_, changes, agrees, receipt)
 

@@ -33,6 +33,7 @@ class Insertion:
 
     document: Document
     result: WriteResult
+    stamp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Change:
     query: Document
     update: Document
     result: WriteResult
+    stamp: int
 
 
 Verdict: TypeAlias = WriteResult | Insertion | Change
@@ -153,7 +155,7 @@ class _Revision:
             "versions": self.layout.encode_versions(versions),
             **entries(self.layout, self.write, result, values, self.stamp),
         }
-        return Insertion(document, result)
+        return Insertion(document, result, self.stamp)
 
     def _birth(self, *, created: bool) -> int:
         if self.write.birth is not None:
@@ -199,7 +201,7 @@ class _Revision:
         if self.write.mark:
             update["$unset"] = update.get("$unset", {}) | {"_mark": ""}
             update["$set"] |= {"_joint": self.write.mark}
-        return Change(self._unchanged(), update, result)
+        return Change(self._unchanged(), update, result, self.stamp)
 
     def _complete(self, result: WriteResult, values: Values | None) -> WriteResult:
         return replace(result, versions=self.versions, values=values or {})

@@ -243,7 +243,7 @@ class Writer:
         found = await self._look(layout, [call for call, _ in steps], _OUTBOX)
         for (position, write), step in steps:
             count = settled_count(before.get(write.id))
-            applied = holds(found.get(write.id), write.operation, count)
+            applied = holds(found.get(write.id), write.operation, step.stamp, count)
             if applied is None:
                 raise StoreTimeout("a write was followed by too many others to be found")
             results[position] = step.result if applied else await self._decide(layout, write, token)
