@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import asyncpg
 import orjson
 from sqlalchemy import Connection, make_url, select
+from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -34,12 +35,14 @@ _LOST: Final = (
 
 _FAILURES: Final = (
     SQLAlchemyError,
+    AsyncAdapt_asyncpg_dbapi.Error,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     OSError,
 )
-"""What the driver raises, by itself or through SQLAlchemy; a timeout is an OSError."""
+"""What the driver raises, by itself or through SQLAlchemy; the dialect has errors of its own, for
+when a connection is opened. A timeout is an OSError."""
 
 T = TypeVar("T")
 

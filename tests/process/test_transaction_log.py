@@ -67,3 +67,21 @@ async def test_a_commit_is_never_sent_twice(log: CatalogueTransactions, url: str
     assert await log.commit("m", [{"class": "orders"}])
     found = (await log.find(["m"]))["m"]
     assert (found.state, found.redo) == (State.COMMITTED, [{"class": "orders"}])
+
+
+async def test_a_server_that_takes_no_connections_does_not_answer(
+    log: CatalogueTransactions, url: str, postgresql_config: SystemConfig
+) -> None:
+    """It does so while it starts again after a crash."""
+    name = url.partition("?")[0].rpartition("/")[2]
+    server = await asyncpg.connect(postgresql_config.url)
+    try:
+        await server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        await server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name
+        )
+        with pytest.raises(Unavailable):
+            await log.find(["m"])
+    finally:
+        await server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        await server.close()
