@@ -30,9 +30,9 @@ HTTP status and problem type of each are given in `app.http.problems` and docs/p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 __all__ = [
     "AdvisoryOnly",
@@ -60,11 +60,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unplaceable",
-    "all_or_raise",
-    "or_raise",
 ]
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +200,3 @@ class StorageFull(MediatorError):
 
 class OutcomeUnknown(Unavailable):
     """The deadline passed during a write: it may or may not have taken effect."""
-
-
-def or_raise(result: _T | MediatorError) -> _T:
-    """Return a result; raises the error that stands in its place."""
-    if isinstance(result, MediatorError):
-        raise result
-    return result
-
-
-def all_or_raise(results: Iterable[_T | MediatorError]) -> list[_T]:
-    """Return results; raises the first error among them."""
-    return [or_raise(result) for result in results]

@@ -22,8 +22,6 @@ from mediator.errors import (
     NotFound,
     PreconditionFailed,
     Unavailable,
-    all_or_raise,
-    or_raise,
 )
 from mediator.materialise.freshness import STRONG
 from mediator.operations.model import (
@@ -37,6 +35,7 @@ from mediator.operations.model import (
 from mediator.placement.routing import ClassRoute
 from mediator.planes import DataPlane
 from mediator.query.walking import pages
+from mediator.results import all_or_raise, or_raise
 from mediator.schema.ids import check_id
 
 __all__ = ["ClassTarget", "Restored"]

@@ -15,19 +15,13 @@ from math import inf
 from typing import Final, Protocol, TypeVar
 
 from mediator.clock import Clock
-from mediator.errors import (
-    Locked,
-    MediatorError,
-    OutcomeUnknown,
-    Unavailable,
-    all_or_raise,
-    or_raise,
-)
+from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import ends, living
 from mediator.operations.marks import Marks
 from mediator.operations.waiting import Told, wait_out
+from mediator.results import all_or_raise, or_raise
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
     Fragment,

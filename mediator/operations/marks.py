@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Protocol, TypeAlias, TypeVar, cast
 
-from mediator.errors import Conflict, MediatorError, all_or_raise
+from mediator.errors import Conflict, MediatorError
+from mediator.results import all_or_raise
 from mediator.stores.port import Lockable, RecordKey, Standing, Store, StoreError
 from mediator.systems import Systems, unavailable
 

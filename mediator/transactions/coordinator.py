@@ -20,13 +20,13 @@ from mediator.errors import (
     OutcomeUnknown,
     TransactionAborted,
     Unavailable,
-    all_or_raise,
 )
 from mediator.observation import Observer
 from mediator.operations.calls import StoreCalls
 from mediator.operations.model import Outcome
 from mediator.operations.waiting import Patience
 from mediator.placement.routing import ClassRoute
+from mediator.results import all_or_raise
 from mediator.stores.port import RecordKey
 from mediator.transactions.joint import JointWriter
 from mediator.transactions.log import Entry, State, TransactionLog

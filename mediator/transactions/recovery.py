@@ -7,20 +7,14 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from mediator.errors import (
-    AdvisoryOnly,
-    MediatorError,
-    NotFound,
-    OutcomeUnknown,
-    Unavailable,
-    all_or_raise,
-)
+from mediator.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
 from mediator.observation import Observer, RedoRecovered
 from mediator.operations.calls import StoreCalls
 from mediator.operations.marks import Marker, Met
 from mediator.operations.model import Outcome, WriteOperation
 from mediator.operations.waiting import LONGEST_PAUSE_S
 from mediator.placement.routing import ClassRoute, RoutingModel
+from mediator.results import all_or_raise
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
 from mediator.transactions.log import Entry, State, TransactionLog
