@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Protocol, TypeAlias, TypeVar
 
 from mediator.errors import Conflict, MediatorError
 from mediator.results import all_or_raise
-from mediator.stores.port import Lockable, RecordKey, Standing, Store, StoreError
+from mediator.stores.port import Lockable, RecordKey, Standing, StoreError, is_lockable
 from mediator.systems import Systems, unavailable
 
 __all__ = ["Marker", "Marks", "Met"]
@@ -108,9 +107,9 @@ class Marker:
     ) -> Sequence[_T | MediatorError]:
         try:
             guarded = self._systems.get(system)
-            if not _is_lockable(type(guarded.store)):
+            store = guarded.store
+            if not is_lockable(store):
                 raise Conflict(f"The system {system} takes no part in writes over several systems.")
-            store = cast("Lockable", guarded.store)
 
             async def asked() -> Sequence[_T]:
                 return await call(store, keys)
@@ -121,9 +120,3 @@ class Marker:
                 raise unavailable(guarded, error, "read") from error
         except MediatorError as error:
             return [error] * len(keys)
-
-
-@cache
-def _is_lockable(kind: type[Store]) -> bool:
-    """Look at a kind of store once: to look at a protocol takes longer than to set an intent."""
-    return issubclass(kind, Lockable)

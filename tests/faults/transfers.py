@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -64,22 +65,28 @@ class Books:
 
 
 @dataclass
-class Teller:
-    """Moves coins until the load is done."""
-
+class _Clerk(ABC):
     load: Load
     books: Books
     chance: random.Random
     number: int
 
     async def run(self) -> None:
-        """Move one after the other."""
+        """Work with one family after the other, until the load is done."""
         with closing(Asking(self.load, self.number)) as asking:
             while not self.load.is_done:
-                one, other = self.chance.sample(self.chance.choice(FAMILIES), 2)
-                await self._move(asking, one, other, f"t{next(self.load.numbers)}")
+                await self._work(asking, self.chance.choice(FAMILIES))
 
-    async def _move(self, asking: Asking, one: str, other: str, name: str) -> None:
+    @abstractmethod
+    async def _work(self, asking: Asking, family: list[str]) -> None: ...
+
+
+class Teller(_Clerk):
+    """Moves coins."""
+
+    async def _work(self, asking: Asking, family: list[str]) -> None:
+        one, other = self.chance.sample(family, 2)
+        name = f"t{next(self.load.numbers)}"
         found = await _read_all(asking, [one, other])
         if not found:
             return
@@ -103,27 +110,17 @@ class Teller:
             self.books.refused.add(name)
 
 
-@dataclass
-class Auditor:
-    """Adds up families until the load is done: if the reads stand together, no coin is missing."""
+class Auditor(_Clerk):
+    """Adds up families: if the reads stand together, no coin is missing."""
 
-    load: Load
-    books: Books
-    chance: random.Random
-    number: int
-
-    async def run(self) -> None:
-        """Add up one after the other."""
-        with closing(Asking(self.load, self.number)) as asking:
-            while not self.load.is_done:
-                family = self.chance.choice(FAMILIES)
-                found = await _read_all(asking, family)
-                body = {"reads": [_seen(*each) for each in found.items()]}
-                answer = await asking.ask("POST", "transactions", body) if found else None
-                if answer is not None and answer.status == 200:
-                    self.books.audits += 1
-                    balances = [each.json()["balance"] for each in found.values()]
-                    assert sum(balances) == len(family) * OPENING, (family, balances)
+    async def _work(self, asking: Asking, family: list[str]) -> None:
+        found = await _read_all(asking, family)
+        body = {"reads": [_seen(*each) for each in found.items()]}
+        answer = await asking.ask("POST", "transactions", body) if found else None
+        if answer is not None and answer.status == 200:
+            self.books.audits += 1
+            balances = [each.json()["balance"] for each in found.values()]
+            assert sum(balances) == len(family) * OPENING, (family, balances)
 
 
 async def _read_all(asking: Asking, accounts: list[str]) -> dict[str, Answer]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -25,6 +27,9 @@ OWNED: Final[dict[str, Any]] = {
 }
 
 
+Replica: TypeAlias = Callable[[], AbstractAsyncContextManager[Guarded]]
+
+
 @pytest.fixture(scope="module")
 async def running(
     redis_config: SystemConfig,
@@ -36,6 +41,17 @@ async def running(
     async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as installation:
         await installation.container.mediator.workers.greet("test", None)
         yield installation
+
+
+@pytest.fixture
+def beside(
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    tmp_path: Path,
+) -> Replica:
+    """Starts another replica."""
+    return partial(guarded, system_configs[:2], catalogue_url, redis_config.url, tmp_path)
 
 
 def job(class_name: str, **more: Any) -> dict[str, Any]:
@@ -324,31 +340,23 @@ async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
 
 
 async def test_another_replica_knows_until_when_a_class_had_owners(
-    running: Guarded,
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
-    tmp_path: Path,
+    running: Guarded, beside: Replica
 ) -> None:
     database = await new_database(running, {**CLASSES, "drafts": OWNED})
     reader = bearer(await running.key(f"read:{database}", "jobs"))
     run = await submitted(running, database, job("drafts"))
     await take_owner_field(running, database)
-    async with guarded(system_configs[:2], catalogue_url, redis_config.url, tmp_path) as other:
+    async with beside() as other:
         await refused_everywhere(other, run, reader, "admin")
         assert (await changes(other, database, reader)).status_code == 403
 
 
 async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(
-    running: Guarded,
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
-    tmp_path: Path,
+    running: Guarded, beside: Replica
 ) -> None:
     database = await new_database(running, CLASSES)
     reader = bearer(await running.key(f"read:{database}"))
-    async with guarded(system_configs[:2], catalogue_url, redis_config.url, tmp_path) as other:
+    async with beside() as other:
         await other.container.mediator._watch.stop()  # it hears of no schema by itself
         await set_classes(running, database, {**CLASSES, "fresh": {"fields": FIELDS}})
         written = f"/v1/{database}/fresh/one"

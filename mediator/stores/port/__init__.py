@@ -19,7 +19,7 @@ from mediator.stores.port.errors import (
     StoreTooCostly,
     StoreUnavailable,
 )
-from mediator.stores.port.locks import Lockable, RecordKey, Standing
+from mediator.stores.port.locks import Lockable, RecordKey, Standing, is_lockable
 from mediator.stores.port.mirror import Mirror
 from mediator.stores.port.outbox import ChangeLog, FragmentOf, Logged, PendingChanges, Unsettled
 from mediator.stores.port.records import Fragment, Read, Record
@@ -79,5 +79,6 @@ __all__ = [
     "Write",
     "WriteKind",
     "WriteResult",
+    "is_lockable",
     "is_queryable",
 ]

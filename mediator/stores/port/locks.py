@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from mediator.immutable import immutable
 from mediator.stores.port.records import Fragment
 
-__all__ = ["Lockable", "RecordKey", "Standing"]
+__all__ = ["Lockable", "RecordKey", "Standing", "is_lockable"]
 
 RecordKey: TypeAlias = tuple[Fragment, str]
 """Names a record: its fragment, and the id of its object."""
@@ -52,3 +52,8 @@ class Lockable(Protocol):
 
     async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
         """Tell what stands of records."""
+
+
+def is_lockable(store: object) -> TypeGuard[Lockable]:
+    """Whether a store is `Lockable`; the class's answer is kept, as by `is_queryable`."""
+    return issubclass(type(store), Lockable)
