@@ -64,6 +64,11 @@ class Tally:
         """The mean time of a read (seconds)."""
         return sum(self.latencies) / len(self.latencies)
 
+    @property
+    def rate(self) -> float:
+        """Operations that were carried out (1/s)."""
+        return (len(self.latencies) + self.writes) / self.seconds
+
 
 async def drive(
     doors: Sequence[Door],
@@ -72,8 +77,9 @@ async def drive(
     reads: int,
     judge: Staleness,
     seed: int,
+    rate: float | None = None,
 ) -> Tally:
-    """Run one closed loop through each door, until so many reads were made.
+    """Run one loop through each door, until so many reads were made.
 
     Args:
         doors: The ways; the same one may be taken by several loops.
@@ -82,10 +88,13 @@ async def drive(
         reads: How many reads to make.
         judge: Judges every read.
         seed: Where random numbers begin.
+        rate: Operations that all loops begin together (1/s); one that is late makes it good. None:
+            the loops are closed, each begins an operation once the last one has ended.
     """
     tally, begun = Tally(), perf_counter()
+    every_s = 0.0 if rate is None else len(doors) / rate
     loops = [
-        _Loop(door, workload, ids, tally, judge, Random(f"{seed} {number}"))
+        _Loop(door, workload, ids, tally, judge, Random(f"{seed} {number}"), every_s)
         for number, door in enumerate(doors)
     ]
     await asyncio.gather(*(loop.run(reads) for loop in loops))
@@ -102,6 +111,7 @@ class _Loop:
         tally: Tally,
         judge: Staleness,
         chance: Random,
+        every_s: float,
     ) -> None:
         self._door = door
         self._workload = workload
@@ -109,16 +119,19 @@ class _Loop:
         self._tally = tally
         self._judge = judge
         self._chance = chance
+        self._every_s = every_s
 
     async def run(self, reads: int) -> None:
         latencies = self._tally.latencies
+        due = perf_counter() + self._chance.random() * self._every_s
         while len(latencies) < reads:
             for id_ in draw(self._ids, _DRAWN_AT_ONCE, self._chance.getrandbits(32)):
+                # What the client has itself is returned without a pause: others have their turn.
+                await asyncio.sleep(max(0.0, due - perf_counter()))
                 if len(latencies) >= reads:
                     return
                 await self._step(id_)
-                # What the client has itself is returned without a pause: others have their turn.
-                await asyncio.sleep(0)
+                due += self._every_s
 
     def _step(self, id_: str) -> Awaitable[None]:
         return self._read(id_) if self._chance.random() < self._workload.reads else self._add(id_)
