@@ -10,16 +10,18 @@ from app.api.resources import ClassResource, Selection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
 from app.http.message import Request
 from app.http.negotiation import media_type
-from app.http.paths import parse_query
+from app.http.paths import parse_query, whole_number
 from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
 from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from mediator.materialise.freshness import ANY, Wish
 from mediator.planes import DataPlane
 
-__all__ = ["FIELDS", "Call"]
+__all__ = ["FIELDS", "LONGEST_AGE_S", "Call"]
 
 FIELDS: Final = frozenset({"fields"})
+_READING: Final = FIELDS | {"max_age"}
+LONGEST_AGE_S: Final = 3600
 
 
 class Call:
@@ -85,6 +87,21 @@ class Call:
         if not query:
             return self.resource.whole
         return self.resource.select(parse_query(query, FIELDS).get("fields"))
+
+    def reading(self) -> tuple[Selection, int | None]:
+        """Return what a read shows, and how long caches may keep it if its answer is to be dated.
+
+        Raises:
+            HttpError: The time is no number of seconds that is allowed.
+        """
+        query = self.request.query
+        if not query:
+            return self.resource.whole, None
+        given = parse_query(query, _READING)
+        selection, age = self.resource.select(given.get("fields")), given.get("max_age")
+        if age is None:
+            return selection, None
+        return selection, whole_number(age, "max_age", least=1, most=LONGEST_AGE_S)
 
     def preconditions(self) -> Preconditions:
         """Return If-Match and If-None-Match."""

@@ -56,9 +56,11 @@ class Objects:
     async def get(self, call: Call) -> Response:
         """Read it; the sketch is asked first for how long the answer may be kept."""
         forbid_body(call.request)
-        selection, wish = call.selection(), call.wish()
+        (selection, max_age_s), wish = call.reading(), call.wish()
         call.request.phases.end("parse")
         reads = self._reads
+        if max_age_s is not None:
+            return await self._read_dated(call, selection, wish, max_age_s)
         conditional = call.preconditions().if_none_match is not None
         asked = reads and await reads.ask(
             call.resource, call.id, selection, wish, conditional=conditional
@@ -69,7 +71,15 @@ class Objects:
         tag = reads.current_tag(asked, selection, call.preconditions())
         if tag is not None:
             return Response(304, [(b"etag", tag.encode()), *reads.keeping(asked, hit=True)])
-        return await self._read(call, selection, WHOLE if wish.whole else STRONG, asked)
+        return await self._read(call, selection, _from_systems(wish), asked)
+
+    def _read_dated(
+        self, call: Call, selection: Selection, wish: Wish, max_age_s: int
+    ) -> Awaitable[Response]:
+        dated = None
+        if self._reads is not None:
+            dated = self._reads.dated(call.resource, call.id, selection, wish, max_age_s)
+        return self._read(call, selection, _from_systems(wish) if dated else wish, dated)
 
     async def _read(
         self, call: Call, selection: Selection, wish: Wish, asked: Asked | None = None
@@ -126,3 +136,8 @@ class Objects:
             outcome = await submit(call.plane, planned)
         call.request.phases.end("store", " ".join(outcome.systems))
         return answer_write(call, planned, outcome)
+
+
+def _from_systems(wish: Wish) -> Wish:
+    """What caches may keep is read from the systems, not from the primary."""
+    return WHOLE if wish.whole else STRONG

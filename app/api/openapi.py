@@ -77,7 +77,7 @@ def _path(parameters: tuple[str, ...], operations: dict[str, Any]) -> dict[str, 
 
 def _object() -> dict[str, Any]:
     written = ("fields", "ifMatch", "ifNoneMatch", "idempotencyKey", "prefer")
-    read = ("fields", "ifMatch", "ifNoneMatch", "prefer")
+    read = ("fields", "maxAge", "ifMatch", "ifNoneMatch", "prefer")
     changed = {200: _json("StoredObject", *_WRITTEN), 204: _empty(*_WRITTEN)}
     failing = (*_ALWAYS, *_CONDITIONAL, 422)
     with_body = (*failing, *_WITH_BODY)
@@ -241,6 +241,7 @@ _READ: Final = (
     "Cache-Groups",
     "Cache-Status",
     "Portolan-Expires",
+    "Portolan-As-Of",
     "Preference-Applied",
     "Portolan-Partial",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from app.api.calls import LONGEST_AGE_S
 from app.http.problems import PROBLEM_TYPES
 from mediator.query.conditions import OPERATORS
 
@@ -231,6 +232,12 @@ _PARAMETERS: Final[dict[str, Any]] = {
     "fields": _parameter(
         "fields", "query", _FIELD_LIST, "Fields, sorted and once each; other spellings: no-store."
     ),
+    "maxAge": _parameter(
+        "max_age",
+        "query",
+        {"type": "integer", "minimum": 1, "maximum": LONGEST_AGE_S},
+        "Seconds for which caches may keep the answer; it tells its date in Portolan-As-Of.",
+    ),
     "ids": _parameter(
         "ids", "query", {"type": "string", "minLength": 1}, "Ids, percent-encoded in the list."
     ),
@@ -271,6 +278,7 @@ _HEADERS: Final[dict[str, Any]] = {
     "Cache-Groups": _header("RFC 9875: tags by which caches forget the answer."),
     "Cache-Status": _header("RFC 9211: whether the sketch or a store answered."),
     "Portolan-Expires": _header("End of the answer's life in microseconds since 1970."),
+    "Portolan-As-Of": _header("When the answer was true, in microseconds of the sketch's clock."),
     "Portolan-Sketch-Time": _header("When the bits of the filter held, likewise."),
     "Location": _header("The address of the new object."),
     "Portolan-Position": _header("Names the versions written, for Prefer: at-least."),

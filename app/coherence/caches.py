@@ -113,15 +113,16 @@ class Caches:
         results = RegisteredQueries(sketch, self._routing)
         layouts = Layouts(sketch, self._routing, results)
         self._lingering = Lingering(sketch, clock)
-        self.reads = CachedReads(
-            sketch, layouts, self._lingering, estimator, answer_s, clock, tell.granted
-        )
         first = self._purge_first if self._purging and settings.purge_first else None
         wake = self._purging.wake if self._purging else None
         self.guard = SketchGuard(
             sketch, estimator, results, layouts, tell.results, first, clock, wake, self._lingering
         )
         self._clock_watch = ClockWatch(sketch, self.guard.renew, self._parts, clock)
+        time_us = self._clock_watch.earliest_us
+        self.reads = CachedReads(
+            sketch, layouts, self._lingering, estimator, answer_s, clock, tell.granted, time_us
+        )
         self._watch = Watch([])
         self._hearing: asyncio.Task[None] | None = None
         self._giving_way: asyncio.Task[None] | None = None

@@ -3,13 +3,14 @@
 The sketch knows of each key until when copies of it may be used, by its own clock. One that jumps
 forward passes these times too early, and a write would not bring the key into the filter. So every
 part is begun anew then, and everything is revalidated. A clock that is set back does no harm: keys
-stay in the filter for longer.
+stay in the filter for longer; and clients judge answers that tell its time by what it showed before
+(`sketch.client.sketch_clock`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from mediator.clock import DRIFT, Clock
 from mediator.errors import Unavailable
@@ -18,8 +19,17 @@ from sketch.port import Part, ServerSketch, SketchUnavailable
 __all__ = ["LOOKED_EVERY_S", "ClockWatch"]
 
 LOOKED_EVERY_S: Final = 0.5
+SHOWS_S: Final = 2.0
+"""For how long a look at the clock tells the time; clients rely on it (docs/coherence.md)."""
+
 SET_US: Final = 250_000
 """Microseconds by which a clock is ahead of what it can have become before it counts as set."""
+
+
+class _Look(NamedTuple):
+    shown_us: int
+    asked_at: float
+    told_at: float
 
 
 class ClockWatch:
@@ -43,7 +53,7 @@ class ClockWatch:
         self._renew = renew
         self._parts = parts
         self._clock = clock
-        self._last: tuple[int, float] | None = None
+        self._last: _Look | None = None
         self._due: set[Part] = set()
 
     async def look(self) -> None:
@@ -59,14 +69,25 @@ class ClockWatch:
             raise Unavailable(str(error), system="sketch") from error
         if shown_us > self._latest_us() + SET_US:
             self._due.update(self._parts())
-        self._last = shown_us, sent_at
+        self._last = _Look(shown_us, sent_at, self._clock.monotonic())
         for part in tuple(self._due):
             await self._renew(*part)
             self._due.discard(part)
 
+    def earliest_us(self) -> int | None:
+        """Return a time that the clock has shown by now, unless it was set back since.
+
+        None: the last look was too long ago.
+        """
+        look, now = self._last, self._clock.monotonic()
+        if look is None or now - look.asked_at > SHOWS_S:
+            return None
+        return look.shown_us + int((now - look.told_at) * (1 - DRIFT) * 1_000_000)
+
     def _latest_us(self) -> float:
         """Return the latest time that the clock shows now, unless it was set."""
-        if self._last is None:
+        look = self._last
+        if look is None:
             return float("inf")
-        shown_us, sent_at = self._last
-        return shown_us + (self._clock.monotonic() - sent_at) * (1 + DRIFT) * 1_000_000
+        passed_s = self._clock.monotonic() - look.asked_at
+        return look.shown_us + passed_s * (1 + DRIFT) * 1_000_000

@@ -47,6 +47,7 @@ class Asked:
         visibility: Who may keep it.
         grant: What the sketch granted.
         asked_s: When it was asked, by the monotonic clock.
+        is_dated: Whether the answer has no life that the sketch knows of, and tells its date.
     """
 
     part: Part
@@ -54,6 +55,7 @@ class Asked:
     visibility: Literal["public", "private"]
     grant: Grant
     asked_s: float
+    is_dated: bool = False
 
     @property
     def versions(self) -> Mapping[str, int] | None:
@@ -78,6 +80,7 @@ class CachedReads:
             of the margin M.
         clock: The time.
         tell: Told of every life that is granted.
+        sketch_time_us: Returns a time that the sketch's clock has shown by now, if it is known.
     """
 
     def __init__(
@@ -89,7 +92,9 @@ class CachedReads:
         answer_s: float,
         clock: Clock,
         tell: Callable[[LifeGranted], None],
+        sketch_time_us: Callable[[], int | None],
     ) -> None:
+        self._sketch_time_us = sketch_time_us
         self._tell = tell
         self._sketch = sketch
         self._layouts = layouts
@@ -142,6 +147,37 @@ class CachedReads:
             return grant
 
         return await self._asked(resource, keys, report)
+
+    def dated(
+        self,
+        resource: ClassResource,
+        id_: str,
+        selection: Selection,
+        wish: Wish,
+        max_age_s: int,
+    ) -> Asked | None:
+        """Date an answer that is about to be read; None: it must not be kept by shared caches.
+
+        The sketch is not asked, and filters do not name what becomes outdated: who reads the answer
+        looks at its date. It was true then or later, as the systems are read after this.
+
+        Args:
+            resource: The class.
+            id_: The object.
+            selection: What is shown of it.
+            wish: What is asked of the freshness.
+            max_age_s: For how long caches may keep it.
+        """
+        schema, date_us = resource.schema, self._sketch_time_us()
+        if date_us is None or schema.cache.visibility != "public":
+            return None
+        if not selection.canonical or not self._is_kept(resource, wish):
+            return None
+        keys = {group: guard_key(resource.name, id_, group) for group in selection.groups}
+        part, now_s = Part(resource.database, resource.name), self._clock.now()
+        self._estimator.missed(part, tuple(keys.values()), now_s, 0.0)
+        grant = Grant(date_us, max_age_s * 1_000_000)
+        return Asked(part, keys, "public", grant, self._clock.monotonic(), is_dated=True)
 
     def _is_kept(self, resource: ClassResource, wish: Wish) -> bool:
         """Whether answers of a class may be kept at all.
@@ -233,7 +269,8 @@ class CachedReads:
             return [NO_STORE]
         tags = [tag_of(asked.part.database, key) for key in asked.keys.values()]
         end_us = grant.now_us + grant.ttl_us
-        return Promise(asked.visibility, grant.ttl_us, end_us, tags, hit).headers()
+        date_us = grant.now_us if asked.is_dated else None
+        return Promise(asked.visibility, grant.ttl_us, end_us, tags, hit, date_us).headers()
 
     def learn(self, asked: Asked, outcome: Outcome) -> None:
         """Let the sketch know the versions that were read, so that it can answer next time."""

@@ -26,6 +26,8 @@ class Promise:
         end_us: The end of its life by the sketch's clock, in microseconds since 1970.
         tags: Names by which caches are asked to forget it.
         hit: Whether the sketch itself could say that the client's copy is current.
+        date_us: By the sketch's clock, a time at which the answer was not outdated yet; None:
+            filters tell whether it is.
     """
 
     visibility: Literal["public", "private"]
@@ -33,6 +35,7 @@ class Promise:
     end_us: int
     tags: Sequence[str]
     hit: bool = False
+    date_us: int | None = None
 
     def headers(self) -> Headers:
         """Return the fields of the answer.
@@ -46,6 +49,8 @@ class Promise:
             (b"portolan-expires", b"%d" % self.end_us),
             (b"cache-status", f"Portolan; {status}; ttl={ttl_s}".encode()),
         ]
+        if self.date_us is not None:
+            headers.append((b"portolan-as-of", b"%d" % self.date_us))
         if self.visibility == "private":
             return [_PRIVATE, *headers]
         tags = " ".join(self.tags).encode()

@@ -13,7 +13,7 @@ EVERY_DATABASE: Final = "*"
 _EXPOSED: Final = (
     b"ETag, Age, Cache-Status, Location, Retry-After, Server-Timing, X-Request-Id, "
     b"Accept-Patch, Preference-Applied, Idempotency-Replayed, Portolan-Position, Portolan-Partial, "
-    b"Portolan-Staleness, Portolan-Expires, Portolan-Sketch-Time"
+    b"Portolan-Staleness, Portolan-Expires, Portolan-As-Of, Portolan-Sketch-Time"
 )
 _ALLOWED = (
     b"Accept, Content-Type, Cache-Control, If-Match, If-None-Match, Idempotency-Key, Prefer, "

@@ -24,6 +24,7 @@ __all__ = [
     "Written",
     "age_s",
     "answer_of",
+    "as_of_us",
     "expires_us",
     "is_not_stored",
     "read_of",
@@ -156,6 +157,11 @@ def unsure_s(headers: Mapping[str, str]) -> float:
 def expires_us(headers: Mapping[str, str]) -> int:
     """Return the end of an answer's life by the sketch's clock; 0: it must not be kept."""
     return 0 if is_not_stored(headers) else _natural(headers.get("portolan-expires", "")) or 0
+
+
+def as_of_us(headers: Mapping[str, str]) -> int | None:
+    """Return the time by the sketch's clock at which an answer was true; None: it has no date."""
+    return _natural(headers.get("portolan-as-of", ""))
 
 
 def source_of(headers: Mapping[str, str]) -> Source:

@@ -27,6 +27,7 @@ class Wanted:
         address: Its address.
         resource: What it is.
         read: The round in which it was read last.
+        reads: How often it was read since it was renewed last.
         changed: The round in which it was seen to have changed, or was first in demand.
     """
 
@@ -34,6 +35,7 @@ class Wanted:
     resource: Resource
     read: int
     changed: int
+    reads: int = 1
 
 
 class Demand:
@@ -47,6 +49,7 @@ class Demand:
         """Remember that a resource was read; of other kinds than whole objects nothing is."""
         wanted = self._wanted.get(address)
         if wanted is not None:
+            wanted.reads += 1
             if wanted.read != self._round:
                 wanted.read = self._round
                 self._wanted[address] = self._wanted.pop(address)

@@ -14,6 +14,7 @@ from sketch.client.answers import NOT_MODIFIED, OK, age_s
 from sketch.client.clock import Clock
 from sketch.client.connection import Get
 from sketch.client.problems import BrokenFilter, PortolanError, problem_of
+from sketch.client.sketch_clock import SketchClock
 from sketch.client.statistics import Statistics
 from sketch.wire import ClientFilter, GroupMap, WireError, decode
 
@@ -40,17 +41,14 @@ class HeldFilter:
     tag: str | None
     born: float
 
-    def latest_us(self, now: float) -> int:
-        """Return the latest time that the sketch's clock can show now (microseconds)."""
-        return self.document.time_us + math.ceil((now - self.born) * 1_000_000)
-
 
 class FilterKeeper:
     """Keeps the latest filter.
 
     `epoch` grows when copies that were received before are covered by filters no more: the server's
     sketch was lost, or the groups of a class were changed. `wanted` is when a filter was last asked
-    for on purpose: what it names was outdated by then.
+    for on purpose: what it names was outdated by then. `sketch_clock` is what filters tell of the
+    sketch's time.
 
     Args:
         get: Sends requests.
@@ -78,6 +76,7 @@ class FilterKeeper:
         self._current: HeldFilter | None = None
         self._last: ClientFilter | None = None
         self._not_before = -math.inf
+        self.sketch_clock = SketchClock(math.ceil(delta_s))
         self.wanted = -math.inf
         self.epoch = 0
 
@@ -96,7 +95,7 @@ class FilterKeeper:
 
     def latest_us(self, now: float) -> float:
         """Return the latest time that the sketch's clock can show; infinity if nothing tells it."""
-        return math.inf if self._current is None else self._current.latest_us(now)
+        return math.inf if self._current is None else self.sketch_clock.latest_us(now)
 
     def groups(self) -> GroupMap:
         """Return the groups of each class, as far as they are known."""
@@ -192,8 +191,10 @@ class FilterKeeper:
             self.epoch += document.map != last.map
         elif last is not None:
             self.epoch += 1
+            self.sketch_clock.begin_anew()
         self._current = new
         self._last = document
+        self.sketch_clock.note(new.born, document.time_us)
         self._adopted(new.born, self.epoch != before)
 
 

@@ -34,6 +34,25 @@ class Need:
     own: float = -math.inf
     covered: bool = False
 
+    def is_met(self, since: float) -> bool:
+        """Whether an answer will do that was true at a time."""
+        if self.floor is not None:
+            return since > self.floor
+        return self.filter is not None and since >= self.filter.born
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What came of a request.
+
+    Attributes:
+        answer: The answer.
+        since: A time at which it was true; of one that the origin was to give, when it was sent.
+    """
+
+    answer: Answer
+    since: float
+
 
 class Flight:
     """One request under way.
@@ -42,16 +61,20 @@ class Flight:
         need: What it was sent for.
         sent: When, by the client's clock.
         task: Its answer to be.
+        is_dated: Whether only the answer will tell how old it is.
     """
 
-    def __init__(self, need: Need, sent: float, task: asyncio.Task[Answer]) -> None:
+    def __init__(
+        self, need: Need, sent: float, task: asyncio.Task[Landed], *, is_dated: bool
+    ) -> None:
         self.need = need
         self.sent = sent
         self.task = task
+        self._is_dated = is_dated
         self._waiting = 0
 
     def serves(self, need: Need) -> bool:
-        """Whether its answer will do for another read.
+        """Whether its answer will do for another read; of a dated one, whether it may.
 
         What any cache may answer serves the reads by the same filter. What the origin answers
         serves whoever goes by a filter, or needs an answer, from before it was sent: a read never
@@ -59,13 +82,15 @@ class Flight:
         """
         if self.task.cancelling():
             return False
+        if self._is_dated:
+            return need.floor is not None and not self.task.done()
         if self.need.floor is None:
             return need.floor is None and need.filter is self.need.filter
         if need.floor is None:
             return need.filter is not None and self.sent > need.filter.born
         return self.sent > need.floor
 
-    async def answer(self) -> Answer:
+    async def landed(self) -> Landed:
         """Wait for the answer; a request that nobody waits for any more is given up.
 
         Raises:
@@ -90,7 +115,7 @@ class Flights:
 
     def __init__(self) -> None:
         self._latest: dict[str, Flight] = {}
-        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._tasks: set[asyncio.Task[Landed]] = set()
 
     def find(self, address: str, need: Need) -> Flight | None:
         """Return a flight whose answer will do."""
@@ -98,7 +123,13 @@ class Flights:
         return flight if flight is not None and flight.serves(need) else None
 
     def start(
-        self, address: str, need: Need, sent: float, fetch: Coroutine[Any, Any, Answer]
+        self,
+        address: str,
+        need: Need,
+        sent: float,
+        fetch: Coroutine[Any, Any, Landed],
+        *,
+        is_dated: bool = False,
     ) -> Flight:
         """Send a request that others may join.
 
@@ -107,8 +138,9 @@ class Flights:
             need: What it is sent for.
             sent: The time now.
             fetch: Sends it and returns its answer.
+            is_dated: Whether only the answer will tell how old it is.
         """
-        flight = Flight(need, sent, asyncio.create_task(fetch))
+        flight = Flight(need, sent, asyncio.create_task(fetch), is_dated=is_dated)
         self._latest[address] = flight
         self._tasks.add(flight.task)
         flight.task.add_done_callback(lambda _: self._landed(address, flight))

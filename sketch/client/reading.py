@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 import httpx
 
@@ -22,15 +24,18 @@ from sketch.client.answers import (
 from sketch.client.clock import Clock
 from sketch.client.connection import Get
 from sketch.client.copies import NO_LIFE, Copies, Copy
+from sketch.client.dated import DatedReads
 from sketch.client.demand import Demand
 from sketch.client.filters import FilterKeeper, HeldFilter
-from sketch.client.flights import Flight, Flights, Need
+from sketch.client.flights import Flight, Flights, Landed, Need
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
 from sketch.client.resources import Readable
 from sketch.client.statistics import Statistics
 
 __all__ = ["Reader"]
+
+_FROM_ORIGIN: Final = {"Cache-Control": "no-cache"}
 
 
 class Reader:
@@ -63,6 +68,7 @@ class Reader:
         self._clock = clock
         self._statistics = statistics
         self._demand = demand
+        self._dated = DatedReads(self._counted, keeper, clock)
         self._flights = Flights()
         self._on_systems: set[str] = set()
 
@@ -85,12 +91,13 @@ class Reader:
             if self._will_do(copy, need):
                 self._statistics.hits += 1
                 return Answer(copy.status, copy.etag, copy.body, Source.OWN)
-        flight = self._flights.find(address, need)
-        if flight is None:
-            flight = self._start(resource, need, copy)
-        else:
+        while (flight := self._flights.find(address, need)) is not None:
             self._statistics.joined += 1
-        return await flight.answer()
+            landed = await flight.landed()
+            if need.is_met(landed.since):
+                return landed.answer
+            copy = self._copies.get(address)
+        return (await self._start(resource, need, copy).landed()).answer
 
     def revalidate(self, resource: Readable) -> None:
         """Ask for a resource anew, though nobody waits for it yet."""
@@ -100,9 +107,10 @@ class Reader:
             self._start(resource, need, copy)
 
     def _start(self, resource: Readable, need: Need, copy: Copy | None) -> Flight:
-        sent = self._clock()
-        fetch = self._fetch(resource, need, sent, copy)
-        return self._flights.start(resource.path, need, sent, fetch)
+        sent, floor = self._clock(), need.floor
+        dated = None if floor is None else self._dated.path(resource, floor)
+        fetch = self._fetch(resource, need, sent, copy, dated)
+        return self._flights.start(resource.path, need, sent, fetch, is_dated=dated is not None)
 
     def written(self, resource: Readable, response: httpx.Response, sent: float) -> None:
         """Keep the whole object that a write has answered: as old as the write's request at most.
@@ -189,59 +197,83 @@ class Reader:
         return (copy.since > need.fresh or need.covered) and self._is_alive(copy)
 
     async def _fetch(
-        self, resource: Readable, need: Need, sent: float, copy: Copy | None
-    ) -> Answer:
+        self, resource: Readable, need: Need, sent: float, copy: Copy | None, dated: str | None
+    ) -> Landed:
         epoch = self._keeper.epoch
-        headers = {}
+        known = {}
         if copy is not None and copy.body is not None and copy.status == OK and copy.etag:
-            headers["If-None-Match"] = copy.etag
+            known["If-None-Match"] = copy.etag
         if need.floor is None:
             assert need.filter is not None
-            self._statistics.fetches += 1
-            response = await self._ask(resource, headers)
-            since = need.filter.born
-        else:
-            self._statistics.revalidations += 1
-            response = await self._ask(resource, headers | {"Cache-Control": "no-cache"})
-            since = sent - unsure_s(response.headers)
-        answer, new = self._received(response, copy, since, epoch)
-        self._copies.put(resource.path, new)
-        return answer
+            response = await self._ask(resource, known)
+            return self._land(resource, response, need.filter.born, copy, epoch)
+        if dated is not None:
+            found = await self._dated.read(resource.class_name, dated, need.floor, known)
+            if found is not None:
+                return self._land(resource, *found, copy)
+        response = await self._ask(resource, known | _FROM_ORIGIN)
+        since = sent - unsure_s(response.headers)
+        return replace(self._land(resource, response, since, copy, epoch), since=sent)
 
     async def _ask(self, resource: Readable, headers: dict[str, str]) -> httpx.Response:
         """Ask the systems, not the primary: what bounds its age is the schema, not this client."""
         if resource.class_name in self._on_systems:
             headers |= {"Prefer": "consistency=strong"}
-        response = await self._get(resource.path, headers)
+        response = await self._counted(resource.path, headers)
         if "portolan-staleness" in response.headers and "Prefer" not in headers:
             self._on_systems.add(resource.class_name)
             return await self._ask(resource, headers)
-        self._count(response)
         return response
 
-    def _count(self, response: httpx.Response) -> None:
-        self._statistics.not_modified += response.status_code == NOT_MODIFIED
-        self._statistics.shared += source_of(response.headers) is Source.SHARED
+    async def _counted(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
+        response = await self._get(path, headers)
+        statistics = self._statistics
+        statistics.revalidations += "Cache-Control" in headers
+        statistics.fetches += "Cache-Control" not in headers
+        statistics.not_modified += response.status_code == NOT_MODIFIED
+        statistics.shared += source_of(response.headers) is Source.SHARED
+        return response
 
-    def _received(
-        self, response: httpx.Response, old: Copy | None, since: float, epoch: int
-    ) -> tuple[Answer, Copy]:
-        """Return what an answer says, and what may be kept of it.
+    def _land(
+        self,
+        resource: Readable,
+        response: httpx.Response,
+        since: float,
+        old: Copy | None,
+        epoch: int | None = None,
+    ) -> Landed:
+        """Keep what may be kept of an answer, and return what it says.
 
         An answer that no cache may keep leaves a mark. If it confirms a copy, that was kept before
         it and is as fresh as the answer; but filters need not name it any more.
+
+        Args:
+            resource: What was read.
+            response: The answer.
+            since: A time at which it was true.
+            old: The client's copy, when it was asked for.
+            epoch: Of the filters then; None: it is dated, and has no life that they know of.
         """
         status, headers, now = response.status_code, response.headers, self._clock()
-        end = expires_us(headers)
         if status == NOT_MODIFIED and old is not None and old.body is not None:
-            if is_not_stored(headers):
-                end = min(old.expires_us, NO_LIFE)
-            kept = replace(old, since=since, knows=since, received=now, expires_us=end, epoch=epoch)
-            return answer_of(old.status, old.etag, old.body, headers), kept
-        if status not in {OK, NOT_FOUND}:
+            answer = answer_of(old.status, old.etag, old.body, headers)
+            kept = _confirmed(old, headers, epoch)
+            kept = replace(kept, since=since, knows=since, received=now)
+        elif status in {OK, NOT_FOUND}:
+            answer = answer_of(status, headers.get("etag"), response.content, headers)
+            body = None if is_not_stored(headers) else response.content
+            end = NO_LIFE if epoch is None else expires_us(headers)
+            of = self._keeper.epoch if epoch is None else epoch
+            kept = Copy(status, answer.etag, body, since, since, now, end, of)
+        else:
             raise problem_of(status, response.content, headers)
-        body, etag = response.content, headers.get("etag")
-        kept = Copy(
-            status, etag, None if is_not_stored(headers) else body, since, since, now, end, epoch
-        )
-        return answer_of(status, etag, body, headers), kept
+        self._copies.put(resource.path, kept)
+        return Landed(answer, since)
+
+
+def _confirmed(old: Copy, headers: Mapping[str, str], epoch: int | None) -> Copy:
+    """Return a copy with the life that it has by an answer that confirms it."""
+    if epoch is None:
+        return old  # The life that it was promised, under the filters it was promised by.
+    end = min(old.expires_us, NO_LIFE) if is_not_stored(headers) else expires_us(headers)
+    return replace(old, expires_us=end, epoch=epoch)

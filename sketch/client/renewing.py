@@ -38,6 +38,9 @@ _ROUND = 0.2
 _OLD = 0.6
 """The share of the bound after which a copy is renewed: it is to outlive the next round."""
 
+_WORTH = 2
+"""Reads of a copy that are worth its renewal: so many will wait for nothing next time."""
+
 _AT_ONCE = 50
 """Objects of one request: the service does nothing else meanwhile."""
 
@@ -111,6 +114,7 @@ class Renewer:
         if len(together) <= _FEW:
             together, alone = [], together + alone
         for wanted in alone[:_AT_ONCE]:
+            wanted.reads = 0
             self._revalidate(wanted.resource)
         parcels = (together[at : at + _AT_ONCE] for at in range(0, len(together), _AT_ONCE))
         await asyncio.gather(*map(self._ask, parcels))
@@ -123,6 +127,8 @@ class Renewer:
     def _grown_old(self, lately: Sequence[Wanted]) -> Iterator[tuple[Wanted, Copy]]:
         old = self._clock() + self._took_s - _OLD * self._keeper.bound_s
         for wanted in lately:
+            if wanted.reads < _WORTH:
+                continue
             copy = self._copies.get(wanted.address)
             if copy is None or copy.etag is None or copy.body is None or copy.since > old:
                 continue
@@ -166,4 +172,5 @@ class Renewer:
         else:
             return
         self._statistics.renewed += 1
+        wanted.reads = 0
         self._copies.put(wanted.address, new)

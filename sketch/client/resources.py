@@ -57,6 +57,12 @@ class Readable(Protocol):
     def path(self) -> str:
         """Path and query, below the address of the database."""
 
+    def dated_path(self, max_age_s: int) -> str | None:
+        """Return the path of answers that tell their date and are kept for so long (seconds).
+
+        None: there are none.
+        """
+
     def keys(self, group_map: GroupMap) -> tuple[str, ...]:
         """Return the keys that a filter tests it by; none if the map does not tell them all."""
 
@@ -99,6 +105,10 @@ class Resource:
         if not self.fields:
             return path
         return f"{path}?fields={','.join(quote(name, safe='') for name in self.fields)}"
+
+    def dated_path(self, max_age_s: int) -> str:
+        """Return the path of answers that tell their date and are kept for so long (seconds)."""
+        return f"{self.path}{'&' if self.fields else '?'}max_age={max_age_s}"
 
     def groups(self, group_map: GroupMap) -> tuple[str, ...]:
         """Return the groups that the resource shows; none if the map does not tell them all."""
@@ -144,6 +154,9 @@ class QueryResult:
         """Path and query, below the address of the database."""
         path = segment(self.class_name)
         return f"{path}?{self.spelling}" if self.spelling else path
+
+    def dated_path(self, _: int) -> None:
+        """Results have no dated answers."""
 
     def keys(self, group_map: GroupMap) -> tuple[str, ...]:
         """Return the key that a filter tests it by; none if the map does not know the class."""

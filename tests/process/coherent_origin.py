@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import uvicorn
 
-from sketch.port import Part, SketchLimits, Snapshot
+from sketch.port import Grant, Part, SketchLimits, Snapshot
 from sketch.server import MemorySketch
 from sketch.shape import FilterShape
 
@@ -32,7 +32,7 @@ SHAPE = FilterShape(bits=8_192, hashes=4, seed=7)
 
 Message = dict[str, Any]
 App = Callable[..., Awaitable[None]]
-Stage = Literal["arrived", "read"]
+Stage = Literal["arrived", "dated", "read"]
 
 
 class VirtualTime:
@@ -135,10 +135,14 @@ class Origin:
         batches: Ids that it was asked for at once.
         fresh: Whether its sketch knows that there was none before.
         door: Where it is reached.
+        set_us: How far its clock was set, forward or back (microseconds).
+        dates: Whether its answers tell their date, where that is wanted.
     """
 
     def __init__(self, time: VirtualTime) -> None:
         self.time = time
+        self.set_us = 0
+        self.dates = True
         self.ttl_s = 60.0
         self.filter_status = 200
         self.batch_status = 200
@@ -166,7 +170,11 @@ class Origin:
 
     def clock_us(self) -> int:
         """The sketch's clock."""
-        return EPOCH_US + round(self.time.now * 1_000_000)
+        return EPOCH_US + self.set_us + round(self.time.now * 1_000_000)
+
+    def date_us(self) -> int:
+        """What a replica takes for the sketch's time."""
+        return self.clock_us()
 
     def hold(self, method: str, end: str, stage: Stage = "arrived") -> Gate:
         """Stop the next request whose path ends so."""
@@ -246,19 +254,23 @@ class Origin:
         return [f"{class_name}/{id_}#{name}" for name in shown]
 
     async def _read(self, exchange: Exchange, class_name: str, id_: str) -> Reply:
-        fields = None
-        if "?fields=" in exchange.path:
-            fields = set(exchange.path.partition("?fields=")[2].split(","))
+        asked = dict(parse_qsl(exchange.path.partition("?")[2]))
+        fields = set(asked["fields"].split(",")) if "fields" in asked else None
         keys = self._keys(class_name, id_, fields)
         part = Part("news", class_name)
         if self.fresh:
             await self.sketch.create(part)
-        grant = await self.sketch.report_read(part, keys, self.ttl_s)
+        if is_dated := "max_age" in asked and self.dates and self.visibility == "public":
+            grant = Grant(self.date_us(), int(asked["max_age"]) * 1_000_000)
+            await self._pass("dated", exchange)
+        else:
+            grant = await self.sketch.report_read(part, keys, self.ttl_s)
         value = self.objects.get((class_name, id_))
         told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, 0)}" for key in keys)
         headers = {"vary": "Prefer", "cache-status": "Portolan; fwd=miss"}
         if grant.ttl_us and "at-least" not in exchange.headers.get("prefer", ""):
             headers |= self._lifetime(grant.now_us, grant.ttl_us)
+            headers |= {"portolan-as-of": str(grant.now_us)} if is_dated else {}
         else:
             headers["cache-control"] = "no-store"
         if value is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -208,3 +209,77 @@ async def test_many_at_once_lose_nothing(paper: Paper) -> None:
     assert all(told.contains(f"articles/{one}#hits") for one in ids)
     answers = await asyncio.gather(*(paper.get(one) for one in ids))
     assert {answer.json()["hits"] for answer in answers} == {1}
+
+
+async def dated(paper: Paper, id_: str, query: str = "?max_age=2") -> int:
+    """Return the date of an answer, once the replica has looked at the sketch's clock."""
+    await paper.caches._clock_watch.look()
+    return int((await paper.get(id_, query)).headers["portolan-as-of"])
+
+
+async def test_a_dated_answer_may_be_kept_by_every_cache_for_as_long_as_was_asked(
+    paper: Paper, id_: str
+) -> None:
+    await paper.put(id_)
+    before_us = (await paper.filter()).time_us
+    await dated(paper, id_)
+    answer = await paper.get(id_, "?fields=title&max_age=2")
+    headers, date_us = answer.headers, int(answer.headers["portolan-as-of"])
+    assert headers["cache-control"].startswith("public, max-age=0, s-maxage=2, must-revalidate")
+    assert int(headers["portolan-expires"]) == date_us + 2_000_000
+    assert before_us - 1_000_000 < date_us <= (await paper.filter()).time_us
+    again = await paper.get(id_, "?fields=title&max_age=2", if_none_match=headers["etag"])
+    assert again.status_code == 304
+    assert int(again.headers["portolan-as-of"]) >= date_us
+
+
+async def test_no_filter_names_what_was_answered_with_a_date(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    await dated(paper, id_)
+    await paper.inc(id_)
+    assert not (await paper.filter()).contains(f"articles/{id_}#hits")
+
+
+async def test_an_answer_is_dated_before_the_systems_are_read(
+    paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await paper.put(id_)
+    await dated(paper, id_)
+    read, seen = paper.running.mediator.data.read, []
+
+    async def after_a_while(*asked: Any) -> Any:
+        seen.append((await paper.filter()).time_us)
+        return await read(*asked)
+
+    monkeypatch.setattr(paper.running.mediator.data, "read", after_a_while)
+    assert await dated(paper, id_) <= seen[-1]
+
+
+async def test_absence_is_dated_too(paper: Paper, id_: str) -> None:
+    await dated(paper, id_)
+    assert (await paper.get(id_, "?max_age=2")).status_code == 404
+
+
+@pytest.mark.parametrize("class_name", ["notes", "secrets", "mortals"])
+async def test_what_not_every_cache_may_keep_has_no_date(
+    paper: Paper, id_: str, class_name: str
+) -> None:
+    await paper.http.put(f"{class_name}/{id_}", json={})
+    await dated(paper, id_)
+    headers = (await paper.http.get(f"{class_name}/{id_}?max_age=2")).headers
+    assert headers["cache-control"] == "no-cache"
+    assert "portolan-as-of" not in headers
+
+
+@pytest.mark.parametrize("max_age", ["0", "3601", "-1", "1.5", "x", ""])
+async def test_how_long_an_answer_may_be_kept_is_bounded(
+    paper: Paper, id_: str, max_age: str
+) -> None:
+    answer = await paper.get(id_, f"?max_age={max_age}")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == "max_age"
+
+
+async def test_writes_have_no_age(paper: Paper, id_: str) -> None:
+    answer = await paper.http.put(f"articles/{id_}?max_age=1", json={"title": "One"})
+    assert answer.status_code == 400

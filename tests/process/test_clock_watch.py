@@ -112,3 +112,21 @@ async def test_a_sketch_that_does_not_answer_is_looked_at_again(
     world.set_us += 60 * 1_000_000
     await world.pass_by(1.0)
     assert world.renewed == 1
+
+
+async def test_it_shows_at_least_what_it_has_shown_and_what_has_passed_since(world: World) -> None:
+    shown = world.watch.earliest_us()
+    assert shown is not None
+    world.clock.at += 1.0
+    later = world.watch.earliest_us()
+    assert later is not None
+    assert 0 < world.set_us + world.clock.at * 1_000_000 - later < 1_000
+    assert later > shown
+
+
+async def test_what_it_shows_is_unknown_before_the_first_look_and_long_after_the_last(
+    world: World,
+) -> None:
+    assert ClockWatch(world.sketch, world._renew, lambda: [PART], world.clock).earliest_us() is None
+    world.clock.at += 2.1
+    assert world.watch.earliest_us() is None

@@ -149,6 +149,7 @@ def _tick(world: World, state: State) -> Move:
         uncacheable=max(0, state.uncacheable - 1),
         browser=_older_copy(state.browser),
         proxy=_older_copy(state.proxy),
+        dated=_older_date(world, state.dated),
         purges=tuple(left - 1 for left in state.purges),
         since=min(state.since + 1, world.longest + 1) if world.quiet else 0,
         grant=max(0, state.grant - 1),
@@ -159,6 +160,10 @@ def _tick(world: World, state: State) -> Move:
 
 def _older_copy(copy: Copy) -> Copy:
     return (copy[0], copy[1] - 1) if copy and copy[1] > 1 else ()
+
+
+def _older_date(world: World, kept: Copy) -> Copy:
+    return (kept[0], kept[1] + 1) if kept and kept[1] <= world.delta else ()
 
 
 def _older_filter(world: World, kept: tuple[int, ...]) -> tuple[int, ...]:
@@ -182,6 +187,8 @@ def _older_reader(world: World, reader: Reader) -> Reader:
         fetch = (min(fetch[0] + 1, world.delta + 1), fetch[1])
     if request and world.own_copies:
         request = request._replace(since=min(request.since + 1, world.delta + 1))
+    if request and request.dated >= 0:
+        request = request._replace(dated=min(request.dated + 1, world.delta + 1))
     if request and request.phase:
         most = max(world.margin, world.fill or 0) + 1
         request = request._replace(age=min(request.age + 1, most))

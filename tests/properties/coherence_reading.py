@@ -53,12 +53,30 @@ def beginning(world: World, state: State, number: int, reader: Reader) -> Iterat
     if state.browser and not fresh:
         yield _told(world, "a read of the browser's copy", state, number, request, state.browser[0])
         return
+    if fresh and world.dated:
+        yield from _for_dated(world, state, number, reader, request)
     what = "a revalidation" if fresh else "a plain request"
     yield Move(what, with_reader(state, number, reader._replace(request=request)))
     if world.entries and state.browser:
         asking = request._replace(known=state.browser[0])
         of = with_reader(state, number, reader._replace(request=asking))
         yield Move(f"a revalidation of {asking.known}", of)
+
+
+def _for_dated(
+    world: World, state: State, number: int, reader: Reader, request: Request
+) -> Iterator[Move]:
+    """Caches are asked for an answer that tells its date."""
+    if state.dated and _is_young(world, state.dated[1]):
+        version, since = state.dated
+        of = request._replace(since=since)
+        yield _told(world, "a dated answer of a cache", state, number, of, version)
+    dated = request._replace(phase=REPORTED, dated=0)
+    yield Move("a dated request", with_reader(state, number, reader._replace(request=dated)))
+
+
+def _is_young(world: World, age: int) -> bool:
+    return age <= world.delta or not world.keeps(Step.DATED_WITHIN_DELTA)
 
 
 def fetching(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
@@ -99,31 +117,43 @@ def requesting(
     """A request goes on its way."""
     read_first = world.read_first or not world.keeps(Step.REPORT_FIRST)
     if request.phase == WAITING:
-        if state.proxy and (not request.fresh or world.fill is not None) and request.known < 0:
-            left = state.proxy[1] if world.layers == 1 else max(world.ttls)
-            answered = state._replace(browser=(state.proxy[0], left))
-            yield _told(world, "the proxy answers", answered, number, request, state.proxy[0])
-        elif read_first:
-            yield from _store_reads(world, state, number, reader, request)
-        else:
-            yield from _reports(world, state, number, reader, request, REPORTED)
-            if state.grant:
-                life = state.grant if world.keeps(Step.GRANT_ENDS) else max(world.ttls)
-                granted = request._replace(phase=REPORTED, age=0, ttl=life)
-                after = with_reader(state, number, reader._replace(request=granted))
-                yield Move(f"a grant is used again: life {life}", after)
+        yield from _arriving(world, state, number, reader, request, read_first=read_first)
     elif request.phase == REPORTED:
         yield from _store_reads(world, state, number, reader, request)
         if state.entry == (KNOWN, request.known):
             unchanged = request._replace(phase=READ, version=request.known)
             after = with_reader(state, number, reader._replace(request=unchanged))
             yield Move(f"the sketch knows {request.known}", after)
+    elif request.dated >= 0:
+        yield _dated_answer(world, state, number, reader, request)
     elif request.phase == READ and read_first:
         yield from _reports(world, state, number, reader, request, CHECKED)
     else:
         yield from _answers(world, state, number, request)
         if request.fill or (world.entries and not world.keeps(Step.ENTRY_LEASE)):
             yield _fills(state, number, reader, request)
+
+
+def _arriving(
+    world: World, state: State, number: int, reader: Reader, request: Request, *, read_first: bool
+) -> Iterator[Move]:
+    """A request arrives at the proxy, which answers it or passes it on."""
+    if state.proxy and (not request.fresh or world.fill is not None) and request.known < 0:
+        left = state.proxy[1] if world.layers == 1 else max(world.ttls)
+        answered = state._replace(browser=(state.proxy[0], left))
+        yield _told(world, "the proxy answers", answered, number, request, state.proxy[0])
+    elif state.dated and not world.keeps(Step.DATED_APART):
+        version = state.dated[0]
+        yield _told(world, "the proxy answers with a date", state, number, request, version)
+    elif read_first:
+        yield from _store_reads(world, state, number, reader, request)
+    else:
+        yield from _reports(world, state, number, reader, request, REPORTED)
+        if state.grant:
+            life = state.grant if world.keeps(Step.GRANT_ENDS) else max(world.ttls)
+            granted = request._replace(phase=REPORTED, age=0, ttl=life)
+            after = with_reader(state, number, reader._replace(request=granted))
+            yield Move(f"a grant is used again: life {life}", after)
 
 
 def _reports(
@@ -194,6 +224,20 @@ def _answers(world: World, state: State, number: int, request: Request) -> Itera
             if reader.request and reader.request.phase == WAITING:
                 what, joined = "the same answer", reader.request
                 yield _told(world, what, answered, other, joined, request.version)
+
+
+def _dated_answer(
+    world: World, state: State, number: int, reader: Reader, request: Request
+) -> Move:
+    """It is for the cache, too; who asked looks at its date, and asks the origin if it is old."""
+    age = request.dated if world.keeps(Step.DATED_BEFORE_READ) else 0
+    kept = state._replace(dated=(request.version, age))
+    if not _is_young(world, age):
+        again = request._replace(phase=WAITING, age=0, dated=-1)
+        what = f"a dated answer, too old: {request.version}"
+        return Move(what, with_reader(kept, number, reader._replace(request=again)))
+    of = request._replace(since=age)
+    return _told(world, "a dated answer", kept, number, of, request.version)
 
 
 def _young(world: World, request: Request, version: int) -> Copy:

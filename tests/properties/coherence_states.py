@@ -40,6 +40,9 @@ class Step(Enum):
     YOUNG_WITHIN_DELTA = "a copy older than delta is not shown for its youth"
     YOUNG_FROM_SENDING = "a copy's age counts from the sending of its request"
     YOUNG_AS_FILTER = "what any cache may have answered is as old as the filter"
+    DATED_WITHIN_DELTA = "a dated answer older than delta is not used"
+    DATED_BEFORE_READ = "an answer is dated before the store is read"
+    DATED_APART = "who goes by the filter gets no dated answer"
     SATURATION = "after a loss everything is revalidated"
     UNCACHEABLE_AFTER_LOSS = "after a loss nothing is cacheable until old writes have ended"
     PURGE_AFTER_LOSS = "after a loss everything is purged"
@@ -86,6 +89,7 @@ class World:
         silent: The sketch may fail to answer a report.
         own_copies: Readers show again what they know to have been current within delta,
             whatever the filter says.
+        dated: Readers who revalidate may take what caches have, as long as it tells its date.
         grants: What a read was granted may be used again, for what is left of it, without a report.
         entries: Revalidations may be answered from version entries.
         read_first: The other way to read: the store first, then the report, which refuses versions
@@ -111,6 +115,7 @@ class World:
     cached_filters: bool = False
     silent: bool = False
     own_copies: bool = False
+    dated: bool = False
     grants: bool = False
     entries: bool = False
     read_first: bool = False
@@ -167,7 +172,8 @@ class Request(NamedTuple):
     """`least` is the version below which the answer is stale; `age` counts from the report.
 
     `known` is the version of the copy that is revalidated, -1: none; `fill` says that the request
-    may fill the version entry; `since` for how long its answer may have been outdated already.
+    may fill the version entry; `since` for how long its answer may have been outdated already;
+    `dated` how old the date of the answer is, -1: it will have none.
     """
 
     least: int
@@ -179,6 +185,7 @@ class Request(NamedTuple):
     known: int = -1
     fill: bool = False
     since: int = 0
+    dated: int = -1
 
 
 class Reader(NamedTuple):
@@ -197,7 +204,8 @@ class Reader(NamedTuple):
 class State(NamedTuple):
     """`seen` has for each version how long ago it was first acknowledged or read; -1: not yet.
 
-    `grant` is what is left of the longest life that some replica was granted.
+    `grant` is what is left of the longest life that some replica was granted; `dated` is what
+    caches have for those who look at its date: nothing, or (version, how old the date is).
     """
 
     writers: tuple[Writer, ...]
@@ -219,6 +227,7 @@ class State(NamedTuple):
     purges: tuple[int, ...] = ()
     since: int = 0
     grant: int = 0
+    dated: Copy = ()
 
 
 class Move(NamedTuple):

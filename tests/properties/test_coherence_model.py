@@ -27,6 +27,8 @@ in the model                 in the code
 ``the filter arrives``       `sketch.client.filters`: its age counts from the sending
 ``a read of its young copy`` `sketch.client.reading`: `Need.fresh`, `Copy.since`
 ``a revalidation``           `sketch.client.reading`: ``Cache-Control: no-cache``
+``a dated request``          `CachedReads.dated`, `sketch.client.dated`: ``max_age``
+  ``answer of a cache``      `sketch.client.sketch_clock`: what its date tells of its age
 ``the sketch is lost``       the part has another ``life`` (part.lua); `MemoryPart.__init__`
 ``tick``                     time passes: `expire` (filter.lua), `MemoryPart.expire`
 ===========================  =======================================================================
@@ -74,6 +76,13 @@ WORLDS = {
     "young copies, version entries": World(own_copies=True, entries=True, ttls=(2,)),
     "young copies, a sketch that does not answer": World(own_copies=True, silent=True),
     "young copies, proxies that answer revalidations": World(own_copies=True, fill=0, ttls=(4,)),
+    "dated answers": World(dated=True),
+    "dated answers of two readers": World(dated=True, readers=2, ttls=(1,)),
+    "dated answers, two writers": World(dated=True, writers=2, ttls=(2,), delta=0),
+    "dated answers, and copies that are young": World(dated=True, own_copies=True, ttls=(2,)),
+    "dated answers, filters that take time": World(dated=True, slow_filters=True, ttls=(2,)),
+    "dated answers, a sketch that is lost": World(dated=True, lease=2, losses=1),
+    "dated answers, a writer that dies": World(dated=True, lease=1, crashes=1),
     "grants": World(grants=True),
     "grants, answers that take time": World(grants=True, margin=2, ttls=(2,)),
     "grants, caches that tell no age": World(grants=True, layers=2, ttls=(2,)),
@@ -121,6 +130,10 @@ LARGE = {
     "grants of two readers": World(grants=True, readers=2, ttls=(2,)),
     "grants, two writers": World(grants=True, writers=2, ttls=(2,)),
     "grants, everything fails": World(grants=True, ttls=(2,), lease=1, crashes=1, losses=1),
+    "dated answers of two readers": World(dated=True, own_copies=True, readers=2, ttls=(2,)),
+    "dated answers, everything fails": World(
+        dated=True, own_copies=True, ttls=(1,), lease=1, crashes=1, losses=1
+    ),
     "young copies of two readers": World(own_copies=True, readers=2, ttls=(2,)),
     "young copies, two writers": World(own_copies=True, writers=2, ttls=(2,)),
     "marks that linger, everything fails": World(
@@ -167,6 +180,9 @@ BROKEN: dict[Step, str | World] = {
     Step.YOUNG_WITHIN_DELTA: "copies that are young",
     Step.YOUNG_FROM_SENDING: "young copies, answers that take time",
     Step.YOUNG_AS_FILTER: "copies that are young",
+    Step.DATED_WITHIN_DELTA: "dated answers",
+    Step.DATED_BEFORE_READ: "dated answers",
+    Step.DATED_APART: "dated answers",
     Step.SATURATION: "a sketch that is lost",
     Step.UNCACHEABLE_AFTER_LOSS: "a sketch that is lost",
     Step.PURGE_AFTER_LOSS: World(fill=0, ttls=(4,), lease=1, losses=1),

@@ -70,6 +70,34 @@ async def test_an_older_fill_that_ends_later_hides_a_newer_one(
     assert (await http.get(url, headers=NO_CACHE)).text == "version 2"
 
 
+async def test_dated_answers_are_fetched_anew_while_the_old_one_is_served(
+    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+) -> None:
+    origin.ttl_s, target = 2.0, f"{home}?max_age=2"
+    url = varnish_cache.url + target
+    assert (await http.get(url)).text == "version 1"
+    origin.write(target)
+    barrier = origin.hold()
+    while not barrier.reached.is_set():
+        assert (await http.get(url)).text == "version 1"
+    assert (await http.get(url)).text == "version 1"
+    assert origin.reached(target) == 2
+    barrier.opened.set()
+
+    async def is_new() -> bool:
+        return (await http.get(url)).text == "version 2"
+
+    await eventually(is_new)
+
+
+async def test_dated_answers_are_kept_apart(
+    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+) -> None:
+    await http.get(f"{varnish_cache.url}{home}?max_age=60")
+    assert (await http.get(varnish_cache.url + home)).headers["cache-status"].endswith("fwd=miss")
+    assert origin.reached(home) == 1
+
+
 @pytest.mark.parametrize("early", [True, False], ids=["with it", "after it"])
 async def test_nothing_follows_a_feed_past_the_rules(
     origin: Origin, home: str, varnish_cache: Varnish, *, early: bool

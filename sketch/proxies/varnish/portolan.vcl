@@ -89,6 +89,12 @@ sub vcl_backend_response {
     if (beresp.ttl <= 0s) {
         call portolan_keep_not;
     }
+    if (bereq.url ~ "[?&]max_age=") {
+        # Within its life all the same: from half of it on whoever asks has it fetched anew, and
+        # does not wait for that.
+        set beresp.grace = beresp.ttl * 0.5;
+        set beresp.ttl = beresp.ttl - beresp.grace;
+    }
     return (deliver);
 }
 

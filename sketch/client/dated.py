@@ -1,0 +1,83 @@
+"""Dated answers: any cache may keep them for a moment, and who reads them judges their age.
+
+What a filter names has to come from the origin, or to be young enough. Many clients ask for the
+same objects then, each for itself, though one answer would do for all of them. A dated answer says
+at which time it was true, by the sketch's clock (`Portolan-As-Of`). Caches keep it under an address
+of its own (``max_age``), so that nobody gets it who does not look at its date.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import httpx
+
+from sketch.client.answers import as_of_us, unsure_s
+from sketch.client.clock import Clock
+from sketch.client.connection import Get
+from sketch.client.filters import FilterKeeper
+from sketch.client.resources import Readable
+
+__all__ = ["DatedReads"]
+
+_UNDATED_S = 60.0
+"""For how long a class is taken for one whose answers have no date."""
+
+
+class DatedReads:
+    """Reads objects whose answers may come from any cache, and tell their age.
+
+    Args:
+        get: Sends requests.
+        keeper: Has the filters, and so the time.
+        clock: The client's clock.
+    """
+
+    def __init__(self, get: Get, keeper: FilterKeeper, clock: Clock) -> None:
+        self._get = get
+        self._keeper = keeper
+        self._clock = clock
+        self._undated_until: dict[str, float] = {}
+
+    def path(self, resource: Readable, floor: float) -> str | None:
+        """Return where a cache may have an answer that was true after a time; None: it is unlikely.
+
+        What caches have is half as old as they keep it, on the average.
+        """
+        now, class_name = self._clock(), resource.class_name
+        if now - floor < self._keeper.delta_s / 2 or not self._keeper.sketch_clock.tells(now):
+            return None
+        if now < self._undated_until.get(class_name, -math.inf):
+            return None
+        return resource.dated_path(math.ceil(self._keeper.delta_s))
+
+    async def read(
+        self, class_name: str, path: str, floor: float, known: Mapping[str, str]
+    ) -> tuple[httpx.Response, float] | None:
+        """Return an answer, and a time at which it was true; None: the class's have no date.
+
+        Args:
+            class_name: Class of the object.
+            path: Where dated answers are.
+            floor: The answer must have been true later than this, by the client's clock.
+            known: If-None-Match, if the client has a copy.
+
+        Raises:
+            Unreachable: There was no answer.
+        """
+        response = await self._get(path, known)
+        if (told_us := as_of_us(response.headers)) is None:
+            if not response.is_server_error:
+                self._undated_until[class_name] = self._clock() + _UNDATED_S
+            return None
+        since = self._since(told_us)
+        if since > floor:
+            return response, since
+        # Without a condition: a cache keeps whole answers only, for others who ask.
+        sent = self._clock()
+        response = await self._get(path, {"Cache-Control": "no-cache"})
+        return response, sent - unsure_s(response.headers)
+
+    def _since(self, told_us: int) -> float:
+        return self._keeper.sketch_clock.not_before(told_us, self._clock())

@@ -1,0 +1,81 @@
+"""Whatever is done to the sketch's clock, no answer seems to be younger than it is."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+from sketch.client.sketch_clock import SketchClock
+
+KEPT_S = 1.0
+LATE_S = 2.0
+START_US = 1_800_000_000_000_000
+
+
+class World:
+    """A clock that is set now and then; the client's own is the true one."""
+
+    def __init__(self, sets: list[tuple[float, float]]) -> None:
+        self._sets = sets
+
+    def shows_us(self, at: float) -> int:
+        set_s = sum(by for when, by in self._sets if when <= at)
+        return START_US + math.floor((at + set_s) * 1_000_000)
+
+
+def test_no_answer_seems_younger_than_it_is() -> None:
+    """It was told by a look at the clock of a while ago, and lay in a cache for a while."""
+    drawn, told = Random(1), 0
+    for _ in range(300):
+        world = World([(drawn.uniform(0, 15), drawn.uniform(-5, 0))])
+        clock, now = SketchClock(KEPT_S), 0.0
+        while now < 15:
+            born = now + drawn.choice([0.4, 0.9, 4.0 * drawn.random()])
+            now = born + drawn.random() ** 3
+            clock.note(born, world.shows_us(drawn.uniform(born, now)))
+            for _ in range(20):
+                at = now + drawn.random()
+                true_at = at - KEPT_S * drawn.random()
+                look = true_at - LATE_S * drawn.random()
+                date_us = world.shows_us(look) + math.floor((true_at - look) * 1_000_000)
+                since = clock.not_before(date_us, at)
+                assert since <= true_at + 2e-6
+                told += since > -math.inf
+    assert told > 10_000
+
+
+def test_a_clock_that_nobody_sets_is_known_after_a_while() -> None:
+    world, clock = World([]), SketchClock(KEPT_S)
+    for second in range(3):
+        clock.note(second, world.shows_us(second + 0.01))
+        assert not clock.tells(second)
+        assert clock.not_before(world.shows_us(second), second + 0.5) == -math.inf
+    assert clock.tells(3.0)
+    assert 2.9 < clock.not_before(world.shows_us(3.0), 3.1) <= 3.0
+
+
+def test_after_a_gap_it_is_watched_anew() -> None:
+    world, clock = World([]), SketchClock(KEPT_S)
+    for second in range(5):
+        clock.note(second, world.shows_us(second))
+    assert clock.tells(7.0)
+    assert not clock.tells(7.1)
+    clock.note(7.1, world.shows_us(7.1))
+    assert not clock.tells(7.1)
+
+
+def test_another_clock_has_to_be_watched_first() -> None:
+    world, clock = World([]), SketchClock(KEPT_S)
+    for second in range(5):
+        clock.note(second, world.shows_us(second))
+    clock.begin_anew()
+    assert clock.latest_us(5.0) == math.inf
+    clock.note(5.0, 0)
+    assert not clock.tells(5.0)
+
+
+def test_a_time_that_cannot_have_been_shown_yet_tells_nothing() -> None:
+    world, clock = World([]), SketchClock(KEPT_S)
+    for second in range(5):
+        clock.note(second, world.shows_us(second))
+    assert clock.not_before(world.shows_us(5.0), 4.5) == -math.inf
