@@ -13,6 +13,7 @@ from mediator.stores.mongo.layout import LIVE, Document, Layout, is_live, layout
 from mediator.stores.mongo.ordering import Position, ranges
 from mediator.stores.mongo.outbox import recalled
 from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.spans import spans
 from mediator.stores.mongo.text import ordered_text
 from mediator.stores.port import Fragment, Read, Recalled, Record
 
@@ -146,7 +147,11 @@ class Reader:
 
     async def count(self, fragment: Fragment) -> int:
         """Count live records."""
-        return await self._session.collection(layout_of(fragment)).count_documents(LIVE)
+        layout = layout_of(fragment)
+        collection, number = self._session.collection(layout), 0
+        async for span in spans(self._session, layout):
+            number += await collection.count_documents(span | LIVE)
+        return number
 
     async def _find(
         self,
@@ -162,7 +167,8 @@ class Reader:
         # In one batch: the driver would take 101 documents first.
         options["batch_size"] = limit
         if among.condition is not None:
-            query = {"$and": [query, among.condition]}
+            # The range of ids stays at the top, or the stand-in would not see it.
+            query = query | {"$and": [*query.get("$and", ()), among.condition]}
         if among.ids is not None:
             query = {"_id": {"$in": [ordered_text(id_) for id_ in among.ids]}} | query
         collection = self._session.collection(layout)
