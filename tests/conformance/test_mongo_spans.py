@@ -12,6 +12,7 @@ import pytest
 from bson.int64 import Int64
 
 from mediator.clock import SystemClock
+from mediator.query.filters import Compare, Comparison
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
@@ -19,7 +20,7 @@ from mediator.stores.mongo.layout import Document, Layout, layout_of
 from mediator.stores.mongo.reaping import PAGE
 from mediator.stores.mongo.spans import spans
 from mediator.stores.mongo.text import database_prefix
-from mediator.stores.port import REMEMBER_S, Fragment, SystemConfig
+from mediator.stores.port import REMEMBER_S, Find, Fragment, SystemConfig
 
 NAMESPACE = "mongo_spans"
 MANY = 4_000
@@ -146,4 +147,15 @@ async def test_a_page_of_a_listing_is_all_that_is_looked_at(store: MongoStore) -
     before = await looked_at(store)
     records = await store.scan(fragment, record(1_999)["_id"], 50)
     assert [one.id for one in records] == [record(2_000 + i)["_id"] for i in range(50)]
+    assert await looked_at(store) - before <= 51
+
+
+async def test_a_page_of_a_search_is_looked_for_in_its_range_of_ids(store: MongoStore) -> None:
+    fragment = await make(store, [record(i) for i in range(MANY)])
+    below = Compare(Comparison.LT, ("n",), MANY)
+    first = await store.find(Find(fragment, below, (), 50))
+    before = await looked_at(store)
+    second = await store.find(Find(fragment, below, (), 50, resume=first.resume))
+    found = [one.id for page in (first, second) for one in page.records]
+    assert found == [record(i)["_id"] for i in range(100)]
     assert await looked_at(store) - before <= 51

@@ -167,14 +167,25 @@ class Reader:
         # In one batch: the driver would take 101 documents first.
         options["batch_size"] = limit
         if among.condition is not None:
-            # The range of ids stays at the top, or the stand-in would not see it.
-            query = query | {"$and": [*query.get("$and", ()), among.condition]}
+            query = _both(among.condition, query)
         if among.ids is not None:
             query = {"_id": {"$in": [ordered_text(id_) for id_ in among.ids]}} | query
         collection = self._session.collection(layout)
         found = collection.find(query, layout.projection(fields), **options)
         documents = await found.to_list()
         return await offload(is_large(documents), _records, layout, documents)
+
+
+def _both(condition: Document, query: Document) -> Document:
+    """Join what is looked for with what is looked through.
+
+    The stand-in asks of each record what comes first, and the rest only if that holds: nearly all
+    records are there. It sees a range of ids at the top only.
+    """
+    if condition.keys().isdisjoint(query):
+        return condition | query
+    both = [condition, *query.get("$and", ())]
+    return {"$and": both} | {path: test for path, test in query.items() if path != "$and"}
 
 
 def _records(layout: Layout, documents: Sequence[Document]) -> list[Record]:
