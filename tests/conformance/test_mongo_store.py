@@ -585,3 +585,16 @@ async def test_writes_under_intents_are_one_round_trip(
         assert sent == ["findAndModify" if number == 1 else "find update"]
         stands = await store.standing([(fragment, id_) for id_ in ids])
         assert [standing.mark for standing in stands] == [""] * number
+
+
+async def test_writes_under_intents_that_are_too_large_for_one_command(
+    store: MongoStore, fragment: Fragment
+) -> None:
+    ids = [f"x{n}" for n in range(8)]
+    await store.lock([(fragment, id_) for id_ in ids], "m")
+    large = {"s": "x" * 1_200_000}
+    calls = [writing(fragment, WriteKind.CREATE, i, mark="m", values=large) for i in ids]
+    assert {result.status for result in await store.write(calls)} == {Status.APPLIED}
+    assert {result.status for result in await store.write(calls)} == {Status.LOCKED}
+    for id_ in ids:
+        assert await values(store, fragment, id_) == large
