@@ -17,10 +17,13 @@ from mediator.stores.mongo.layout import Document, marked
 from mediator.stores.mongo.spans import span_after
 from mediator.stores.mongo.text import database_prefix
 
-__all__ = ["PAGE", "Reaper"]
+__all__ = ["PAGE", "REAP_WITHIN_S", "Reaper"]
 
 PAGE: Final = 500
 """Documents that one command looks at."""
+
+REAP_WITHIN_S: Final = 30.0
+"""Longest time of one call: many short commands, for which nobody waits."""
 
 _PAGES: Final = 10
 """Pages of a collection that one call looks at, at most."""

@@ -131,12 +131,16 @@ class Session:
         """Read documents, in one round trip."""
         fragment = layout.fragment
         name = self.database(fragment.database).name
-        return _batch(await self._lines.command(name, self._find(layout, looked)))
+        command = self._find(layout, looked) | self._read_concern
+        return _batch(await self._lines.command(name, command))
 
     async def find_and_change(
         self, layout: Layout, looked: Look, steps: Sequence[Document]
     ) -> tuple[list[Document], int]:
         """Read documents, and then update them, in one round trip.
+
+        What is read needs no concern of its own: a server that was deposed does not confirm the
+        update.
 
         Args:
             layout: Their layout.
@@ -173,7 +177,6 @@ class Session:
             "projection": looked.projection,
             "batchSize": looked.most,
             "singleBatch": True,
-            **self._read_concern,
         }
 
     def _update(self, layout: Layout, steps: Sequence[Document]) -> Document:

@@ -21,7 +21,7 @@ from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import Layout, layout_of
 from mediator.stores.mongo.mirror import absorb, forget
 from mediator.stores.mongo.reading import Reader
-from mediator.stores.mongo.reaping import Reaper
+from mediator.stores.mongo.reaping import REAP_WITHIN_S, Reaper
 from mediator.stores.mongo.searches import found, pushdown
 from mediator.stores.mongo.session import Session
 from mediator.stores.mongo.settling import (
@@ -300,7 +300,8 @@ class MongoStore:
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` tombstones and memories past `REMEMBER_S`."""
         before = int((self._clock.now() - REMEMBER_S) * 1_000_000)
-        return await self._guarded(self._open_link.reaper.reap(before, limit))
+        work = self._open_link.reaper.reap(before, limit)
+        return await guarded(self.config.name, REAP_WITHIN_S, work)
 
     @property
     def _open_link(self) -> _Link:
