@@ -74,6 +74,23 @@ async def test_an_answer_that_is_an_error_costs_no_connection(
     assert lines._lent == len(lines._idle) == 1
 
 
+async def test_commands_of_one_round_trip_are_all_carried_out(
+    session: Session, database: str
+) -> None:
+    """An answer that nobody reads would be taken for that of the next command."""
+    lines = session._lines
+    first, second = await lines.commands(database, [insert(1), find(1)])
+    assert (first["n"], second["cursor"]["firstBatch"]) == (1, [{"_id": 1}])
+    wrong = {"find": "c", "filter": {"a": {"$nonsense": 1}}}
+    with pytest.raises(OperationFailure):
+        await lines.commands(database, [wrong, insert(2)])
+    with pytest.raises(DocumentTooLarge):
+        await lines.commands(database, [insert(3), insert(4, b=b"x" * (17 * 2**20))])
+    found = [(await lines.command(database, find(n)))["cursor"]["firstBatch"] for n in (2, 3)]
+    assert found == [[{"_id": 2}], []]
+    assert lines._lent == len(lines._idle) == 1
+
+
 async def test_a_call_that_is_given_up_takes_its_connection_along(
     session: Session, database: str
 ) -> None:

@@ -516,31 +516,86 @@ async def test_a_record_tells_of_writes_that_were_relayed(
 
 
 @pytest.mark.parametrize("is_relayed", [False, True])
+@pytest.mark.parametrize("taken", [3, 8])
+@pytest.mark.parametrize("kind", [WriteKind.UPDATE, WriteKind.REPLACE])
 async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_own(
     store: MongoStore,
     fragment: Fragment,
     mongodb_config: SystemConfig,
     monkeypatch: pytest.MonkeyPatch,
+    kind: WriteKind,
+    taken: int,
     is_relayed: bool,
 ) -> None:
-    """A coordinator and whoever resolves its write send the same steps at the same time."""
+    """A coordinator and whoever resolves its write send the same steps at the same time.
+
+    The other one comes between what is read of the records and what is written to them.
+    """
     ids = [uuid.uuid4().hex for _ in range(8)]
     await store.write([writing(fragment, WriteKind.CREATE, i, values={"n": 0}) for i in ids])
     await store.lock([(fragment, id_) for id_ in ids], "mark")
-    kind, values = WriteKind.UPDATE, {"n": 1}
-    steps = [writing(fragment, kind, i, groups=("main",), values=values, mark="mark") for i in ids]
+    groups = ("main",) if kind is WriteKind.UPDATE else tuple(GROUPS)
+    steps = [writing(fragment, kind, i, groups=groups, values={"n": 1}, mark="mark") for i in ids]
     session: Any = store._open_link.session
-    apply_all = session.apply_all
+    apply_all, commands = session.apply_all, session._lines.commands
     other = MongoStore(replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0))
     await other.open()
+    overtaken: list[WriteResult] = []
 
-    async def overtaken(*arguments: Any) -> Any:
-        theirs = await other.write(steps)
-        assert all(result.status is Status.APPLIED for result in theirs)
+    async def overtake() -> None:
+        overtaken.extend(await other.write(steps[:taken]))
         if is_relayed:
-            await relayed(other, fragment, *ids)
+            await relayed(other, fragment, *ids[:taken])
+
+    async def applied_late(*arguments: Any) -> Any:
+        await overtake()
         return await apply_all(*arguments)
 
-    monkeypatch.setattr(session, "apply_all", overtaken)
-    assert {result.status for result in await store.write(steps)} == {Status.LOCKED}
+    async def sent_apart(database: str, sent: Sequence[Any]) -> list[Any]:
+        """Carry out commands of one round trip one by one."""
+        if [next(iter(command)) for command in sent] != ["find", "update"]:
+            return list(await commands(database, sent))
+        found = await commands(database, sent[:1])
+        await overtake()
+        return [*found, *await commands(database, sent[1:])]
+
+    monkeypatch.setattr(session, "apply_all", applied_late)
+    monkeypatch.setattr(session._lines, "commands", sent_apart)
+    results = await store.write(steps)
+    assert [result.status for result in overtaken] == [Status.APPLIED] * taken
+    assert [r.status for r in results] == [Status.LOCKED] * taken + [Status.APPLIED] * (8 - taken)
+    records = await store.read([Read(fragment, id_) for id_ in ids])
+    assert [record.versions for record in records if record] == [
+        result.versions for result in [*overtaken, *results[taken:]]
+    ]
     await other.close()
+
+
+async def test_an_intent_that_comes_late_does_not_mix_up_a_bulk(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many updates apply as records had the mark when they were read, but not the same."""
+    ids = [uuid.uuid4().hex for _ in range(8)]
+    await store.write([writing(fragment, WriteKind.CREATE, i, values={"n": 0}) for i in ids])
+    await store.lock([(fragment, id_) for id_ in ids[:7]], "mark")
+    steps = [
+        writing(fragment, WriteKind.UPDATE, i, groups=("main",), values={"n": 1}, mark="mark")
+        for i in ids
+    ]
+    lines: Any = store._open_link.session._lines
+    commands = lines.commands
+
+    async def sent_apart(database: str, sent: Sequence[Any]) -> list[Any]:
+        if [next(iter(command)) for command in sent] != ["find", "update"]:
+            return list(await commands(database, sent))
+        found = await commands(database, sent[:1])
+        await store.unlock([(fragment, ids[0])], "mark")
+        await store.lock([(fragment, ids[7])], "mark")
+        return [*found, *await commands(database, sent[1:])]
+
+    monkeypatch.setattr(lines, "commands", sent_apart)
+    results = await store.write(steps)
+    expected = [Status.LOCKED, *[Status.APPLIED] * 6, Status.LOCKED]
+    assert [result.status for result in results] == expected
+    records = await store.read([Read(fragment, id_) for id_ in ids])
+    assert [record.values["n"] for record in records if record] == [0, *[1] * 7]

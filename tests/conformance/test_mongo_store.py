@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -524,20 +524,20 @@ def test_the_reach_of_doubles_is_finite() -> None:
     assert math.isfinite(2.0**62 * 1e150)
 
 
-async def commands_of(
+async def round_trips_of(
     store: MongoStore, monkeypatch: pytest.MonkeyPatch, work: Awaitable[object]
 ) -> list[str]:
-    """Return the names of the commands that a store sends for one piece of work."""
+    """Return what a store sends for one piece of work: each round trip by its commands' names."""
     lines = store._open_link.session._lines
     sent = []
-    command = lines.command
+    commands = lines.commands
 
-    async def counted(database: str, document: Any) -> dict[str, Any]:
-        sent.append(next(iter(document)))
-        return await command(database, document)
+    async def counted(database: str, documents: Sequence[Any]) -> list[dict[str, Any]]:
+        sent.append(" ".join(next(iter(document)) for document in documents))
+        return await commands(database, documents)
 
     with monkeypatch.context() as patched:
-        patched.setattr(lines, "command", counted)
+        patched.setattr(lines, "commands", counted)
         await work
     return sent
 
@@ -546,24 +546,55 @@ async def test_an_intent_is_one_command(
     store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [(fragment, "x")]
-    assert await commands_of(store, monkeypatch, store.lock(keys, "m")) == ["findAndModify"]
-    met = await commands_of(store, monkeypatch, store.lock(keys, "other"))
+    assert await round_trips_of(store, monkeypatch, store.lock(keys, "m")) == ["findAndModify"]
+    met = await round_trips_of(store, monkeypatch, store.lock(keys, "other"))
     assert met == ["findAndModify", "find"]
     assert [standing.mark for standing in await store.standing(keys)] == ["m"]
-    left = await commands_of(store, monkeypatch, store.unlock(keys, "m", joint=True))
+    left = await round_trips_of(store, monkeypatch, store.unlock(keys, "m", joint=True))
     assert left == ["update"]
     assert [standing.mark for standing in await store.standing(keys)] == [""]
 
 
-async def test_intents_on_many_documents_are_one_step(
+async def test_intents_on_many_documents_are_one_round_trip(
     store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(store, fragment, "there")
-    absent = [(fragment, f"x{n}") for n in range(3)]
-    keys = [(fragment, "there"), *absent]
-    first = await commands_of(store, monkeypatch, store.lock(keys, "m"))
-    assert first == ["update", "find", "update"]
-    await store.unlock(keys, "m")
-    again = await commands_of(store, monkeypatch, store.lock(keys, "n"))
-    assert again == ["update", "find"]
-    assert [standing.mark for standing in await store.standing(keys)] == ["n"] * 4
+    keys = [(fragment, "there"), *[(fragment, f"x{n}") for n in range(3)]]
+    for mark in ("m", "n"):
+        assert await round_trips_of(store, monkeypatch, store.lock(keys, mark)) == ["update find"]
+        assert [standing.mark for standing in await store.standing(keys)] == [mark] * 4
+        await store.unlock(keys, mark)
+
+
+@pytest.mark.parametrize("number", [1, 8])
+async def test_writes_under_intents_are_one_round_trip(
+    store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    ids = [f"x{n}" for n in range(number)]
+    for kind, what in (
+        (WriteKind.CREATE, {"values": {"n": 1}}),
+        (WriteKind.UPDATE, {"values": {"n": 2}, "unset": ("d",)}),
+        (WriteKind.UPDATE, {"operators": (OperatorCall("n", Operator.INC, 1),)}),
+        (WriteKind.REPLACE, {"values": {"n": 4}, "birth": 7}),
+        (WriteKind.DELETE, {}),
+        (WriteKind.REPLACE, {"values": {"n": 5}, "birth": 8}),
+    ):
+        await store.lock([(fragment, id_) for id_ in ids], "m")
+        calls = [writing(fragment, kind, id_, mark="m", **what) for id_ in ids]
+        sent = await round_trips_of(store, monkeypatch, store.write(calls))
+        assert sent == ["findAndModify" if number == 1 else "find update"]
+        stands = await store.standing([(fragment, id_) for id_ in ids])
+        assert [standing.mark for standing in stands] == [""] * number
+
+
+async def test_writes_under_intents_that_are_too_large_for_one_command(
+    store: MongoStore, fragment: Fragment
+) -> None:
+    ids = [f"x{n}" for n in range(8)]
+    await store.lock([(fragment, id_) for id_ in ids], "m")
+    large = {"s": "x" * 1_200_000}
+    calls = [writing(fragment, WriteKind.CREATE, i, mark="m", values=large) for i in ids]
+    assert {result.status for result in await store.write(calls)} == {Status.APPLIED}
+    assert {result.status for result in await store.write(calls)} == {Status.LOCKED}
+    for id_ in ids:
+        assert await values(store, fragment, id_) == large

@@ -21,7 +21,7 @@ from mediator.stores.conformance.scratch import Scratch, Subject, gathered
 from mediator.stores.conformance.told import Listener, told
 from mediator.stores.port import Find, Lockable, Ordered, Queryable, Standing, Status, Write
 
-__all__ = ["THEME"]
+__all__ = ["MARK", "THEME", "lockable"]
 
 THEME = Theme("locking")
 
@@ -30,7 +30,8 @@ OTHER: Final = "mark-2"
 ROUNDS: Final = 12
 
 
-def _lockable(scratch: Scratch) -> Lockable:
+def lockable(scratch: Scratch) -> Lockable:
+    """Return the store if its records can carry intents."""
     if not isinstance(scratch.store, Lockable):
         raise NotOffered("the store marks no records")
     return scratch.store
@@ -58,7 +59,7 @@ def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]
 @THEME.proves("contract")
 async def a_marked_record_takes_no_other_writes(scratch: Scratch) -> None:
     """Writes without the mark, or with another one, answer LOCKED and tell whose mark it is."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     versions = applied(await subject.create("x", {"n": 1})).versions
     stands = await _lock(store, subject, "x")
     same((stands.mark, stands.versions), (MARK, versions), "what the mark tells")
@@ -74,7 +75,7 @@ async def a_marked_record_takes_no_other_writes(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def absent_records_can_be_marked(scratch: Scratch) -> None:
     """Nobody but the mark's owner makes an absent record; a mark alone makes none."""
-    store, subject = _lockable(scratch), await scratch.subject(counter(index=True))
+    store, subject = lockable(scratch), await scratch.subject(counter(index=True))
     for id_ in filter(None, HOSTILE_TEXTS):
         stands = await _lock(store, subject, id_)
         same((stands.birth, stands.versions, stands.mark), (None, {}, MARK), "an absent record")
@@ -91,7 +92,7 @@ async def absent_records_can_be_marked(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
     """A write under the mark is applied once, and leaves the record unmarked; of every kind."""
-    store = _lockable(scratch)
+    store = lockable(scratch)
     subject = await scratch.subject(counter(), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     for write in (
         subject.creation("x", {"n": 1, "l": [1]}, mark=MARK),
@@ -119,7 +120,7 @@ async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def a_mark_makes_no_version(scratch: Scratch) -> None:
     """Marking and unmarking leave the record as it is, and only the owner unmarks."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("x", {"n": 1})
     state = await subject.read("x")
     same((await _lock(store, subject, "x")).mark, MARK, "marked")
@@ -137,7 +138,7 @@ async def a_mark_makes_no_version(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def a_mark_is_on_one_record(scratch: Scratch) -> None:
     """Of many writes in one call, only those to the marked record are stopped."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     ids = [f"{i}" for i in range(20)]
     await subject.write_all([subject.creation(id_, {"n": 0}) for id_ in ids])
     await _lock(store, subject, "7")
@@ -149,7 +150,7 @@ async def a_mark_is_on_one_record(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def marks_are_seen_by_nobody_else(scratch: Scratch) -> None:
     """Reads, pages and counts show a marked record as it is, and an absent one not at all."""
-    store = _lockable(scratch)
+    store = lockable(scratch)
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     subject = await scratch.subject(*fields)
     await subject.create("x", {"n": 1, "l": [1]})
@@ -182,7 +183,7 @@ async def _everything(subject: Subject) -> list[object]:
 @THEME.proves("contract")
 async def marks_are_told_to_nobody(scratch: Scratch) -> None:
     """The change log tells of the writes under marks, and of no mark."""
-    store, listener = _lockable(scratch), await Listener.to(scratch, counter())
+    store, listener = lockable(scratch), await Listener.to(scratch, counter())
     subject = listener.subject
     for id_ in ("x", "y"):
         await _lock(store, subject, id_)
@@ -207,7 +208,7 @@ async def marks_are_told_to_nobody(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def one_of_many_marks_wins(scratch: Scratch) -> None:
     """Of marks set at once, one stays, and all are told which; on absent records too."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": 0})
     for round_ in range(ROUNDS):
         for id_ in ("old", f"new{round_}"):
@@ -221,7 +222,7 @@ async def one_of_many_marks_wins(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def write_or_mark_comes_first(scratch: Scratch) -> None:
     """A write that races with a mark is told by it, or is stopped by it."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": -1})
     for round_ in range(ROUNDS):
         for write in (
@@ -250,7 +251,7 @@ async def _race(store: Lockable, subject: Subject, write: Write) -> None:
 @THEME.proves("contract")
 async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
     """Of many records, of several classes, those that are free are marked; all are told."""
-    store = _lockable(scratch)
+    store = lockable(scratch)
     first, second = await scratch.subject(counter()), await scratch.subject(counter())
     await first.create("there", {"n": 1})
     applied(await first.create("gone", {"n": 1}))
@@ -278,7 +279,7 @@ async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
     """Records of a class with further fragments tell of intents, and of their last joint write."""
-    store = _lockable(scratch)
+    store = lockable(scratch)
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     plain = await scratch.subject(*fields)
     subject = await scratch.prepare(replace(plain.fragment, joint=True), plain.fragment)

@@ -7,13 +7,21 @@ whatever reason, nothing happens, and the record is looked at (`mediator.stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from bson.int64 import Int64
 
-from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout, marked, unfenced
+from mediator.stores.mongo.layout import (
+    BOOKKEEPING,
+    LIVE,
+    Document,
+    Layout,
+    is_live,
+    marked,
+    unfenced,
+)
 from mediator.stores.mongo.native import native
 from mediator.stores.mongo.outbox import VACANCY, entries, pushes
 from mediator.stores.mongo.verdict import replacing, returned
@@ -32,6 +40,7 @@ class Attempt:
         projection: What is needed of the document to answer.
         after: Whether the document after the update is needed, rather than the one before.
         upsert: Whether the record is made if there is none.
+        stamp: What the write is stamped with (store clock, microseconds).
         answer: Makes the result from the document (None: there was none before).
     """
 
@@ -40,6 +49,7 @@ class Attempt:
     projection: Document
     after: bool
     upsert: bool
+    stamp: int
     answer: Callable[[Document | None], WriteResult]
 
 
@@ -47,9 +57,9 @@ def attempt(layout: Layout, write: Write, stamp: int, token: str = "") -> Attemp
     """Translate a write, or return None if it takes a look at the record first.
 
     A remembered write does: its result is stored with it, so it must be known beforehand. So does
-    one under a mark: it may not make a record by which the mark would come into being.
+    one under a mark that may make a record or find one, unless it is told the record's birth.
     """
-    if write.remember is not None or write.mark or write.kind is WriteKind.CREATE:
+    if write.remember is not None:
         return None
     chance = _MAKERS[write.kind](layout, write, stamp)
     if chance is not None and token:
@@ -57,33 +67,46 @@ def attempt(layout: Layout, write: Write, stamp: int, token: str = "") -> Attemp
     return chance
 
 
-def _condition(layout: Layout, write: Write, stamp: int) -> Document:
+def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LIVE) -> Document:
     paths = layout.version_paths
-    query = layout.key(write.id) | LIVE | VACANCY | marked("")
+    query = layout.key(write.id) | presence | VACANCY | marked(write.mark)
     for group in write.groups:
-        query[paths[group]] = {"$lt": Int64(stamp)}
+        # As `$lt`, and true where there is no version.
+        query[paths[group]] = {"$not": {"$gte": Int64(stamp)}}
     for group, version in write.expect.items():
         query[paths[group]] = query.get(paths[group], {}) | {"$eq": Int64(version)}
     return query
 
 
-def _bookkeeping(layout: Layout, write: Write, stamp: int) -> tuple[Document, Document]:
-    """Return the `$set` and the `$push` that every write has."""
+def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document]:
+    """Return what every write does: its `$set`, `$unset` and `$push`."""
     versions = dict.fromkeys(write.groups, stamp)
     lists = entries(layout, write, WriteResult(Status.APPLIED, versions=versions), None, stamp)
-    return dict.fromkeys((layout.version_paths[g] for g in write.groups), Int64(stamp)), pushes(
-        lists
-    )
+    sets: Document = dict.fromkeys((layout.version_paths[g] for g in write.groups), Int64(stamp))
+    if not write.mark:
+        return {"$set": sets, "$push": pushes(lists)}
+    sets["_joint"] = write.mark
+    return {"$set": sets, "$unset": {"_mark": ""}, "$push": pushes(lists)}
+
+
+def _unset(update: dict[str, Document], paths: Iterable[str]) -> None:
+    if gone := dict.fromkeys(paths, ""):
+        update["$unset"] = update.get("$unset", {}) | gone
+
+
+def _versions(
+    layout: Layout, write: Write, document: Document | None, stamp: int
+) -> dict[str, int]:
+    return layout.decode_versions(document) | dict.fromkeys(write.groups, stamp)
 
 
 def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
     query = _condition(layout, write, stamp)
-    sets, pushed = _bookkeeping(layout, write, stamp)
-    update: Document = {"$set": sets, "$push": pushed}
+    update = _bookkeeping(layout, write, stamp)
+    sets = update["$set"]
     for name, value in write.values.items():
         sets[layout.paths[name]] = layout.encode(name, value)
-    if write.unset:
-        update["$unset"] = {layout.paths[name]: "" for name in write.unset}
+    _unset(update, [layout.paths[name] for name in write.unset])
     for call in write.operators:
         step = native(layout, call, stamp)
         if step is None:
@@ -98,53 +121,88 @@ def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
         return WriteResult(
             Status.APPLIED,
             birth=int(document["birth"]),
-            versions=layout.decode_versions(document),
+            versions=_versions(layout, write, document, stamp),
             values={} if write.returning is None else values,
         )
 
-    projection = (
-        BOOKKEEPING if write.returning is None else layout.projection(write.returning or None)
-    )
-    return Attempt(query, update, projection, after=True, upsert=False, answer=answer)
+    after = write.returning is not None
+    projection = layout.projection(write.returning or None) if after else BOOKKEEPING
+    return Attempt(query, update, projection, after=after, upsert=False, stamp=stamp, answer=answer)
 
 
 def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
     query = _condition(layout, write, stamp)
     if write.birth is not None:
         query["birth"] = {"$lte": Int64(write.birth)}
-    sets, pushed = _bookkeeping(layout, write, stamp)
-    sets["tombstone"] = Int64(stamp)
-    update = {"$set": sets, "$push": pushed, "$unset": {"values": ""}}
+    update = _bookkeeping(layout, write, stamp)
+    update["$set"]["tombstone"] = Int64(stamp)
+    _unset(update, ["values"])
 
     def answer(document: Document | None) -> WriteResult:
-        versions = layout.decode_versions(document) | dict.fromkeys(write.groups, stamp)
+        versions = _versions(layout, write, document, stamp)
         highest = max(versions.values())
         return WriteResult(Status.APPLIED, birth=highest, versions=versions)
 
-    return Attempt(query, update, BOOKKEEPING, after=False, upsert=False, answer=answer)
+    return Attempt(
+        query, update, BOOKKEEPING, after=False, upsert=False, stamp=stamp, answer=answer
+    )
 
 
-def _replacement(layout: Layout, write: Write, stamp: int) -> Attempt:
-    sets, pushed = _bookkeeping(layout, write, stamp)
-    sets["values"] = layout.encode_all(write.values)
-    update: dict[str, Any] = {"$set": sets, "$push": pushed}
-    if write.birth is None:
+def _creation(layout: Layout, write: Write, stamp: int) -> Attempt | None:
+    """Make a record under a mark, which lies on a tombstone; without a mark it is inserted."""
+    if not write.mark or write.expect:
+        return None
+    birth = stamp if write.birth is None else write.birth
+    return _whole(layout, write, stamp, birth, {"tombstone": {"$exists": True}}, upsert=False)
+
+
+def _replacement(layout: Layout, write: Write, stamp: int) -> Attempt | None:
+    present = bool(write.expect) or write.require_present
+    if not write.mark:
+        return _whole(layout, write, stamp, write.birth, LIVE, upsert=not present)
+    if not present and write.birth is None:
+        return None
+    return _whole(layout, write, stamp, write.birth, LIVE if present else {}, upsert=False)
+
+
+def _whole(
+    layout: Layout, write: Write, stamp: int, birth: int | None, presence: Document, *, upsert: bool
+) -> Attempt:
+    """Make a record what the write says.
+
+    Args:
+        layout: The record's layout.
+        write: The write.
+        stamp: The store's clock, microseconds.
+        birth: The birth to record; None: that of the record, which is there or is inserted.
+        presence: The condition that the record is there, or not; empty: it may be either.
+        upsert: Whether it is inserted if there is no document.
+    """
+    update = _bookkeeping(layout, write, stamp)
+    update["$set"]["values"] = layout.encode_all(write.values)
+    if write.mark:
+        _unset(update, ["tombstone"])
+    if birth is None:
         update["$setOnInsert"] = {"birth": Int64(stamp)}
     else:
-        sets["birth"] = Int64(write.birth)
+        update["$set"]["birth"] = Int64(birth)
     blank = WriteResult(Status.APPLIED, values=returned(write, replacing(layout, write)) or {})
 
     def answer(before: Document | None) -> WriteResult:
-        birth = write.birth or (stamp if before is None else int(before["birth"]))
-        versions = layout.decode_versions(before) | dict.fromkeys(write.groups, stamp)
-        return replace(blank, created=before is None, birth=birth, versions=versions)
+        born = birth
+        if born is None:
+            born = stamp if before is None else int(before["birth"])
+        versions = _versions(layout, write, before, stamp)
+        return replace(blank, created=not is_live(before), birth=born, versions=versions)
 
-    upsert = not (write.expect or write.require_present)
-    query = _condition(layout, write, stamp)
-    return Attempt(query, update, BOOKKEEPING, after=False, upsert=upsert, answer=answer)
+    query = _condition(layout, write, stamp, presence)
+    return Attempt(
+        query, update, BOOKKEEPING, after=False, upsert=upsert, stamp=stamp, answer=answer
+    )
 
 
 _MAKERS: Final[Mapping[WriteKind, Callable[[Layout, Write, int], Attempt | None]]] = {
+    WriteKind.CREATE: _creation,
     WriteKind.UPDATE: _update,
     WriteKind.DELETE: _deletion,
     WriteKind.REPLACE: _replacement,

@@ -13,7 +13,7 @@ minor version is pinned, and `tests/conformance/test_mongo_lines.py` watches ove
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from time import monotonic
 from typing import Any, Final
@@ -54,23 +54,29 @@ class _Line:
         return monotonic() > self._until or self._connection.conn_closed()
 
     async def ask(
-        self, client: _Client, database: str, command: MutableMapping[str, Any]
-    ) -> dict[str, Any]:
-        """Send a command and return the answer, as `AsyncConnection.command` does."""
+        self, client: _Client, database: str, commands: Sequence[MutableMapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Send commands and return the answers, as `AsyncConnection.command` does.
+
+        The server takes them from the connection one after the other.
+        """
         connection, options = self._connection, client.codec_options
-        number, message, size, _ = _op_msg(0, command, database, None, options)
-        if size > connection.max_bson_size + _COMMAND_OVERHEAD:
-            raise DocumentTooLarge(f"a command of {size} bytes is too large for the server")
+        sent = [_op_msg(0, command, database, None, options) for command in commands]
+        for _, _, size, _ in sent:
+            if size > connection.max_bson_size + _COMMAND_OVERHEAD:
+                raise DocumentTooLarge(f"a command of {size} bytes is too large for the server")
         try:
             protocol = connection.conn.get_conn
             assert isinstance(protocol, PyMongoProtocol)
-            await protocol.write(message)
-            data, _ = await protocol.read(number, connection.max_message_size)
+            await protocol.write(b"".join(message for _, message, _, _ in sent))
+            most = connection.max_message_size
+            read = [(await protocol.read(number, most))[0] for number, _, _, _ in sent]
         except BaseException as error:  # noqa: BLE001 - closes, and raises it again or as the driver's
             await connection._raise_connection_failure(error)  # noqa: SLF001 - see above
-        reply: dict[str, Any] = _OpMsg.unpack(data).unpack_response(codec_options=options)[0]
-        _check_command_response(reply, connection.max_wire_version)
-        return reply
+        replies = [_OpMsg.unpack(data).unpack_response(codec_options=options)[0] for data in read]
+        for reply in replies:
+            _check_command_response(reply, connection.max_wire_version)
+        return replies
 
     async def end(self, error: BaseException | None = None) -> None:
         """Give the connection back; the driver draws its conclusions from an error."""
@@ -95,11 +101,21 @@ class Lines:
 
     async def command(self, database: str, command: MutableMapping[str, Any]) -> dict[str, Any]:
         """Run a command on the primary; raises what the driver's own `command` would."""
+        [reply] = await self.commands(database, (command,))
+        return reply
+
+    async def commands(
+        self, database: str, commands: Sequence[MutableMapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Run commands on the primary one after the other, in one round trip.
+
+        All of them are carried out, even if one is answered with an error, which is raised then.
+        """
         line = await self._line()
         if line is None:
-            return await self._client[database].command(command)
+            return [await self._client[database].command(command) for command in commands]
         try:
-            reply = await line.ask(self._client, database, command)
+            replies = await line.ask(self._client, database, commands)
         except (OperationFailure, DocumentTooLarge):
             await self._keep(line)
             raise
@@ -107,7 +123,7 @@ class Lines:
             await self._end(line, error)
             raise
         await self._keep(line)
-        return reply
+        return replies
 
     async def close(self) -> None:
         """Give every connection back."""

@@ -6,14 +6,14 @@ the record meets it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
 
 from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout, is_live, marked
-from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.session import Look, Session
 from mediator.stores.mongo.text import ordered_text
 from mediator.stores.port import Standing
 
@@ -30,26 +30,14 @@ async def lock(
     update: Document = {"$set": {"_mark": mark}, "$setOnInsert": absent}
     if len(ids) == 1:
         return {ids[0]: await _lock_one(session, layout, ids[0], update)}
-    left = list(ids)
-    found: dict[str, Standing] = {}
+    left, found = list(ids), dict[str, Standing]()
     while left:
-        # One step for all that have a document; only what has none is upserted one by one.
-        await session.change(layout, [(_among(left) | marked(""), {"$set": {"_mark": mark}})])
-        found |= await standing(session, layout, left)
-        left = [id_ for id_ in left if not found[id_].mark]
-        inserted = await _insert(session, layout, left, update)
-        found |= dict.fromkeys(inserted, Standing(None, {}, mark))
-        left = [id_ for id_ in left if id_ not in inserted]
+        queries = [layout.key(id_) | marked("") for id_ in left]
+        steps = [{"q": query, "u": update, "upsert": True} for query in queries]
+        documents = await session.change_and_find(layout, steps, _look(left))
+        found |= _standings(layout, left, documents)
+        left = [id_ for id_ in left if not found[id_].mark]  # it went away in between
     return found
-
-
-async def _insert(
-    session: Session, layout: Layout, ids: Sequence[str], update: Document
-) -> set[str]:
-    """Insert documents for absent records; returns those that nobody else has inserted."""
-    queries = [layout.key(id_) | marked("") for id_ in ids]
-    indices = await session.upsert_each(layout, queries, update) if ids else ()
-    return {ids[index] for index in indices}
 
 
 async def _lock_one(session: Session, layout: Layout, id_: str, update: Document) -> Standing:
@@ -79,7 +67,16 @@ async def unlock(
 
 async def standing(session: Session, layout: Layout, ids: Sequence[str]) -> dict[str, Standing]:
     """Tell what stands of records."""
-    documents = await session.find_each(layout, _among(ids), _NEEDED, len(ids))
+    return _standings(layout, ids, await session.find_each(layout, _look(ids)))
+
+
+def _look(ids: Sequence[str]) -> Look:
+    return Look(_among(ids), _NEEDED, len(ids))
+
+
+def _standings(
+    layout: Layout, ids: Sequence[str], documents: Iterable[Document]
+) -> dict[str, Standing]:
     found = {document["_id"]: document for document in documents}
     return {id_: _standing(layout, found.get(ordered_text(id_))) for id_ in ids}
 

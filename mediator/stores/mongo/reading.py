@@ -13,6 +13,7 @@ from mediator.stores.mongo.layout import LIVE, Document, Layout, is_live, layout
 from mediator.stores.mongo.ordering import Position, ranges
 from mediator.stores.mongo.outbox import recalled
 from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.spans import spans
 from mediator.stores.mongo.text import ordered_text
 from mediator.stores.port import Fragment, Read, Recalled, Record
 
@@ -146,7 +147,11 @@ class Reader:
 
     async def count(self, fragment: Fragment) -> int:
         """Count live records."""
-        return await self._session.collection(layout_of(fragment)).count_documents(LIVE)
+        layout = layout_of(fragment)
+        collection, number = self._session.collection(layout), 0
+        async for span in spans(self._session, layout):
+            number += await collection.count_documents(span | LIVE)
+        return number
 
     async def _find(
         self,
@@ -162,13 +167,25 @@ class Reader:
         # In one batch: the driver would take 101 documents first.
         options["batch_size"] = limit
         if among.condition is not None:
-            query = {"$and": [query, among.condition]}
+            query = _both(among.condition, query)
         if among.ids is not None:
             query = {"_id": {"$in": [ordered_text(id_) for id_ in among.ids]}} | query
         collection = self._session.collection(layout)
         found = collection.find(query, layout.projection(fields), **options)
         documents = await found.to_list()
         return await offload(is_large(documents), _records, layout, documents)
+
+
+def _both(condition: Document, query: Document) -> Document:
+    """Join what is looked for with what is looked through.
+
+    The stand-in asks of each record what comes first, and the rest only if that holds: nearly all
+    records are there. It sees a range of ids at the top only.
+    """
+    if condition.keys().isdisjoint(query):
+        return condition | query
+    both = [condition, *query.get("$and", ())]
+    return {"$and": both} | {path: test for path, test in query.items() if path != "$and"}
 
 
 def _records(layout: Layout, documents: Sequence[Document]) -> list[Record]:

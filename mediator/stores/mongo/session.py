@@ -7,6 +7,7 @@ methods for them take four times the processor time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from mediator.stores.mongo.text import database_name
 from mediator.stores.mongo.verdict import Change, Insertion
 from mediator.stores.port import StoreRefused, StoreTimeout, SystemConfig
 
-__all__ = ["Session"]
+__all__ = ["Look", "Session"]
 
 _CONCERNS: Final[Mapping[str | None, Document]] = {
     "full": {"w": "majority", "j": True},
@@ -34,6 +35,21 @@ _CONCERNS: Final[Mapping[str | None, Document]] = {
 }
 
 _NO_CONDITION: Final[Document] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Which documents are read.
+
+    Attributes:
+        query: The condition.
+        projection: What is read of them.
+        most: How many there are at most.
+    """
+
+    query: Document
+    projection: Document
+    most: int
 
 
 class Session:
@@ -108,27 +124,64 @@ class Session:
                 **self._read_concern,
             },
         )
-        batch: list[Document] = reply["cursor"]["firstBatch"]
+        batch = _batch(reply)
         return batch[0] if batch else None
 
-    async def find_each(
-        self, layout: Layout, query: Document, projection: Document, most: int
-    ) -> list[Document]:
-        """Read up to so many documents, in one round trip."""
+    async def find_each(self, layout: Layout, looked: Look) -> list[Document]:
+        """Read documents, in one round trip."""
         fragment = layout.fragment
-        reply = await self._lines.command(
-            self.database(fragment.database).name,
-            {
-                "find": fragment.stored_as,
-                "filter": query,
-                "projection": projection,
-                "batchSize": most,
-                "singleBatch": True,
-                **self._read_concern,
-            },
+        name = self.database(fragment.database).name
+        command = self._find(layout, looked) | self._read_concern
+        return _batch(await self._lines.command(name, command))
+
+    async def find_and_change(
+        self, layout: Layout, looked: Look, steps: Sequence[Document]
+    ) -> tuple[list[Document], int]:
+        """Read documents, and then update them, in one round trip.
+
+        What is read needs no concern of its own: a server that was deposed does not confirm the
+        update.
+
+        Args:
+            layout: Their layout.
+            looked: What is read.
+            steps: The statements of an `update`. What comes of one does not stop the others.
+
+        Returns:
+            What was read, and how many statements applied.
+        """
+        found, changed = await self._send(
+            layout, self._find(layout, looked), self._update(layout, steps)
         )
-        batch: list[Document] = reply["cursor"]["firstBatch"]
-        return batch
+        return _batch(found), changed["n"]
+
+    async def change_and_find(
+        self, layout: Layout, steps: Sequence[Document], looked: Look
+    ) -> list[Document]:
+        """Update documents, or make them unless their ids are taken, and then read them.
+
+        It takes one round trip; see `find_and_change`.
+        """
+        changed, found = await self._send(
+            layout, self._update(layout, steps), self._find(layout, looked)
+        )
+        for error in changed.get("writeErrors", ()):
+            if error["code"] != DUPLICATE_KEY:
+                raise StoreRefused(f"{self._config.name} answered with error {error['code']}")
+        return _batch(found)
+
+    def _find(self, layout: Layout, looked: Look) -> Document:
+        return {
+            "find": layout.fragment.stored_as,
+            "filter": looked.query,
+            "projection": looked.projection,
+            "batchSize": looked.most,
+            "singleBatch": True,
+        }
+
+    def _update(self, layout: Layout, steps: Sequence[Document]) -> Document:
+        command = {"update": layout.fragment.stored_as, "updates": steps, "ordered": False}
+        return self._lasting(command)
 
     async def modify(self, layout: Layout, attempt: Attempt) -> tuple[bool, Document | None]:
         """Run an attempt; say whether it applied, and return the document it asked for."""
@@ -168,22 +221,6 @@ class Session:
         steps = [{"q": query, "u": update, "multi": True} for query, update in changes]
         await self._write(layout, {"update": layout.fragment.stored_as, "updates": steps})
 
-    async def upsert_each(
-        self, layout: Layout, queries: Sequence[Document], update: Document
-    ) -> list[int]:
-        """Update the document that each query selects, or make it unless there is its id.
-
-        Returns:
-            The indices of the queries that inserted a document.
-        """
-        steps = [{"q": query, "u": update, "upsert": True} for query in queries]
-        name = layout.fragment.stored_as
-        reply = await self._write(layout, {"update": name, "updates": steps, "ordered": False})
-        for error in reply.get("writeErrors", ()):
-            if error["code"] != DUPLICATE_KEY:
-                raise StoreRefused(f"{self._config.name} answered with error {error['code']}")
-        return [inserted["index"] for inserted in reply.get("upserted", ())]
-
     async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
         """Insert, or change under a condition; say whether it applied."""
         name = layout.fragment.stored_as
@@ -215,17 +252,28 @@ class Session:
         return done.inserted_count + done.matched_count == len(requests)
 
     async def _write(self, layout: Layout, command: Document) -> Mapping[str, Any]:
-        if self._write_concern:
-            command["writeConcern"] = self._write_concern
-        name = self.database(layout.fragment.database).name
-        reply = await self._lines.command(name, command)
-        self.check(reply)
+        [reply] = await self._send(layout, self._lasting(command))
         return reply
+
+    def _lasting(self, command: Document) -> Document:
+        return command | {"writeConcern": self._write_concern} if self._write_concern else command
+
+    async def _send(self, layout: Layout, *commands: Document) -> list[dict[str, Any]]:
+        name = self.database(layout.fragment.database).name
+        replies = await self._lines.commands(name, commands)
+        for reply in replies:
+            self.check(reply)
+        return replies
 
     def check(self, reply: Mapping[str, Any]) -> None:
         """Raise if a reply says that a write may not last."""
         if reply.get("writeConcernError") or reply.get("writeConcernErrors"):
             raise StoreTimeout(f"{self._config.name} did not confirm that the write will last")
+
+
+def _batch(reply: Mapping[str, Any]) -> list[Document]:
+    batch: list[Document] = reply["cursor"]["firstBatch"]
+    return batch
 
 
 def _client(config: SystemConfig) -> AsyncMongoClient[Document]:

@@ -13,6 +13,7 @@ from mediator.offload import is_large, offload
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, layout_of
 from mediator.stores.mongo.replay import AT_ONCE, Pulled, replay_of
 from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.spans import spans
 from mediator.stores.mongo.text import ordered_text, plain_text
 from mediator.stores.mongo.unrelayed import Unrelayed
 from mediator.stores.port import Fragment, Unsettled
@@ -31,7 +32,7 @@ SWEEP_EVERY_S: Final = 30.0
 """Pause between two sweeps where an index leads to what they look for."""
 
 SCAN_EVERY_S: Final = 600.0
-"""Pause where they have to look at every record, and nothing else is answered meanwhile."""
+"""Pause where they have to look at every record."""
 
 SWEEP_WITHIN_S: Final = 60.0
 """Longest time of one sweep."""
@@ -73,12 +74,15 @@ async def pending(
 
 async def sweep(session: Session, fragment: Fragment, after: str | None, limit: int) -> list[str]:
     """Find records in which changes wait; see `PendingChanges.sweep`."""
-    query = dict(_WAITING)
-    if after is not None:
-        query["_id"] = {"$gt": ordered_text(after)}
-    collection = session.collection(layout_of(fragment))
-    found = collection.find(query, {"_id": 1}, sort={"_id": 1}, limit=limit)
-    return [plain_text(document["_id"]) async for document in found]
+    layout, ids = layout_of(fragment), list[str]()
+    reached = None if after is None else ordered_text(after)
+    async for span in spans(session, layout, reached):
+        options: Document = {"sort": {"_id": 1}, "limit": limit - len(ids)}
+        found = session.collection(layout).find(span | _WAITING, {"_id": 1}, **options)
+        ids += [plain_text(document["_id"]) async for document in found]
+        if len(ids) == limit:
+            break
+    return ids
 
 
 async def settle(session: Session, done: Sequence[Unsettled]) -> None:

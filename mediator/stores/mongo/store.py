@@ -21,7 +21,7 @@ from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import Layout, layout_of
 from mediator.stores.mongo.mirror import absorb, forget
 from mediator.stores.mongo.reading import Reader
-from mediator.stores.mongo.reaping import reap
+from mediator.stores.mongo.reaping import REAP_WITHIN_S, Reaper
 from mediator.stores.mongo.searches import found, pushdown
 from mediator.stores.mongo.session import Session
 from mediator.stores.mongo.settling import (
@@ -68,6 +68,7 @@ class _Link:
     session: Session
     reader: Reader
     writer: Writer
+    reaper: Reaper
 
 
 class MongoStore:
@@ -101,7 +102,9 @@ class MongoStore:
         except BaseException:  # an attempt that is given up leaves no connection behind, either
             await session.close()
             raise
-        self._link = _Link(session, Reader(session), Writer(session, self._clock))
+        writer = Writer(session, self._clock)
+        reaper = Reaper(session.client, self.config.namespace)
+        self._link = _Link(session, Reader(session), writer, reaper)
 
     async def close(self) -> None:
         """Release every connection."""
@@ -149,7 +152,6 @@ class MongoStore:
             if error.code != _NAMESPACE_EXISTS:
                 raise
         collection = self._open_link.session.collection(layout)
-        await collection.create_index({"tombstone": 1}, sparse=True)
         if not self._open_link.session.is_stand_in:
             await index_outboxes(collection)
         for name, field in fragment.fields.items():
@@ -298,8 +300,8 @@ class MongoStore:
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` tombstones and memories past `REMEMBER_S`."""
         before = int((self._clock.now() - REMEMBER_S) * 1_000_000)
-        work = reap(self._open_link.session.client, self.config.namespace, before, limit)
-        return await self._guarded(work)
+        work = self._open_link.reaper.reap(before, limit)
+        return await guarded(self.config.name, REAP_WITHIN_S, work)
 
     @property
     def _open_link(self) -> _Link:

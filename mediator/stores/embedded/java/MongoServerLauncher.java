@@ -8,6 +8,7 @@ import de.bwaldvogel.mongo.backend.Index;
 import de.bwaldvogel.mongo.backend.IndexKey;
 import de.bwaldvogel.mongo.backend.KeyValue;
 import de.bwaldvogel.mongo.backend.Missing;
+import de.bwaldvogel.mongo.backend.QueryResult;
 import de.bwaldvogel.mongo.backend.h2.H2Backend;
 import de.bwaldvogel.mongo.backend.h2.H2Collection;
 import de.bwaldvogel.mongo.backend.h2.H2Database;
@@ -39,9 +40,14 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.Spliterator;
+import java.util.Spliterators;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import java.util.stream.StreamSupport;
+import org.h2.mvstore.Cursor;
 import org.h2.mvstore.DataUtils;
 import org.h2.mvstore.MVMap;
 import org.h2.mvstore.MVStore;
@@ -270,6 +276,9 @@ public final class MongoServerLauncher {
               .append("storageEngines", List.of("h2"));
         case "getCmdLineOpts":
           return options();
+        case "serverStatus":
+          return super.handleCommand(channel, database, command, query)
+              .append("metrics", metrics());
         default:
           return super.handleCommand(channel, database, command, query);
       }
@@ -278,6 +287,11 @@ public final class MongoServerLauncher {
     @Override
     public void close() {
       // The library closes its backend even when it only failed to bind; the file is ours.
+    }
+
+    /** What MongoDB tells in the same place. */
+    private static Document metrics() {
+      return new Document("queryExecutor", new Document("scannedObjects", Listing.scanned));
     }
 
     private Document options() {
@@ -355,10 +369,15 @@ public final class MongoServerLauncher {
   }
 
   /**
-   * A collection that looks ids up in a list of them. The library, which has found the documents by
-   * its index, goes through the list once more for each of them.
+   * A collection that looks ids up in a list of them, and reads a range of ids as a range. The
+   * library, which has found the documents by its index, goes through the list once more for each of
+   * them; for a range it looks at every document, and sorts those that match.
    */
   private static final class Listing extends H2Collection {
+    /** Documents that were looked at since the start; changed inside the gate only. */
+    static long scanned;
+
+    private final MVMap<Object, Document> documents;
     private Document asked;
     private Document others = new Document();
     private Set<Object> ids = Set.of();
@@ -371,10 +390,53 @@ public final class MongoServerLauncher {
         MVMap<String, Object> facts,
         CursorRegistry cursors) {
       super(database, name, options, documents, facts, cursors);
+      this.documents = documents;
+    }
+
+    @Override
+    protected QueryResult matchDocuments(
+        Document query, Document order, int skip, int limit, int batch, Document fields) {
+      boolean ascending = order == null || order.isEmpty() || isById(order, 1);
+      if (!holdsTextIdsOnly() || !(ascending || isById(order, -1))) {
+        return super.matchDocuments(query, order, skip, limit, batch, fields);
+      }
+      Stream<Document> range = range(query.get("_id"), ascending);
+      return matchDocumentsFromStream(range, query, null, skip, limit, batch, fields);
+    }
+
+    private static boolean isById(Document order, int direction) {
+      return order.keySet().equals(Set.of("_id")) && Integer.valueOf(direction).equals(order.get("_id"));
+    }
+
+    /** Texts have the order of MongoDB in the map, which keeps each type's keys together. */
+    private boolean holdsTextIdsOnly() {
+      return documents.firstKey() instanceof String && documents.lastKey() instanceof String;
+    }
+
+    /** Documents by their ids, from bound to bound; whoever reads them compares once more. */
+    private Stream<Document> range(Object condition, boolean ascending) {
+      String lowest = bound(condition, "$gt", "$gte");
+      String highest = bound(condition, "$lt", "$lte");
+      Cursor<Object, Document> cursor =
+          ascending
+              ? documents.cursor(lowest, highest, false)
+              : documents.cursor(highest, lowest, true);
+      Spliterator<Object> keys = Spliterators.spliteratorUnknownSize(cursor, Spliterator.ORDERED);
+      return StreamSupport.stream(keys, false).map(key -> cursor.getValue());
+    }
+
+    private static String bound(Object condition, String exclusive, String inclusive) {
+      if (!(condition instanceof Document)) {
+        return null;
+      }
+      Document range = (Document) condition;
+      Object bound = range.getOrDefault(exclusive, range.get(inclusive));
+      return bound instanceof String ? (String) bound : null;
     }
 
     @Override
     protected boolean documentMatchesQuery(Document document, Document query) {
+      scanned++;
       if (query != asked) {
         note(query);
       }

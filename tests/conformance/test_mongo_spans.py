@@ -1,0 +1,161 @@
+"""How many documents MongoDB looks at, by its own count: for what goes on behind everybody's back
+it must not depend on how many there are."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bson.int64 import Int64
+
+from mediator.clock import SystemClock
+from mediator.query.filters import Compare, Comparison
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo.layout import Document, Layout, layout_of
+from mediator.stores.mongo.reaping import PAGE
+from mediator.stores.mongo.spans import spans
+from mediator.stores.mongo.text import database_prefix
+from mediator.stores.port import REMEMBER_S, Find, Fragment, SystemConfig
+
+NAMESPACE = "mongo_spans"
+MANY = 4_000
+FIELDS = {"n": Field("n", FieldType.INTEGER)}
+
+
+@pytest.fixture
+async def store(mongodb_config: SystemConfig) -> AsyncIterator[MongoStore]:
+    store = MongoStore(replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0))
+    await store.open()
+    yield store
+    client = store._open_link.session.client
+    for name in await client.list_database_names():
+        if name.startswith(database_prefix(NAMESPACE)):
+            await client.drop_database(name)
+    await store.close()
+
+
+async def make(store: MongoStore, documents: list[Document]) -> Fragment:
+    """Make a class, and put documents into it past the store: it would take long."""
+    fragment = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, {"main": ("n",)})
+    await store.prepare(fragment)
+    await store._open_link.session.collection(layout_of(fragment)).insert_many(documents)
+    return fragment
+
+
+def record(number: int, **more: Any) -> Document:
+    version = Int64(number + 1)
+    return {
+        "_id": f"o{number:06}",
+        "birth": version,
+        "versions": {"main": version},
+        "values": {"n": Int64(number)},
+        **more,
+    }
+
+
+async def looked_at(store: MongoStore) -> int:
+    """Return how many documents the server has looked at since it started."""
+    status = await store._open_link.session.client.admin.command("serverStatus")
+    return int(status["metrics"]["queryExecutor"]["scannedObjects"])
+
+
+@pytest.mark.parametrize("number", [PAGE, MANY])
+async def test_reaping_looks_at_a_page_of_what_is_not_due(store: MongoStore, number: int) -> None:
+    await make(store, [record(i) for i in range(number)])
+    before = await looked_at(store)
+    assert await store.reap(1_000) == 0
+    assert await looked_at(store) - before <= 4 * PAGE
+
+
+async def test_reaping_goes_on_where_it_stopped(store: MongoStore) -> None:
+    stale = Int64((SystemClock().now() - REMEMBER_S - 60) * 1_000_000)
+    young = Int64(SystemClock().now() * 1_000_000)
+    first = {"_ops": [{"op": "a", "time": stale}, {"op": "b", "time": young}]}
+    last = {
+        "_ops": [{"op": "a", "time": stale}],
+        "_fences": [{"token": "a", "time": stale}, {"token": "b", "time": young}],
+    }
+    odd: dict[int, Document] = {0: first, MANY - 3: {"tombstone": stale}, MANY - 1: last}
+    fragment = await make(store, [record(i, **odd.get(i, {})) for i in range(MANY)])
+    rounds = [await store.reap(1_000) for _ in range(MANY // PAGE + 1)]
+    assert (sum(rounds), rounds[0]) == (3, 1)
+    collection = store._open_link.session.collection(layout_of(fragment))
+    assert await collection.count_documents({}) == MANY - 1
+    left = [await collection.find_one({"_id": record(i)["_id"]}) for i in (0, MANY - 1)]
+    assert [[one["op"] for one in document["_ops"]] for document in left if document] == [["b"], []]
+    assert [fence["token"] for fence in (left[1] or {})["_fences"]] == ["b"]
+
+
+async def test_reaping_follows_quickly_where_much_is_due(store: MongoStore) -> None:
+    stale = Int64((SystemClock().now() - REMEMBER_S - 60) * 1_000_000)
+    fragment = await make(store, [record(i, tombstone=stale) for i in range(3 * PAGE)])
+    assert await store.reap(PAGE + 7) == PAGE + 7
+    assert await store.reap(10 * PAGE) == 2 * PAGE - 7
+    assert await _size(store, fragment) == 0
+
+
+async def test_a_class_with_much_to_reap_leaves_room_for_others(store: MongoStore) -> None:
+    stale = Int64((SystemClock().now() - REMEMBER_S - 60) * 1_000_000)
+    many = [record(i, tombstone=stale) for i in range(20)]
+    classes = [await make(store, many) for _ in range(3)]
+    for _ in classes:
+        assert await store.reap(10) == 10
+    left = [await _size(store, fragment) for fragment in classes]
+    assert left == [10, 10, 10]
+
+
+async def _size(store: MongoStore, fragment: Fragment) -> int:
+    return await store._open_link.session.collection(layout_of(fragment)).count_documents({})
+
+
+async def test_a_class_is_looked_through_in_ranges_without_gaps(store: MongoStore) -> None:
+    fragment = await make(store, [record(i) for i in range(MANY)])
+    layout = layout_of(fragment)
+    found = []
+    async for span in spans(store._open_link.session, layout):
+        before = await looked_at(store)
+        found += await _ids(store, layout, span)
+        if store._open_link.session.is_stand_in:
+            assert await looked_at(store) - before <= 1_001
+    assert found == [record(i)["_id"] for i in range(MANY)]
+    assert await store.count(fragment) == MANY
+
+
+async def _ids(store: MongoStore, layout: Layout, span: Document) -> list[str]:
+    collection = store._open_link.session.collection(layout)
+    return [document["_id"] async for document in collection.find(span, sort={"_id": 1})]
+
+
+async def test_a_sweep_finds_what_waits_in_any_range(store: MongoStore) -> None:
+    waiting = (5, 1_500, 1_501, 3_999)
+    documents = [record(i, _pending=["e"] if i in waiting else []) for i in range(MANY)]
+    fragment = await make(store, documents)
+    ids = [documents[i]["_id"] for i in waiting]
+    assert await store.sweep(fragment, None, 10) == ids
+    assert await store.sweep(fragment, None, 2) == ids[:2]
+    assert await store.sweep(fragment, ids[1], 10) == ids[2:]
+    assert await store.sweep(fragment, ids[3], 10) == []
+
+
+async def test_a_page_of_a_listing_is_all_that_is_looked_at(store: MongoStore) -> None:
+    fragment = await make(store, [record(i) for i in range(MANY)])
+    before = await looked_at(store)
+    records = await store.scan(fragment, record(1_999)["_id"], 50)
+    assert [one.id for one in records] == [record(2_000 + i)["_id"] for i in range(50)]
+    assert await looked_at(store) - before <= 51
+
+
+async def test_a_page_of_a_search_is_looked_for_in_its_range_of_ids(store: MongoStore) -> None:
+    fragment = await make(store, [record(i) for i in range(MANY)])
+    below = Compare(Comparison.LT, ("n",), MANY)
+    first = await store.find(Find(fragment, below, (), 50))
+    before = await looked_at(store)
+    second = await store.find(Find(fragment, below, (), 50, resume=first.resume))
+    found = [one.id for page in (first, second) for one in page.records]
+    assert found == [record(i)["_id"] for i in range(100)]
+    assert await looked_at(store) - before <= 51
