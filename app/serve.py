@@ -23,11 +23,12 @@ from app.http.refusal import protocol_of
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from app.tls import Certificate, certificates
 from mediator.control.watch import Duty, Watch
+from mediator.ending import ended_within
 from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
 
-__all__ = ["Addresses", "Serving", "on_stores", "serving"]
+__all__ = ["Addresses", "NotClosed", "Serving", "on_stores", "serving"]
 
 log = logging.getLogger("portolan.serve")
 
@@ -37,9 +38,17 @@ REVIVED_EVERY_S = 1.0
 FINISHED_WITHIN_S = 10
 """Seconds that requests under way get to finish once nothing new is taken."""
 
+CLOSED_WITHIN_S = 10
+"""Seconds that connections to systems get to be closed, whatever these do. What is left behind then
+is what a crash would leave, which others find."""
+
 KEPT_S = 75
 """Seconds that an idle connection is kept: longer than proxies do (nginx: 60), so that it is them
 who close it, and never we while a request is on its way."""
+
+
+class NotClosed(Exception):
+    """Some system kept the service from closing its connections in time; it has ended otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,7 @@ async def serving(
         MediatorError: The catalogue does not answer.
         OSError: A port is taken.
         DataDirectoryBusy, EmbeddedStartError: The embedded stores cannot run.
+        NotClosed: At the end, see there.
     """
     logging.getLogger("portolan").setLevel(http.log_level.upper())
     chosen = access or AccessSettings.model_construct(authentication="off")
@@ -111,7 +121,8 @@ async def serving(
                         ended,
                     )
             finally:
-                await container.stop()
+                if not await ended_within(CLOSED_WITHIN_S, container.stop()):
+                    raise NotClosed
 
 
 @contextlib.asynccontextmanager
