@@ -20,6 +20,7 @@ from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
 from app.http.connections import Connections, PortLimits
 from app.http.refusal import protocol_of
+from app.interruption import NotClosed
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from app.tls import Certificate, certificates
 from mediator.control.watch import Duty, Watch
@@ -28,7 +29,7 @@ from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
 
-__all__ = ["Addresses", "NotClosed", "Serving", "on_stores", "serving"]
+__all__ = ["Addresses", "Serving", "on_stores", "serving"]
 
 log = logging.getLogger("portolan.serve")
 
@@ -45,10 +46,6 @@ is what a crash would leave, which others find."""
 KEPT_S = 75
 """Seconds that an idle connection is kept: longer than proxies do (nginx: 60), so that it is them
 who close it, and never we while a request is on its way."""
-
-
-class NotClosed(Exception):
-    """Some system kept the service from closing its connections in time; it has ended otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ async def serving(
         MediatorError: The catalogue does not answer.
         OSError: A port is taken.
         DataDirectoryBusy, EmbeddedStartError: The embedded stores cannot run.
-        NotClosed: At the end, see there.
+        NotClosed: At the end, after everything else has ended.
     """
     logging.getLogger("portolan").setLevel(http.log_level.upper())
     chosen = access or AccessSettings.model_construct(authentication="off")

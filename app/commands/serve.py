@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,17 +41,13 @@ def serve(
 
 async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
     from app.access.settings import AccessSettings
-    from app.serve import NotClosed, serving
+    from app.serve import serving
     from app.settings import CacheSettings
 
-    try:
-        async with serving(http, settings, CacheSettings(), AccessSettings()) as service:
-            _announce(service)
-            await service.ended.wait()
-            errors.print("Stopping: requests under way are finished first.")
-    except NotClosed:
-        errors.print("Some system does not answer: its connections are cut off.")
-        os._exit(0)  # the event loop would wait for what is left of them
+    async with serving(http, settings, CacheSettings(), AccessSettings()) as service:
+        _announce(service)
+        await service.ended.wait()
+        errors.print("Stopping: requests under way are finished first.")
 
 
 def _announce(service: Serving) -> None:
