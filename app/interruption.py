@@ -1,4 +1,4 @@
-"""Ending work early when the service is told to end."""
+"""Ending early when the service is told to end, and ending at all."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-__all__ = ["Interrupted", "interruptible"]
+__all__ = ["Interrupted", "NotClosed", "interruptible"]
 
 
 class Interrupted(Exception):
     """A signal ended the service while something else was under way."""
+
+
+class NotClosed(Exception):
+    """Some system kept the service from closing its connections in time."""
 
 
 @contextlib.asynccontextmanager

@@ -26,7 +26,7 @@ from app.settings import MediatorSettings
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
 from mediator.coordination.feed import Retention
-from mediator.ending import end
+from mediator.ending import end, ended_within
 from mediator.errors import MediatorError
 from mediator.observation import (
     ChangesRelayed,
@@ -145,10 +145,7 @@ async def _relay(told: dict[str, Any], gone: asyncio.StreamReader) -> None:
 
 async def _stop(mediator: Mediator) -> None:
     """End in good order, but in good time: a crash would lose nothing either."""
-    try:
-        async with asyncio.timeout(_STOP_WITHIN_S):
-            await mediator.stop()
-    except TimeoutError:
+    if not await ended_within(_STOP_WITHIN_S, mediator.stop()):
         _log.warning("the relays do not end; they are cut off")
         os._exit(1)
 

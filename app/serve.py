@@ -20,9 +20,11 @@ from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
 from app.http.connections import Connections, PortLimits
 from app.http.refusal import protocol_of
+from app.interruption import NotClosed
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from app.tls import Certificate, certificates
 from mediator.control.watch import Duty, Watch
+from mediator.ending import ended_within
 from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
@@ -36,6 +38,10 @@ REVIVED_EVERY_S = 1.0
 
 FINISHED_WITHIN_S = 10
 """Seconds that requests under way get to finish once nothing new is taken."""
+
+CLOSED_WITHIN_S = 10
+"""Seconds that connections to systems get to be closed, whatever these do. What is left behind then
+is what a crash would leave, which others find."""
 
 KEPT_S = 75
 """Seconds that an idle connection is kept: longer than proxies do (nginx: 60), so that it is them
@@ -84,6 +90,7 @@ async def serving(
         MediatorError: The catalogue does not answer.
         OSError: A port is taken.
         DataDirectoryBusy, EmbeddedStartError: The embedded stores cannot run.
+        NotClosed: At the end, after everything else has ended.
     """
     logging.getLogger("portolan").setLevel(http.log_level.upper())
     chosen = access or AccessSettings.model_construct(authentication="off")
@@ -111,7 +118,8 @@ async def serving(
                         ended,
                     )
             finally:
-                await container.stop()
+                if not await ended_within(CLOSED_WITHIN_S, container.stop()):
+                    raise NotClosed
 
 
 @contextlib.asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from app.commands.consoles import errors
-from app.interruption import Interrupted
+from app.interruption import Interrupted, NotClosed
 from mediator.errors import MediatorError
 from mediator.stores.embedded.lock import DataDirectoryBusy
 from mediator.stores.embedded.port import EmbeddedStartError
@@ -46,13 +47,21 @@ def run(task: Coroutine[Any, Any, None], *failures: type[Exception]) -> None:
 
     cannot_run: tuple[type[Exception], ...] = (MissingSetting, *_CANNOT_RUN, *failures)
     try:
-        uvloop.run(task)
+        uvloop.run(_ended_for_certain(task))
     except Interrupted:
         errors.print("Interrupted.")
         raise typer.Exit(130) from None
     except cannot_run as error:
         errors.print(f"Portolan cannot run: {error}")
         raise typer.Exit(1) from None
+
+
+async def _ended_for_certain(task: Coroutine[Any, Any, None]) -> None:
+    try:
+        await task
+    except NotClosed:
+        errors.print("Some system does not answer: its connections are cut off.")
+        os._exit(0)  # the event loop would wait for what is left of them
 
 
 def overridden(settings: S, **given: Any) -> S:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import Final, Protocol, TypeVar
+from weakref import WeakSet
 
 from mediator.clock import Clock
 from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
@@ -87,7 +88,8 @@ class StoreCalls:
         self.systems = systems
         self._guard = guard
         self._clock = clock
-        self._refused: set[Fragment] = set()
+        # What was left for good goes with the last one who could write to it.
+        self._refused = WeakSet[Fragment]()
         self._busy: dict[Fragment, int] = {}
         self._left = asyncio.Event()
 
@@ -150,7 +152,7 @@ class StoreCalls:
 
     def check_writable(self, fragments: Iterable[Fragment]) -> None:
         """Raise `Unavailable` if no write to these fragments may begin."""
-        for fragment in fragments:
+        for fragment in fragments if self._refused else ():
             if fragment in self._refused:
                 raise _placed_anew(fragment)
         if self._clock.monotonic() >= self.lease_until:

@@ -72,9 +72,7 @@ class Doubts:
             if patience.is_over:
                 raise _unresolved(route, left)
             if met:
-                await patience.pause()
-                if patience.resolves and self._calls.marks is not None:
-                    await self._calls.marks.resolve(met)
+                await patience.wait_for(met, self._calls.marks)
         return now
 
     async def _look(

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from mediator.errors import MediatorError
-from mediator.operations.marks import Marks
+from mediator.operations.marks import Marks, Met
 from mediator.stores.port import RecordKey, Status, Write, WriteResult
 
 __all__ = ["LONGEST_PAUSE_S", "PATIENCE_S", "Patience", "Told", "wait_out"]
@@ -45,19 +45,25 @@ class Patience:
         return self._now() - self._began > self._bound_s
 
     @property
-    def resolves(self) -> bool:
-        """Whether a live coordinator has had its moment: what is still met has to be resolved."""
-        return self._now() - self._began > GRACE_S
-
-    @property
     def has_waited(self) -> bool:
         """Whether there was a pause already."""
         return self._pause_s > FIRST_PAUSE_S
 
-    async def pause(self) -> None:
-        """Wait a little; at random, to spread those who wait."""
+    async def wait_for(self, met: Met, marks: Marks | None) -> None:
+        """Wait a little, and resolve what was met if its coordinators have had their moment.
+
+        Args:
+            met: The intents that were met.
+            marks: Resolves them; None: there are none over several systems.
+
+        Raises:
+            Unavailable: See `Marks.resolve`.
+        """
+        # At random, to spread those who wait.
         await asyncio.sleep(self._pause_s * (0.5 + random.random()))  # noqa: S311 - no secret
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        if met and marks is not None and self._now() - self._began > GRACE_S:
+            await marks.resolve(met)
 
 
 async def wait_out(
@@ -77,10 +83,9 @@ async def wait_out(
     patience = Patience(PATIENCE_S)
     waiting = _waiting(calls, results)
     while waiting and not patience.is_over:
-        await patience.pause()
-        if marks is not None and patience.resolves:
-            await marks.resolve(_met([calls[i] for i in waiting], [results[i] for i in waiting]))
-        again = await send([calls[i] for i in waiting])
+        left = [calls[i] for i in waiting]
+        await patience.wait_for(_met(left, [results[i] for i in waiting]), marks)
+        again = await send(left)
         for i, result in zip(waiting, again, strict=True):
             results[i] = result
         waiting = [i for i in waiting if _met_intent(calls[i], results[i])]

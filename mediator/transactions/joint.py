@@ -186,9 +186,7 @@ class JointWriter:
             foreign = held.foreign(mark)
             if not foreign or held.fragments[held.target.route.anchor].mark != mark:
                 break
-            await patience.pause()
-            if patience.resolves:
-                await self._settler.resolve(foreign)
+            await patience.wait_for(foreign, self._settler)
             keys = [key for own in foreign.values() for key in own]
             again = zip(keys, await self._settler.marker.lock(keys, mark), strict=True)
             now = {fragment: standing for (fragment, _), standing in again}

@@ -66,9 +66,7 @@ class Phases:
                 if patience.is_over:
                     raise
                 met = blocked.met
-            await patience.pause()
-            if met and patience.resolves:
-                await self._settler.resolve(met)
+            await patience.wait_for(met, self._settler)
 
     async def begin(
         self, entry: Entry, targets: Sequence[Target], *, anchor_first: bool = False

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import unicodedata
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +17,7 @@ from typer.testing import CliRunner
 from mediator.operations.operators import Operator
 from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance import CHECKS, Judgement, run
+from mediator.stores.conformance.concurrency import _race
 from mediator.stores.port import (
     Fragment,
     Read,
@@ -285,3 +289,21 @@ def test_command_prints_a_table_and_exits_with_the_result() -> None:
     assert "Count" not in failed.output
     assert "count after DELETE" in " ".join(failed.output.split())
     assert CliRunner().invoke(app, ["oracle", "--url", "memory:"]).exit_code == 2
+
+
+async def test_writers_that_are_given_up_before_they_start_leave_nothing_behind() -> None:
+    """The probe's budget may end just then. What nobody awaits is a warning at any time later."""
+    begun = []
+
+    async def write() -> WriteResult:
+        begun.append(1)
+        return WriteResult(Status.APPLIED)
+
+    with warnings.catch_warnings(record=True, action="always") as warned:
+        for given_up in (True, False):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0 if given_up else None):
+                    await _race(*(write() for _ in range(3)))
+            assert len(begun) == (0 if given_up else 3)
+        gc.collect()
+    assert [str(warning.message) for warning in warned] == []

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, unquote
 
 import uvicorn
 
+from app.serve import KEPT_S
 from sketch.port import Grant, Part, SketchLimits, Snapshot
 from sketch.server import MemorySketch
 from sketch.shape import FilterShape
@@ -447,7 +448,12 @@ class _Server(uvicorn.Server):
 async def served(app: App) -> AsyncIterator[str]:
     """Serve an application on loopback; yields its address."""
     config = uvicorn.Config(
-        app, lifespan="off", log_level="error", ws="none", timeout_graceful_shutdown=1
+        app,
+        lifespan="off",
+        log_level="error",
+        ws="none",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=KEPT_S,  # else a request may cross the closing of its connection
     )
     server = _Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:

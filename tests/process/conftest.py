@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from app.settings import CacheSettings
 from mediator.stores.port import SystemConfig
 from tests.process.cached_paper import Paper, paper_on
+from tests.process.guarded import Guarded, guarded
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
 
 
@@ -65,3 +67,16 @@ async def other(
     settings = CacheSettings()
     async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+async def running(
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    catalogue_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Guarded]:
+    """An installation that asks for keys."""
+    jobs: Path = tmp_path_factory.mktemp("jobs")
+    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as installation:
+        yield installation

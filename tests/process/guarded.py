@@ -15,6 +15,7 @@ from app.access.settings import AccessSettings
 from app.container import Container, build
 from app.settings import CacheSettings, HttpSettings, MediatorSettings, SystemSettings
 from mediator.stores.port import SystemConfig
+from tests.process.idle_worker import idle_worker
 from tests.process.service import unique
 
 __all__ = ["CALLERS", "CLASSES", "COUNTS", "FIELDS", "Guarded", "bearer", "guarded"]
@@ -118,7 +119,8 @@ async def guarded(
     asked = AccessSettings(authentication="required", **access)
     container = await build(HttpSettings(), settings, caching, asked)
     try:
-        yield await _furnish(container)
+        async with idle_worker(container.mediator.workers):
+            yield await _furnish(container)
     finally:
         await container.stop()
 

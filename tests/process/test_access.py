@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,11 @@ from app.commands.key import key
 from app.commands.key_option import key_in
 from mediator.access.book import AccessBook
 from mediator.clock import SystemClock
-from mediator.stores.port import SystemConfig
-from tests.process.guarded import Guarded, bearer, guarded
+from tests.process.guarded import Guarded, bearer
 from tests.process.service import NOWHERE, unique
 
 VOLATILE = {"x-request-id", "server-timing", "date", "content-length"}
 """What no two answers share; the body's length is that of the request's id, which grows."""
-
-
-@pytest.fixture(scope="module")
-async def running(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as installation:
-        await installation.container.mediator.workers.greet("test", None)
-        yield installation
 
 
 def told(answer: httpx.Response) -> tuple[int, Any, dict[str, str]]:

@@ -205,7 +205,6 @@ async def installation(
     jobs: Path = tmp_path_factory.mktemp("jobs")
     configs = system_configs[:2]
     async with guarded(configs, catalogue_url, redis_config.url, jobs) as running:
-        await running.container.mediator.workers.greet("test", None)
         yield running
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -161,7 +161,10 @@ async def test_proposals_are_shared_outlive_replicas_and_go_with_their_database(
         await control.amend("redis", metrics={"write_throughput": 1.0})
         await control.amend("mongo", metrics={"write_throughput": 1e6})
         [first] = await proposed(mediator)
-        assert datetime.fromisoformat(first["since"]).tzinfo is not None
+        took_the_lead = datetime.fromisoformat(first["since"])
+        assert abs(datetime.now(UTC) - took_the_lead) < timedelta(hours=1), (
+            "a time that people read"
+        )
         [other] = await proposed(replica)
         async with service(system_configs, mediator.catalogue_url) as later:
             [outliving] = await proposed(later)

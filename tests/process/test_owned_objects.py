@@ -103,7 +103,6 @@ async def drafts(
 ) -> AsyncIterator[Drafts]:
     jobs: Path = tmp_path_factory.mktemp("jobs")
     async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as running:
-        await running.container.mediator.workers.greet("test", None)
         yield await _furnish(running)
 
 

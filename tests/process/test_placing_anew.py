@@ -54,6 +54,13 @@ async def knows(of: Service, database: str) -> None:
         await of.get(database, "notes", "nobody")
 
 
+async def known(mediator: Service, late: Service) -> str:
+    """Return a database with an empty class on Redis, which both replicas know."""
+    name = await mediator.put_schema(on("redis"))
+    await knows(late, name)
+    return name
+
+
 def placing(of: Service, database: str, system: str) -> asyncio.Task[SchemaChange]:
     change = of.mediator.control.set_schema(database, {"classes": on(system)})
     return asyncio.create_task(change)
@@ -73,6 +80,13 @@ class Gate:
         self.reached.set()
         await self.open.wait()
         return result if self._after else await self._call(*args, **options)
+
+
+def stopped(patched: pytest.MonkeyPatch, owner: object, name: str, *, after: bool = False) -> Gate:
+    """Stop whoever calls something of an owner from now on."""
+    gate = Gate(getattr(owner, name), after=after)
+    patched.setattr(owner, name, gate)
+    return gate
 
 
 @pytest.fixture
@@ -102,8 +116,7 @@ async def waits(of: Service, late: Service) -> None:
 async def test_what_another_replica_creates_before_it_follows_is_kept(
     mediator: Service, late: Service
 ) -> None:
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
+    name = await known(mediator, late)
     change = placing(mediator, name, "mongo")
     await waits(mediator, late)
     await late.create(name, "notes", "x", title="kept")
@@ -122,10 +135,8 @@ async def test_what_another_replica_creates_before_it_follows_is_kept(
 async def test_writes_find_the_new_place_once_all_have_followed(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
-    gate = Gate(mediator.mediator._schemas._check_still_empty)
-    monkeypatch.setattr(mediator.mediator._schemas, "_check_still_empty", gate)
+    name = await known(mediator, late)
+    gate = stopped(monkeypatch, mediator.mediator._schemas, "_check_still_empty")
     change = placing(mediator, name, "mongo")
     await waits(mediator, late)
     await follows(late)
@@ -145,10 +156,8 @@ async def test_writes_find_the_new_place_once_all_have_followed(
 async def test_a_write_under_way_is_waited_for(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
-    gate = Gate(late.mediator._systems.get("redis").store.write)
-    monkeypatch.setattr(late.mediator._systems.get("redis").store, "write", gate)
+    name = await known(mediator, late)
+    gate = stopped(monkeypatch, late.mediator._systems.get("redis").store, "write")
     write = asyncio.create_task(late.create(name, "notes", "x", title="kept"))
     await gate.reached.wait()
     change = placing(mediator, name, "mongo")
@@ -172,8 +181,7 @@ async def test_who_does_not_follow_is_waited_for_within_bounds(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "_PATIENCE_S", 0.2)
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
+    name = await known(mediator, late)
     with pytest.raises(Unavailable, match="do not confirm"):
         await placing(mediator, name, "mongo")
     for of in (mediator, late):
@@ -183,12 +191,9 @@ async def test_who_does_not_follow_is_waited_for_within_bounds(
 async def test_who_has_lost_its_lease_acknowledges_nothing(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
-    store = late.mediator._systems.get("redis").store
-    gate = Gate(store.write)
+    name = await known(mediator, late)
     with monkeypatch.context() as patched:
-        patched.setattr(store, "write", gate)
+        gate = stopped(patched, late.mediator._systems.get("redis").store, "write")
         write = asyncio.create_task(late.create(name, "notes", "x", title="late"))
         await gate.reached.wait()
     calls_of(late).lease_until = 0.0
@@ -211,11 +216,9 @@ async def test_who_was_counted_out_writes_to_no_place_that_was_left(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A write that has found its place before its replica follows again."""
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
-    gate = Gate(calls_of(late)._write_system)
+    name = await known(mediator, late)
     with monkeypatch.context() as patched:
-        patched.setattr(calls_of(late), "_write_system", gate)
+        gate = stopped(patched, calls_of(late), "_write_system")
         write = asyncio.create_task(late.create(name, "notes", "x", title="late"))
         await gate.reached.wait()
     monkeypatch.setattr(membership, "_DEAD_S", 0.0)
@@ -230,11 +233,9 @@ async def test_who_was_counted_out_writes_to_no_place_that_was_left(
 async def test_who_stalls_under_its_hold_changes_nothing_afterwards(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
+    name = await known(mediator, late)
     monkeypatch.setattr(catalogue_schemas, "HOLD_S", 0.0)
-    gate = Gate(mediator.mediator._schemas._check_still_empty, after=True)
-    monkeypatch.setattr(mediator.mediator._schemas, "_check_still_empty", gate)
+    gate = stopped(monkeypatch, mediator.mediator._schemas, "_check_still_empty", after=True)
     change = placing(mediator, name, "mongo")
     await eventually(lambda: _following(late, gate))
     await follows(late)  # ends the hold, which is overdue
@@ -256,11 +257,8 @@ async def _following(late: Service, gate: Gate) -> bool:
 async def test_who_stalls_before_it_drops_the_old_place_drops_no_new_one(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
-    store = mediator.mediator._systems.get("redis").store
-    gate = Gate(store.drop)
-    monkeypatch.setattr(store, "drop", gate)
+    name = await known(mediator, late)
+    gate = stopped(monkeypatch, mediator.mediator._systems.get("redis").store, "drop")
     change = placing(mediator, name, "mongo")
     await eventually(lambda: _following(late, gate))
     back = placing(late, name, "redis")
@@ -308,8 +306,7 @@ async def test_what_was_read_of_a_class_is_validated_where_it_was_placed(
 
 
 async def test_two_who_place_a_class_anew_do_not_both(mediator: Service, late: Service) -> None:
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
+    name = await known(mediator, late)
     first = placing(mediator, name, "mongo")
     await waits(mediator, late)
     with pytest.raises(Conflict, match="Somebody else"):
@@ -320,8 +317,7 @@ async def test_two_who_place_a_class_anew_do_not_both(mediator: Service, late: S
 
 
 async def test_a_dropped_database_is_left_by_all_before(mediator: Service, late: Service) -> None:
-    name = await mediator.put_schema(on("redis"))
-    await knows(late, name)
+    name = await known(mediator, late)
     drop = asyncio.create_task(mediator.mediator.control.delete_schema(name))
     await waits(mediator, late)
     assert not drop.done()

@@ -86,6 +86,12 @@ def test_a_system_that_is_wrong_does_not_show_its_address(text: Any) -> None:
     assert PLANTED not in str(refused.value)
 
 
+def test_the_address_of_a_receiver_which_is_logged_has_no_password() -> None:
+    with pytest.raises(ValidationError) as refused:
+        TelemetrySettings(otlp_endpoint=f"http://u:{PLANTED}@collector.example:4318")
+    assert PLANTED not in str(refused.value)
+
+
 def test_settings_do_not_print_their_secrets() -> None:
     told = [
         MediatorSettings(catalogue_url=SecretStr(NOBODY), systems=[SystemSettings(**SYSTEM)]),

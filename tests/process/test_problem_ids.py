@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-
 import httpx
 import pytest
 
-from mediator.stores.port import SystemConfig
-from tests.process.guarded import Guarded, guarded
+from tests.process.guarded import Guarded
 
 DATA = {
     "no route": ("GET", "/nowhere"),
@@ -25,18 +22,6 @@ ADMIN = {
     "no body": ("PUT", "/admin/v1/schemas/{database}"),
     "not as the route wants it": ("PUT", "/admin/v1/tenants/UPPER"),
 }
-
-
-@pytest.fixture(scope="module")
-async def running(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    jobs = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as installation:
-        yield installation
 
 
 def names_its_request(answer: httpx.Response, id_: str | None = None) -> None:

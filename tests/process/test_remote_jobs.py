@@ -24,6 +24,7 @@ from mediator.catalogue.workers import CatalogueWorkers
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as ServiceProcess
+from tests.process.idle_worker import idle_worker
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 
 JOB: dict[str, Any] = {
@@ -128,8 +129,8 @@ async def plant(
         await service.favour()
         catalogue = Catalogue(url)
         await catalogue.open()
-        await CatalogueWorkers(catalogue).greet("test", None)
-        yield Plant(service, RunQueue(catalogue), jobs)
+        async with idle_worker(CatalogueWorkers(catalogue)):
+            yield Plant(service, RunQueue(catalogue), jobs)
         await catalogue.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
@@ -27,20 +27,10 @@ OWNED: Final[dict[str, Any]] = {
 }
 
 
+LONG: Final = timedelta(hours=1)
+"""Longer than a busy machine takes for a test."""
+
 Replica: TypeAlias = Callable[[], AbstractAsyncContextManager[Guarded]]
-
-
-@pytest.fixture(scope="module")
-async def running(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as installation:
-        await installation.container.mediator.workers.greet("test", None)
-        yield installation
 
 
 @pytest.fixture
@@ -326,6 +316,7 @@ async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
     body = {"title": VALUE, "author": "bob"}
     assert (await running.data.put(draft, json=body, headers=operator)).status_code == 201
     assert (await running.data.delete(draft, headers=operator)).status_code == 204
+    monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", LONG)
     await taken(running, database)
     await until_told(running, database, VALUE, operator)
     refused = await changes(running, database, reader)
@@ -340,8 +331,9 @@ async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
 
 
 async def test_another_replica_knows_until_when_a_class_had_owners(
-    running: Guarded, beside: Replica
+    running: Guarded, beside: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", LONG)
     database = await new_database(running, {**CLASSES, "drafts": OWNED})
     reader = bearer(await running.key(f"read:{database}", "jobs"))
     run = await submitted(running, database, job("drafts"))
@@ -357,7 +349,10 @@ async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(
     database = await new_database(running, CLASSES)
     reader = bearer(await running.key(f"read:{database}"))
     async with beside() as other:
-        await other.container.mediator._watch.stop()  # it hears of no schema by itself
+        relays = other.container.mediator.changes._logs
+        assert relays is not None
+        await other.container.mediator._watch.stop()  # it hears of no schema by itself,
+        await relays.close()  # nor by a change that it relays
         await set_classes(running, database, {**CLASSES, "fresh": {"fields": FIELDS}})
         written = f"/v1/{database}/fresh/one"
         await running.data.put(written, json={"title": VALUE}, headers=await operate(running))

@@ -75,7 +75,6 @@ async def running(
     async with guarded(
         system_configs[:2], catalogue_url, redis_config.url, jobs, **general
     ) as installation:
-        await installation.container.mediator.workers.greet("test", None)
         yield installation
 
 

@@ -7,6 +7,7 @@ is bounded by the size of what it is given, which docs/limits.md tells.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from app.api.options import DataOptions
 from app.api.queries import LARGEST
 from app.http.jsonbody import MOST_VALUES
 from app.telemetry.instruments import Instruments
+from mediator.operations import revise
 from tests.process.loop_steps import Steps, counted
 from tests.process.service import Service, field_on
 
@@ -96,6 +98,26 @@ async def test_one_large_object(http: httpx.AsyncClient, system: str) -> None:
     await longest(http, "PUT", path, **body({"list": list(range(MANY))}))
     await longest(http, "GET", path)
     await longest(http, "DELETE", path)
+
+
+async def test_a_json_patch_is_not_computed_on_the_event_loop(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its moves are few calls of functions, each of which moves the rest of a list."""
+    threads: set[int] = set()
+
+    def noted(*args: Any) -> Any:
+        threads.add(threading.get_ident())
+        return compute(*args)
+
+    compute = revise.revised
+    monkeypatch.setattr(revise, "revised", noted)
+    await http.put("on_postgres/moved", **body({"doc": {"k": [1, 2]}}))
+    moves = [{"op": "move", "from": "/doc/k/0", "path": "/doc/k/1"}]
+    answer = await http.patch("on_postgres/moved", content=orjson.dumps(moves), headers=JSON_PATCH)
+    assert answer.json()["doc"] == {"k": [2, 1]}
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -185,7 +185,12 @@ class Readers:
 
 @asynccontextmanager
 async def world_on(
-    systems: Sequence[SystemConfig], *, purged: bool, sketch_url: str = "", skew_s: float = 0.0
+    systems: Sequence[SystemConfig],
+    *,
+    purged: bool,
+    sketch_url: str = "",
+    skew_s: float = 0.0,
+    purge_again_s: float = 2.0,
 ) -> AsyncIterator[World]:
     """Run a replica on systems, with caches before it."""
     redis, postgres, _ = systems
@@ -198,6 +203,7 @@ async def world_on(
             sketch_url=sketch_url or redis.url,
             namespace=unique("sketch"),
             skew_s=skew_s,
+            purge_again_s=purge_again_s,
         )
         door = await enter(_door())
         caches = (await enter(varnish(door.url)), await enter(nginx(door.url)))

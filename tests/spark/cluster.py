@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import orjson
 import psutil
 import pyspark
 
-from spark_jobs.runner.conformance import Trial
-
-__all__ = ["ClusterRun"]
+__all__ = ["ClusterRun", "executor_of"]
 
 _EXECUTORS: Final = 2
 _MASTER: Final = f"local-cluster[{_EXECUTORS},1,1024]"  # of one core and 1024 MB each
@@ -34,65 +30,41 @@ class ClusterRun:
     Attributes:
         process: The driver; its JVM holds the cluster's master and workers, and has executors as
             children.
-        api: Spark's REST API (https://spark.apache.org/docs/latest/monitoring.html#rest-api).
         out: Where the result goes.
     """
 
     process: asyncio.subprocess.Process
-    api: httpx.AsyncClient
     out: Path
 
     @classmethod
     @asynccontextmanager
     async def started(
-        cls, trial: Trial, directory: Path, scratch: Path
+        cls, document: Mapping[str, Any], scratch: Path, environment: Mapping[str, str]
     ) -> AsyncIterator[ClusterRun]:
         """Start a job; what is left of it after the block is killed.
 
         Args:
-            trial: The job.
-            directory: Where it keeps finished stages.
+            document: The job.
             scratch: An empty directory.
+            environment: What the driver gets besides.
         """
-        job, out, port = scratch / "job.json", scratch / "result.json", _free_port()
-        job.write_bytes(orjson.dumps(trial.document))
-        command = ("job", "run", job, "--out", out, "--run-dir", directory)
+        job, out = scratch / "job.json", scratch / "result.json"
+        job.write_bytes(orjson.dumps(document))
+        command = ("job", "run", job, "--out", out, "--run-dir", scratch / "run")
         with (scratch / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", "from app.cli import main; main()", *command),
-                env={**os.environ, **_settings(_home(scratch), port)},
+                env={**os.environ, **_settings(_home(scratch)), **environment},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
         try:
-            url = f"http://127.0.0.1:{port}/api/v1/applications"
-            async with httpx.AsyncClient(base_url=url, timeout=60) as api:
-                yield cls(process, api, out)
+            yield cls(process, out)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-
-    async def executors(self) -> dict[str, dict[str, Any]]:
-        """Return what the driver knows of each executor that lives, by its id."""
-        (application,) = (await self.api.get("")).json()
-        known = (await self.api.get(f"{application['id']}/executors")).json()
-        return {one["id"]: one for one in known if one["id"] != "driver"}
-
-    async def complete(self) -> bool:
-        """Whether all executors are there."""
-        assert self.process.returncode is None, self.log
-        try:
-            return len(await self.executors()) == _EXECUTORS
-        except (httpx.TransportError, ValueError):  # the driver is starting
-            return False
-
-    def executor(self, id_: str) -> psutil.Process:
-        """Return the process of an executor."""
-        below = psutil.Process(self.process.pid).children(recursive=True)
-        (found,) = [one for one in below if one.name() == "java" and _executor_in(one) == id_]
-        return found
 
     @property
     def log(self) -> str:
@@ -100,7 +72,14 @@ class ClusterRun:
         return self.out.with_name("log").read_text()
 
 
-def _settings(home: Path, port: int) -> dict[str, str]:
+def executor_of(process: int) -> psutil.Process:
+    """Return the executor that a process which carries out a task belongs to."""
+    parents = psutil.Process(process).parents()
+    (found,) = [one for one in parents if "--executor-id" in one.cmdline()]
+    return found
+
+
+def _settings(home: Path) -> dict[str, str]:
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for processes that live for a minute
     conf = {
         "spark.driver.extraJavaOptions": quick,
@@ -108,8 +87,6 @@ def _settings(home: Path, port: int) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "2",  # so that each executor has something to do
         "spark.sql.adaptive.enabled": "false",
-        "spark.ui.enabled": "true",
-        "spark.ui.port": str(port),
     }
     return {
         "SPARK_HOME": str(home),
@@ -125,17 +102,3 @@ def _home(scratch: Path) -> Path:
     for name in ("bin", "jars", "python"):
         (home / name).symlink_to(_PACKAGE / name)
     return home
-
-
-def _executor_in(process: psutil.Process) -> str | None:
-    """Return the id of the executor that a process is."""
-    arguments: list[str] = process.cmdline()
-    if "--executor-id" not in arguments:
-        return None
-    return arguments[arguments.index("--executor-id") + 1]
-
-
-def _free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        port: int = taken.getsockname()[1]
-    return port

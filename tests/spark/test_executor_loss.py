@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import orjson
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.runner.conformance import Trial, run_trial
 from spark_jobs.runner.run_directory import RunDirectory
-from tests.faults.conditions import eventually
-from tests.spark.cluster import ClusterRun
+from tests.spark.cluster import ClusterRun, executor_of
+from tests.spark.paused_linkage import KIND, Pauses
 
 PEOPLE: Final = 300
-VICTIM: Final = "1"
 
 
 def encoded(party: str, flips: int) -> Iterator[str]:
@@ -42,36 +41,19 @@ def trial(tmp_path: Path) -> Trial:
 async def test_a_run_outlives_an_executor(
     trial: Trial, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """It is stopped first, so that the task that it is given is not done when it is killed."""
+    """It is killed in the middle of a task, which another executor begins anew."""
     expected = run_trial(trial, spark, RunDirectory(tmp_path / "whole"))
     assert len(expected) >= PEOPLE
-    kept = tmp_path / "run"
-    async with ClusterRun.started(trial, kept, tmp_path) as run:
-
-        async def has_a_task() -> bool:
-            tasks: int = (await run.executors())[VICTIM]["activeTasks"]
-            return tasks > 0
-
-        await eventually(run.complete)
-        for stage in ("read left", "read right", "forecast", "order"):
-            await eventually(finished(kept, stage))
-        victim = run.executor(VICTIM)
-        victim.suspend()
-        await eventually(has_a_task)
-        assert not await finished(kept, "links")()
-        victim.kill()
+    pauses = Pauses.begun(tmp_path / "pauses")
+    job = {**trial.document, "kind": KIND}
+    async with ClusterRun.started(job, tmp_path, pauses.environment()) as run:
+        while not pauses.tasks():
+            assert run.process.returncode is None, run.log
+            await asyncio.sleep(0.1)
+        partition, process = pauses.tasks()[0]
+        executor_of(process).kill()
+        pauses.end()
         assert await run.process.wait() == 0, run.log
         assert run.out.read_text().splitlines() == expected
-
-
-def finished(directory: Path, stage: str) -> Callable[[], Awaitable[bool]]:
-    """Whether a run has kept a stage: its manifest names it."""
-    manifest = directory / "manifest-000001.json"
-
-    async def kept() -> bool:
-        try:
-            return stage in orjson.loads(manifest.read_bytes())["stages"]
-        except FileNotFoundError:
-            return False
-
-    return kept
+        by = {process for which, process in pauses.tasks() if which == partition}
+        assert len(by) > 1, "the task was carried out again"

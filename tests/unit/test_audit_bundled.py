@@ -6,7 +6,7 @@ import json
 import os
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import typer
@@ -181,3 +181,38 @@ def test_a_strict_audit_ends_with_an_error_if_somebody_could_not_be_asked(
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == status
     assert "were not audited" in done.output
+
+
+KNOWN: Final = {"name": "known", "version": "1", "vulns": []}
+UNKNOWN: Final = {"name": "unknown", "skip_reason": "nobody knows it"}
+GOOD, WRONG, UNASKED = Outcome(""), Outcome("", wrong=("it is",)), Outcome("", unasked=("why",))
+
+
+@pytest.mark.parametrize(
+    ("bundled", "go", "locks", "lenient", "strict"),
+    [
+        (GOOD, GOOD, [KNOWN], 0, 0),
+        (WRONG, GOOD, [KNOWN], 1, 1),
+        (UNASKED, GOOD, [KNOWN], 0, 1),
+        (GOOD, WRONG, [KNOWN], 0, 1),
+        (GOOD, UNASKED, [KNOWN], 0, 1),
+        (GOOD, GOOD, [KNOWN, UNKNOWN], 0, 1),
+    ],
+)
+def test_an_audit_is_as_good_as_the_least_of_what_is_asked(
+    bundled: Outcome,
+    go: Outcome,
+    locks: list[dict[str, object]],
+    lenient: int,
+    strict: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = f"import json; print(json.dumps({ ({'dependencies': locks})!r}))"
+    monkeypatch.setattr(vulnerabilities, "_TRIED", ("-c", told))
+    monkeypatch.setattr(vulnerabilities, "read_reviewed", lambda _: [])
+    monkeypatch.setattr(vulnerabilities, "audit_go", lambda _: go)
+    monkeypatch.setattr(vulnerabilities, "audit_bundled", lambda *_: bundled)
+    app = typer.Typer()
+    app.command()(vulnerabilities.main)
+    assert CliRunner().invoke(app, []).exit_code == lenient
+    assert CliRunner().invoke(app, ["--strict"]).exit_code == strict

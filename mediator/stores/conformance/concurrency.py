@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from mediator.operations.operators import Operator, OperatorCall
 from mediator.schema.annotations import Capability
@@ -32,15 +33,19 @@ ROUNDS = 12
 ATTEMPTS = 4 * WRITERS
 
 
-async def _race(*writes: Awaitable[WriteResult]) -> list[WriteResult]:
+async def _race(*writes: Coroutine[Any, Any, WriteResult]) -> list[WriteResult]:
     """Start writers together: each waits for all others to be about to send."""
     barrier = asyncio.Barrier(len(writes))
 
-    async def start(write: Awaitable[WriteResult]) -> WriteResult:
+    async def start(write: Coroutine[Any, Any, WriteResult]) -> WriteResult:
         await barrier.wait()
         return await write
 
-    return await gathered(map(start, writes))
+    try:
+        return await gathered(map(start, writes))
+    finally:
+        for write in writes:  # given up before that, Python would warn of them at any time later
+            write.close()
 
 
 def _winners(results: Sequence[WriteResult]) -> list[WriteResult]:

@@ -12,7 +12,7 @@ from mediator.schema.types import Values
 __all__ = ["Fragment", "Read", "Record"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Fragment:
     """What one system holds of one class. Identity is object identity: one per routing model.
 

@@ -1,0 +1,28 @@
+"""A worker that is seen, so that jobs are taken, and carries none out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from mediator.catalogue.workers import CatalogueWorkers
+from mediator.control.watch import Duty, Watch
+
+__all__ = ["idle_worker"]
+
+_GREETS_S = 5.0
+"""Often enough for the minute after which it is taken for gone, however slow the tests are."""
+
+
+@asynccontextmanager
+async def idle_worker(workers: CatalogueWorkers) -> AsyncIterator[None]:
+    """Let a worker be seen while the block runs."""
+    greet = partial(workers.greet, "test", None)
+    await greet()
+    watch = Watch([Duty("greeting", _GREETS_S, greet)])
+    watch.start()
+    try:
+        yield
+    finally:
+        await watch.stop()

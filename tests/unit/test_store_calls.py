@@ -1,0 +1,30 @@
+"""What store calls refuse, without any store."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from mediator.clock import SystemClock
+from mediator.errors import Unavailable
+from mediator.guard import NullGuard
+from mediator.operations.calls import StoreCalls
+from mediator.stores.port import Fragment
+from mediator.systems import Systems
+
+
+def refused(calls: StoreCalls) -> None:
+    left = Fragment("redis", "news", "articles", {}, {})
+    calls.refuse([left])
+    gc.collect()
+    with pytest.raises(Unavailable, match="placed anew"):
+        calls.check_writable([left])
+
+
+def test_a_place_that_was_left_is_refused_as_long_as_anybody_knows_it() -> None:
+    calls = StoreCalls(Systems(), NullGuard(), SystemClock())
+    for _ in range(3):
+        refused(calls)
+    gc.collect()
+    assert not calls._refused
