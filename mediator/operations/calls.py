@@ -15,6 +15,7 @@ from math import inf
 from typing import Final, Protocol, TypeVar
 
 from mediator.clock import Clock
+from mediator.concurrency import concurrently
 from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
@@ -278,7 +279,7 @@ class StoreCalls:
 
         if len(names) == 1:
             return list(await one(*names))
-        answers = await asyncio.gather(*map(one, names))
+        answers = await concurrently(map(one, names))
         own = dict(zip(names, map(iter, answers), strict=True))
         return [next(own[call.fragment.system]) for call in calls]
 
