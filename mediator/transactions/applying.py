@@ -98,7 +98,8 @@ class Applier:
     async def _steps(self, applied: Sequence[_Applied]) -> None:
         await self._step(applied)
         if births := [one for one in applied if one.error is None and one.due()]:
-            await concurrently(self._bind(one) for one in births)
+            for one in births:
+                await self._bind(one)  # without a round trip, but for what others have applied
             await self._step(births)
 
     async def _step(self, applied: Sequence[_Applied]) -> None:
