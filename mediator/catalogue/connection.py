@@ -151,13 +151,15 @@ class Catalogue:
         Raises:
             Unavailable: The catalogue does not answer.
         """
-        async with self.failing():
+        try:
             try:
                 return await self._fetch(statement, arguments)
             except _LOST:
                 if not again:
                     raise
             return await self._fetch(statement, arguments)
+        except _FAILURES as error:  # as `failing` does, without a generator for each statement
+            raise _silent() from error
 
     async def _fetch(self, statement: str, arguments: Sequence[Any]) -> Sequence[Any]:
         async with asyncio.timeout(DEADLINE_S):
@@ -183,7 +185,11 @@ class Catalogue:
         try:
             yield
         except _FAILURES as error:
-            raise Unavailable("The catalogue does not answer.", system=NAME) from error
+            raise _silent() from error
+
+
+def _silent() -> Unavailable:
+    return Unavailable("The catalogue does not answer.", system=NAME)
 
 
 def _dumps(value: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeVar
 from weakref import WeakSet
 
 from mediator.clock import Clock
+from mediator.concurrency import concurrently
 from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
@@ -280,7 +281,7 @@ class StoreCalls:
 
         if len(names) == 1:
             return list(await one(*names))
-        answers = await asyncio.gather(*map(one, names))
+        answers = await concurrently(map(one, names))
         own = dict(zip(names, map(iter, answers), strict=True))
         return [next(own[call.fragment.system]) for call in calls]
 

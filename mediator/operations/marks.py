@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
+from mediator.concurrency import concurrently
 from mediator.errors import Conflict, MediatorError
 from mediator.results import all_or_raise
 from mediator.stores.port import Lockable, RecordKey, Standing, StoreError, is_lockable
@@ -93,8 +93,8 @@ class Marker:
     ) -> list[_T | MediatorError]:
         names = list(dict.fromkeys(fragment.system for fragment, _ in keys))
         of = [[key for key in keys if key[0].system == name] for name in names]
-        answers = await asyncio.gather(
-            *(self._ask(name, own, call) for name, own in zip(names, of, strict=True))
+        answers = await concurrently(
+            self._ask(name, own, call) for name, own in zip(names, of, strict=True)
         )
         by_system = {name: iter(answer) for name, answer in zip(names, answers, strict=True)}
         return [next(by_system[fragment.system]) for fragment, _ in keys]

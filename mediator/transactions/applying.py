@@ -7,11 +7,11 @@ else who comes second does not learn the versions.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from mediator.concurrency import both, concurrently
 from mediator.errors import MediatorError
 from mediator.operations.calls import StoreCalls
 from mediator.operations.marks import Marker
@@ -20,7 +20,6 @@ from mediator.operations.model import Outcome
 from mediator.operations.plan import Steps
 from mediator.placement.routing import ClassRoute
 from mediator.stores.port import RecordKey, Status, Write, WriteKind, WriteResult
-from mediator.transactions.places import gathered
 from mediator.transactions.preparing import Work
 
 __all__ = ["Answer", "Applier"]
@@ -41,14 +40,11 @@ class _Applied:
     results: dict[int, WriteResult] = field(default_factory=dict)
     error: MediatorError | None = None
 
-    def due(self) -> list[int]:
+    def due(self) -> list[tuple[int, Write]]:
         """Tell which steps can be sent: those that need no birth, or all once it is known."""
-        waiting = not self.results and _makes(self.steps)
-        return [
-            i
-            for i in range(len(self.steps.all))
-            if i not in self.results and not (waiting and i > 0)
-        ]
+        if not self.results and _makes(self.steps):
+            return [(0, self.steps.first)]
+        return [(i, write) for i, write in enumerate(self.steps.all) if i not in self.results]
 
     def take(self, index: int, result: WriteResult | MediatorError) -> None:
         """Note what a step was answered."""
@@ -85,7 +81,7 @@ class Applier:
         error = await self._apply(applied, others, mark)
         error = await self._release(_left(applied), mark) or error
         copied = [one for one in applied if _is_copied(one)]
-        await gathered(self._forget_copy(one) for one in copied)
+        await concurrently(self._forget_copy(one) for one in copied)
         found = iter([_answer(one, error) for one in applied])
         return [next(found) if work.steps is not None else _known(work) for work in works]
 
@@ -96,26 +92,27 @@ class Applier:
         if not others:
             await self._steps(applied)
             return None
-        _, error = await asyncio.gather(self._steps(applied), self._release(others, mark))
+        _, error = await both(self._steps(applied), self._release(others, mark))
         return error
 
     async def _steps(self, applied: Sequence[_Applied]) -> None:
         await self._step(applied)
         if births := [one for one in applied if one.error is None and one.due()]:
-            await gathered(self._bind(one) for one in births)
+            for one in births:
+                await self._bind(one)  # without a round trip, but for what others have applied
             await self._step(births)
 
     async def _step(self, applied: Sequence[_Applied]) -> None:
         """Send the steps that are due, with one call for each system."""
-        due = [(one, i) for one in applied for i in one.due()]
-        results = await self._calls.write_each([one.steps.all[i] for one, i in due])
-        for (one, i), result in zip(due, results, strict=True):
+        due = [(one, i, write) for one in applied for i, write in one.due()]
+        results = await self._calls.write_each([write for _, _, write in due])
+        for (one, i, _), result in zip(due, results, strict=True):
             one.take(i, result)
 
     async def _bind(self, one: _Applied) -> None:
         """Bind the following steps to the incarnation that the first one has made."""
         birth = await self._birth(one.steps.first, one.results[0])
-        rest = tuple(replace(write, birth=birth) for write in one.steps.rest)
+        rest = tuple(w.under(w.mark, birth=birth, remember=w.remember) for w in one.steps.rest)
         one.steps = Steps(one.steps.first, rest)
 
     async def _birth(self, write: Write, result: WriteResult) -> int:

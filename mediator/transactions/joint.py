@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from mediator.concurrency import concurrently
 from mediator.errors import Locked, MediatorError, Unavailable
 from mediator.operations.calls import StoreCalls
 from mediator.operations.model import Outcome, WriteOperation
@@ -28,7 +29,7 @@ from mediator.transactions.applying import Answer
 from mediator.transactions.log import Entry
 from mediator.transactions.model import Blocked
 from mediator.transactions.phases import Phases
-from mediator.transactions.places import Held, Target, gathered
+from mediator.transactions.places import Held, Target
 from mediator.transactions.preparing import Asked, Work, prepare
 from mediator.transactions.recovery import Plane, Settler
 from mediator.transactions.waves import Routed, waves
@@ -115,7 +116,7 @@ class JointWriter:
     async def write_each(self, operations: Sequence[Routed]) -> list[Answer]:
         """Carry out writes of different objects of one database; each fails by itself."""
         slots = asyncio.Semaphore(ALONE_AT_ONCE)
-        answers = await gathered(self._write_wave(wave, slots) for wave in waves(operations))
+        answers = await concurrently(self._write_wave(wave, slots) for wave in waves(operations))
         return [answer for wave in answers for answer in wave]
 
     async def _write_wave(
@@ -219,7 +220,7 @@ class JointWriter:
             except MediatorError as error:
                 return error
 
-        answers = await gathered(recall(*operations[i]) for i in keyed)
+        answers = await concurrently(recall(*operations[i]) for i in keyed)
         for i, answer in zip(keyed, answers, strict=True):
             decided[i] = answer or decided[i]
 

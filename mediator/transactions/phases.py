@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from mediator.clock import Clock
+from mediator.concurrency import both
 from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import expired
@@ -85,15 +86,11 @@ class Phases:
         """
         keys = keys_of(targets)
         anchor = await self._lock_anchor(keys[0], entry.mark) if anchor_first else ()
-        begun, standings = await asyncio.gather(
+        # The log first: recovery looks for what it knows of, and for no other intents.
+        begun, standings = await both(
             self._log.begin(entry, self._settler.lease_s),
             self._settler.marker.lock_each(keys[len(anchor) :], entry.mark),
-            return_exceptions=True,
         )
-        for failure in (begun, standings):
-            if isinstance(failure, BaseException):
-                raise failure
-        assert not isinstance(standings, BaseException)
         if not begun:
             raise Blocked
         # Only now: who places a class anew looks for entries once no more can come unseen.
@@ -108,11 +105,10 @@ class Phases:
 
     def has_expired(self, held: Held) -> bool:
         """Whether an object is there, and should not be any more."""
-        birth, now = held.birth, self._clock.now()
-        if birth is None:
+        anchor, birth = held.target.route.anchor, held.birth
+        if anchor.ttl_s is None or birth is None:
             return False
-        record = Record(held.target.id, birth, {}, {})
-        return expired(held.target.route.anchor, record, now)
+        return expired(anchor, Record(held.target.id, birth, {}, {}), self._clock.now())
 
     async def end_expired(self, targets: Sequence[Target]) -> None:
         """Delete what is left of expired objects that are about to be written.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from mediator.errors import MediatorError
 from mediator.placement.routing import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, Standing
 
-__all__ = ["Held", "Target", "gathered", "held_of", "keys_of"]
-
-_T = TypeVar("_T")
+__all__ = ["Held", "Target", "held_of", "keys_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +96,3 @@ def held_of(
                 found[fragment] = standing
         held.append(error or Held(target, found))
     return held
-
-
-async def gathered(work: Iterable[Awaitable[_T]]) -> list[_T]:
-    """Await all to their end, and then raise what the first of them raised."""
-    results = await asyncio.gather(*work, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if not isinstance(result, BaseException)]

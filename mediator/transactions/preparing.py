@@ -219,11 +219,10 @@ def _fitting(write: Write, held: Held, current: Values, mark: str) -> Write:
     remember = _remembered(write, held)
     if write.kind is not WriteKind.UPDATE:
         follows = write.kind is WriteKind.REPLACE and write.fragment is not held.target.route.anchor
-        birth = held.birth if follows else None
-        return replace(write, remember=remember, mark=mark, birth=birth)
+        return write.under(mark, birth=held.birth if follows else None, remember=remember)
     computed = _computed(write, current)
     if not held.lacks(write.fragment):
-        return replace(write, remember=remember, mark=mark)
+        return write.under(mark, birth=write.birth, remember=remember)
     return replace(
         write,
         kind=WriteKind.REPLACE,

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
+from mediator.concurrency import concurrently
 from mediator.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
 from mediator.observation import Observer, RedoRecovered
 from mediator.operations.calls import StoreCalls
@@ -18,7 +19,7 @@ from mediator.results import all_or_raise
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
 from mediator.transactions.log import Entry, State, TransactionLog
-from mediator.transactions.places import Target, gathered, keys_of
+from mediator.transactions.places import Target, keys_of
 from mediator.transactions.preparing import Work
 from mediator.transactions.redo import dump_outcome, load_work
 
@@ -85,7 +86,7 @@ class Settler:
         self._observe = observe
         self.marker = Marker(calls.systems)
         self._applier = Applier(calls, self.marker, plane.remove_copy)
-        self._applying: dict[str, asyncio.Task[list[Answer]]] = {}
+        self._applying: dict[str, asyncio.Task[Any]] = {}
         self._over: list[str] = []
         self._forgetting: asyncio.Task[None] | None = None
 
@@ -111,7 +112,7 @@ class Settler:
             await self._log.refuse(unknown, REFUSED_S)
             entries |= await self._log.find(unknown)
         known = ((entries[mark], keys) for mark, keys in met.items() if mark in entries)
-        await gathered(self._resolve(entry, keys) for entry, keys in known)
+        await concurrently(self._resolve(entry, keys) for entry, keys in known)
 
     async def _resolve(self, entry: Entry, keys: Sequence[RecordKey]) -> None:
         if entry.state is State.COMMITTED:
@@ -162,9 +163,15 @@ class Settler:
     async def apply(self, entry: Entry, works: Sequence[Work]) -> list[Answer]:
         """Apply committed work, and let the log forget it once all of it is done.
 
-        It goes on if the caller is cancelled.
+        Who meets the write meanwhile waits for the caller's task, which nobody may cancel.
         """
-        return await asyncio.shield(self._start(entry, self._apply(entry, works)))
+        task = asyncio.current_task()
+        assert task is not None
+        self._applying[entry.mark] = task
+        try:
+            return await self._apply(entry, works)
+        finally:
+            self._applying.pop(entry.mark, None)
 
     def _start(
         self, entry: Entry, work: Coroutine[Any, Any, list[Answer]]

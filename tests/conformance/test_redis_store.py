@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.redis import RedisStore
 from mediator.stores.redis.plan import Plans
+from mediator.stores.redis.runs import MOST_WRITES
 
 Server: TypeAlias = Any
 """A client of the driver; its own types do not tell what an asynchronous call brings."""
@@ -673,6 +675,37 @@ async def test_a_group_that_came_later_has_no_version(
     hit = OperatorCall("hits", Operator.INC, 1)
     result = await only(store, apply(fragment, "a", hit, groups=("hits",), returning=("hits",)))
     assert (result.values, set(result.versions)) == ({"hits": 2}, {"hits"})
+
+
+# Intents.
+
+
+async def test_intents_on_many_records_are_few_calls(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    ids = [f"{n}" for n in range(3 * MOST_WRITES)]
+    there = dict(
+        zip(ids[::2], await store.write([put(fragment, i) for i in ids[::2]]), strict=True)
+    )
+    keys = [(fragment, id_) for id_ in ids]
+    before = await scripts_called(server)
+    locked = await store.lock(keys, "m")
+    at = Counter(map(Plans(config).of(fragment).partition, ids))
+    most = sum(-(-count // MOST_WRITES) for count in at.values())
+    assert await scripts_called(server) - before == most < len(ids)
+    for id_, standing in zip(ids, locked, strict=True):
+        result = there.get(id_)
+        known = (result.birth, result.versions) if result else (None, {})
+        assert (standing.mark, standing.birth, standing.versions) == ("m", *known)
+    await store.unlock(keys[1:], "m")
+    assert [standing.mark for standing in await store.lock(keys, "n")] == [
+        "m",
+        *["n"] * (len(ids) - 1),
+    ]
+
+
+async def scripts_called(server: Server) -> int:
+    return int((await server.info("commandstats"))["cmdstat_evalsha"]["calls"])
 
 
 # The connection.

@@ -70,6 +70,25 @@ class Write:
     returning: tuple[str, ...] | None = None
     mark: str = ""
 
+    def under(self, mark: str, *, birth: int | None, remember: str | None) -> Write:
+        """Return the same write under an intent; `dataclasses.replace` takes ten times as long."""
+        return Write(
+            self.fragment,
+            self.id,
+            self.kind,
+            self.operation,
+            self.groups,
+            self.values,
+            self.unset,
+            self.operators,
+            self.expect,
+            self.require_present,
+            birth,
+            remember,
+            self.returning,
+            mark,
+        )
+
 
 class Status(Enum):
     """What became of a write.

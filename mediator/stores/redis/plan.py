@@ -129,13 +129,13 @@ class Plan:
         arguments = (id_, token, REMEMBER_MS, *self.head[1:])
         return call_of(FENCE, (self.prefix(id_),), arguments)
 
-    def marking(self, id_: str, what: str, mark: str) -> bytes:
-        """Pack what sets an intent on a record, takes it away, or only looks."""
-        arguments = (id_, what, mark, TOMBSTONE_MS, *self.head[1:])
-        return call_of(MARK, (self.prefix(id_),), arguments)
+    def marking(self, partition: int, ids: Sequence[str], what: str, mark: str) -> bytes:
+        """Pack what sets an intent on records of a partition, takes it away, or only looks."""
+        arguments = (what, mark, TOMBSTONE_MS, len(self.groups), *self.head[1:], *ids)
+        return call_of(MARK, (self.prefixes[partition],), arguments)
 
     def standing(self, texts: list[bytes | None]) -> Standing:
-        """Read the reply to `marking`."""
+        """Read what is told of one record in the reply to `marking`."""
         mark, birth, *versions = texts
         born = None if birth is None else int(birth)
         return Standing(born, self.versions(versions), (mark or b"").decode())

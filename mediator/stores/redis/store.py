@@ -43,6 +43,7 @@ from mediator.stores.redis.gathering import Gathering
 from mediator.stores.redis.keeping import drop_class, fill_indexes
 from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import SOURCES
+from mediator.stores.redis.marks import marking_runs
 from mediator.stores.redis.paging import Listing, listing
 from mediator.stores.redis.plan import Plans, are_large, records_of
 from mediator.stores.redis.runs import Run, runs_of
@@ -171,11 +172,14 @@ class RedisStore:
     async def _mark(self, keys: Sequence[RecordKey], what: str, mark: str) -> list[Standing]:
         if not keys:
             return []
-        plans = [self._plans.of(fragment) for fragment, _ in keys]
+        runs = marking_runs(self._plans, keys)
         with _packing:
-            commands = [p.marking(k[1], what, mark) for p, k in zip(plans, keys, strict=True)]
+            commands = [run.command(what, mark) for run in runs]
         replies = await self._line.ask(commands, writes=what != "look")
-        return [plan.standing(texts) for plan, texts in zip(plans, replies, strict=True)]
+        found: dict[RecordKey, Standing] = {}
+        for run, reply in zip(runs, replies, strict=True):
+            found.update(run.standings(reply))
+        return [found[key] for key in keys]
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         """Return what is remembered of an operation, unless its class was dropped since."""
