@@ -17,6 +17,7 @@ from sketch.client.answers import as_of_us, unsure_s
 from sketch.client.clock import Clock
 from sketch.client.connection import Get
 from sketch.client.filters import FilterKeeper
+from sketch.client.flights import Need
 from sketch.client.resources import Readable
 
 __all__ = ["DatedReads"]
@@ -40,27 +41,27 @@ class DatedReads:
         self._clock = clock
         self._undated_until: dict[str, float] = {}
 
-    def path(self, resource: Readable, floor: float) -> str | None:
-        """Return where a cache may have an answer that was true after a time; None: it is unlikely.
+    def path(self, resource: Readable, need: Need) -> str | None:
+        """Return where a cache may have an answer that will do; None: it is unlikely.
 
         What caches have is half as old as they keep it, on the average.
         """
         now, class_name = self._clock(), resource.class_name
-        if now - floor < self._keeper.delta_s / 2 or not self._keeper.sketch_clock.tells(now):
+        if now - need.young < self._keeper.delta_s / 2 or not self._keeper.sketch_clock.tells(now):
             return None
         if now < self._undated_until.get(class_name, -math.inf):
             return None
         return resource.dated_path(math.ceil(self._keeper.delta_s))
 
     async def read(
-        self, class_name: str, path: str, floor: float, known: Mapping[str, str]
+        self, class_name: str, path: str, need: Need, known: Mapping[str, str]
     ) -> tuple[httpx.Response, float] | None:
         """Return an answer, and a time at which it was true; None: the class's have no date.
 
         Args:
             class_name: Class of the object.
             path: Where dated answers are.
-            floor: The answer must have been true later than this, by the client's clock.
+            need: What the answer must satisfy.
             known: If-None-Match, if the client has a copy.
 
         Raises:
@@ -71,13 +72,10 @@ class DatedReads:
             if not response.is_server_error:
                 self._undated_until[class_name] = self._clock() + _UNDATED_S
             return None
-        since = self._since(told_us)
-        if since > floor:
+        since = self._keeper.sketch_clock.not_before(told_us, self._clock())
+        if need.is_met(since, response.headers.get("etag")):
             return response, since
         # Without a condition: a cache keeps whole answers only, for others who ask.
         sent = self._clock()
         response = await self._get(path, {"Cache-Control": "no-cache"})
         return response, sent - unsure_s(response.headers)
-
-    def _since(self, told_us: int) -> float:
-        return self._keeper.sketch_clock.not_before(told_us, self._clock())

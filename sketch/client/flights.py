@@ -11,6 +11,7 @@ from typing import Any
 from sketch.client.answers import Answer
 from sketch.client.filters import HeldFilter
 from sketch.client.problems import Closed
+from sketch.client.versions import is_newer
 
 __all__ = ["Flight", "Flights", "Need"]
 
@@ -26,6 +27,7 @@ class Need:
         fresh: What was not outdated at this time, or later, is within the bound by that alone.
         own: What this client had written until then must be in the answer.
         covered: Whether the filter answers for copies that it covers.
+        seen: The tag of what the client has; None if it has nothing, or that has no tag.
     """
 
     filter: HeldFilter | None
@@ -33,12 +35,20 @@ class Need:
     fresh: float
     own: float = -math.inf
     covered: bool = False
+    seen: str | None = None
 
-    def is_met(self, since: float) -> bool:
-        """Whether an answer will do that was true at a time."""
-        if self.floor is not None:
-            return since > self.floor
-        return self.filter is not None and since >= self.filter.born
+    @property
+    def young(self) -> float:
+        """What was true after this time is within the bound, and knows of own writes."""
+        return max(self.own, self.fresh)
+
+    def is_met(self, since: float, tag: str | None) -> bool:
+        """Whether an answer will do that was true at a time, and has a tag."""
+        if self.floor is None:
+            return self.filter is not None and since >= self.filter.born
+        if since > self.floor:
+            return True
+        return since > self.young and is_newer(tag, self.seen) is True
 
 
 @dataclass(frozen=True, slots=True)

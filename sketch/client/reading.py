@@ -94,7 +94,7 @@ class Reader:
         while (flight := self._flights.find(address, need)) is not None:
             self._statistics.joined += 1
             landed = await flight.landed()
-            if need.is_met(landed.since):
+            if need.is_met(landed.since, landed.answer.etag):
                 return landed.answer
             copy = self._copies.get(address)
         return (await self._start(resource, need, copy).landed()).answer
@@ -107,8 +107,8 @@ class Reader:
             self._start(resource, need, copy)
 
     def _start(self, resource: Readable, need: Need, copy: Copy | None) -> Flight:
-        sent, floor = self._clock(), need.floor
-        dated = None if floor is None else self._dated.path(resource, floor)
+        sent = self._clock()
+        dated = None if need.floor is None else self._dated.path(resource, need)
         fetch = self._fetch(resource, need, sent, copy, dated)
         return self._flights.start(resource.path, need, sent, fetch, is_dated=dated is not None)
 
@@ -164,16 +164,17 @@ class Reader:
         own = resource.floor(self._own_writes, self._keeper.groups())
         # What was asked for before the copy came may be older than that.
         floor = max(own, fresh, -math.inf if copy is None else copy.received)
+        seen = None if copy is None else copy.etag
         if current is None:
-            return Need(None, floor, fresh, own)
+            return Need(None, floor, fresh, own, seen=seen)
         document = current.document
         keys = resource.keys(document.map)
         if not keys:
             return Need(current, now, now)
         if any(document.contains(key) for key in keys):
-            return Need(current, floor, fresh, own)
+            return Need(current, floor, fresh, own, seen=seen)
         if self._is_beyond(copy, current):
-            return Need(current, max(floor, current.born), fresh, own)
+            return Need(current, max(floor, current.born), fresh, own, seen=seen)
         return Need(current, own if own >= current.born else None, fresh, own, covered=True)
 
     def _is_beyond(self, copy: Copy | None, current: HeldFilter) -> bool:
@@ -208,7 +209,7 @@ class Reader:
             response = await self._ask(resource, known)
             return self._land(resource, response, need.filter.born, copy, epoch)
         if dated is not None:
-            found = await self._dated.read(resource.class_name, dated, need.floor, known)
+            found = await self._dated.read(resource.class_name, dated, need, known)
             if found is not None:
                 return self._land(resource, *found, copy)
         response = await self._ask(resource, known | _FROM_ORIGIN)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -55,6 +55,12 @@ async def neighbours(
         yield clients
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # a count is waited for, which tells nobody
+            await asyncio.sleep(0.001)
+
+
 async def renew(clients: list[CoherentClient]) -> None:
     for client in clients:
         await client.refresh_filter()
@@ -102,6 +108,41 @@ async def test_what_the_cache_has_may_be_too_old(origin: Origin) -> None:
         assert origin.asked()[-1].forced
         assert await title(first) == ("newest", Source.SHARED)
         assert len(origin.asked()) == 3
+
+
+async def test_what_was_old_when_it_came_may_be_followed_by_what_is_as_old(origin: Origin) -> None:
+    """The tags tell that the one is not older than the other, though neither is as of now."""
+    cache = SharedCache(origin)
+    async with neighbours(origin, cache) as (first, second):
+        origin.time.advance(5)
+        await title(first)
+        origin.time.advance(6)
+        filters = second.statistics.filter_refreshes
+        assert await title(second) == ("new", Source.SHARED)
+        await until(lambda: second.statistics.filter_refreshes > filters)
+        reply, since, end = cache.cached[PATH]
+        reply.headers["portolan-as-of"] = str(origin.clock_us() - 3_000_000)
+        cache.cached[PATH] = reply, since, end + 10
+        origin.time.advance(4.1)
+        assert await title(second) == ("new", Source.SHARED)
+
+
+async def test_but_not_by_what_is_older(origin: Origin) -> None:
+    cache = SharedCache(origin)
+    async with neighbours(origin, cache) as (first, second):
+        origin.time.advance(5)
+        await title(first)
+        older = cache.cached[PATH]
+        await origin.write("articles", "a1", {"title": "newest"})
+        del cache.cached[PATH]
+        origin.time.advance(6)
+        filters = second.statistics.filter_refreshes
+        assert await title(second) == ("newest", Source.ORIGIN)
+        await until(lambda: second.statistics.filter_refreshes > filters)
+        older[0].headers["portolan-as-of"] = str(origin.clock_us() - 1_000_000)
+        cache.cached[PATH] = (*older[:2], older[2] + 20)
+        origin.time.advance(10.1)
+        assert await title(second) == ("newest", Source.ORIGIN)
 
 
 async def test_who_asks_by_the_filter_never_gets_it(origin: Origin) -> None:
@@ -162,9 +203,7 @@ async def test_readers_who_need_a_younger_answer_ask_again(origin: Origin) -> No
         await gate.reached.wait()
         await first.patch("articles", "a1", {"title": "mine"})
         late = [asyncio.create_task(title(first)) for _ in range(3)]
-        async with asyncio.timeout(20):
-            while first.statistics.joined < len(late):  # noqa: ASYNC110  # tells nobody
-                await asyncio.sleep(0.001)
+        await until(lambda: first.statistics.joined >= len(late))
         gate.open()
         assert (await early)[0] == "new"
         assert {(await each)[0] for each in late} == {"mine"}
