@@ -121,6 +121,7 @@ class Queries:
             schema = model.databases[resource.database].schema
             most, is_long = self._options.page_limit, length > _SMALL
             read = await offload(is_long, reader, parse(), schema, resource.name, most=most)
+            read = replace(read, query=replace(read.query, as_json=True))
             if read.after is None and not is_long:
                 known[key] = read
         return read
@@ -146,14 +147,11 @@ class Queries:
         wish = call.wish()
         answer = await call.plane.query(query, STRONG if asked and not wish.whole else wish)
         call.request.phases.end("store")
-        width = len(resource.schema.fields) * (1 + len(query.joins))
-        is_large = (len(answer.items) + len(answer.rows)) * width > _MANY_VALUES
-        items = await offload(is_large, self._items, call, selection, read, answer)
-        document: dict[str, Any] = {"items": items}
+        document: dict[str, Any] = {"items": await self._shown(call, selection, read, answer)}
         if query.aggregate is None:
             document["next"] = self._next(resource, read, answer.next)
         if read.explain:
-            returned = len(answer.items) + len(answer.rows)
+            returned = len(answer.items) + len(answer.rows) + len(answer.documents or ())
             document["explain"] = explanation(answer.plan, answer.budget, returned)
         fresh = cacheable and selection.canonical and answer.freshness is None
         keeping = self._keeping(asked) if fresh and not answer.partial else [NO_STORE]
@@ -177,11 +175,22 @@ class Queries:
         sealed = write_position(read.levels, position)
         return self._cursors.seal(_bound(resource, read), _database_id(resource), sealed)
 
+    async def _shown(
+        self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
+    ) -> list[dict[str, Any]] | orjson.Fragment:
+        if answer.documents is not None:
+            return orjson.Fragment(f"[{','.join(answer.documents)}]")
+        width = len(call.resource.schema.fields) * (1 + len(read.query.joins))
+        is_large = (len(answer.items) + len(answer.rows)) * width > _MANY_VALUES
+        return await offload(is_large, self._items, call, selection, read, answer)
+
     def _items(
         self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
     ) -> list[dict[str, Any]]:
         if read.query.aggregate is not None:
             return [_row(read.results, row) for row in answer.rows]
+        if not read.query.joins:
+            return _all_shown(call.resource, selection, [item.outcome for item in answer.items])
         codecs = {join.alias: _codec(call, join.class_name) for join in read.query.joins}
         shown = {join.alias: join.fields for join in read.query.joins}
         return [_item(call.resource, selection, item, codecs, shown) for item in answer.items]
@@ -252,7 +261,8 @@ def _narrowed(outcome: Outcome, names: tuple[str, ...] | None) -> Values:
 def _all_shown(
     resource: ClassResource, selection: Selection, found: Sequence[Outcome]
 ) -> list[dict[str, Any]]:
-    return [_shown(resource, selection, outcome) for outcome in found]
+    codec, names = resource.codec, selection.fields
+    return [document_of(codec, o.id, _narrowed(o, names)) for o in found]
 
 
 def _item(

@@ -134,15 +134,17 @@ class Codec:
     """Decodes and encodes the values of one class.
 
     Attributes:
+        names: The fields, sorted.
         decoders: For each field the function that decodes its values, or raises `Misfit`.
         items: The same for the items of lists, sets and maps.
         nullable: The fields that take null: all that are not required.
     """
 
-    __slots__ = ("_defaults", "_encoders", "_required", "decoders", "items", "nullable")
+    __slots__ = ("_defaults", "_encoders", "_required", "decoders", "items", "names", "nullable")
 
     def __init__(self, schema: ClassSchema) -> None:
         fields = schema.fields
+        self.names = tuple(sorted(fields))
         self.decoders: Mapping[str, Decoder] = {name: decoder(f) for name, f in fields.items()}
         self.items: Mapping[str, Decoder] = {
             name: item_decoder(f) for name, f in fields.items() if f.items is not None

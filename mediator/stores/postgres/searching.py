@@ -10,32 +10,39 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import asyncpg
 
+from mediator.identity_cache import IdentityCache
 from mediator.offload import offload
 from mediator.query.filters import Filter, Path
-from mediator.query.model import Computation, Position
+from mediator.query.model import Computation, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import (
+    Documents,
     Find,
     Found,
     Fragment,
     Record,
+    SemiJoin,
+    ShownJoin,
     StoreRefused,
     StoreTooCostly,
     SystemConfig,
 )
 from mediator.stores.postgres.aggregates import group_of, grouping
+from mediator.stores.postgres.answers import RecordReader
 from mediator.stores.postgres.conditions import named
+from mediator.stores.postgres.documents import document_shape
 from mediator.stores.postgres.failures import FAILURES, as_store_error
-from mediator.stores.postgres.plans import Plans
+from mediator.stores.postgres.plans import SEARCHES, Plans
 from mediator.stores.postgres.pool import Pool
 from mediator.stores.postgres.predicates import Question, question
-from mediator.stores.postgres.searches import Search, levels, position, ranks, values_named
+from mediator.stores.postgres.searches import Level, Search, levels, position, ranks, values_named
+from mediator.stores.postgres.semi_joins import shape_of
 from mediator.stores.postgres.sessions import connect_to_search
 
 __all__ = ["Searcher"]
@@ -50,12 +57,22 @@ _STEP_S: Final = 0.25
 """Times are rounded up to this, so that a session seldom needs to be told a new one."""
 
 
+class _Prepared(NamedTuple):
+    """A search from its beginning, the parameters that its filter gives, and what reads rows."""
+
+    search: Search
+    constants: Mapping[str, Any]
+    read: RecordReader
+
+
 class Searcher:
     """Searches through a pool of its own."""
 
     def __init__(self, config: SystemConfig, plans: Plans) -> None:
         self._config, self._plans = config, plans
         self._pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
+        self._prepared = IdentityCache(self._prepare, SEARCHES)
+        self._documents = IdentityCache(self._prepare_documents, SEARCHES)
         self._limits_ms: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     async def close(self) -> None:
@@ -64,17 +81,38 @@ class Searcher:
 
     async def find(self, find: Find) -> Found:
         """Return a page of records; see `Queryable`."""
-        asked = self._question(find.fragment, find.filter)
-        start: Position | None = find.after if find.resume is None else find.resume
-        search = self._search(find, asked, start)
-        is_long = len(asked.constants) > _SMALL
-        statement = await offload(is_long, self._plans.search, search)
-        given = named(asked.constants) | values_named(start, search) | {"limit": find.limit + 1}
-        rows = await self._rows(statement.text, statement.arguments(given), find.deadline_s)
-        read = self._plans.reader(find.fragment, search.names)
-        found = list(map(read, rows[: find.limit]))
-        more = position(found[-1], search) if len(rows) > find.limit and found else None
+        prepared = self._prepared(
+            find.fragment, find.filter, find.order, find.fields, find.semi_joins
+        )
+        rows = await self._page(prepared, find)
+        found = list(map(prepared.read, rows[: find.limit]))
+        more = None
+        if len(rows) > find.limit and found:
+            more = position(found[-1], prepared.search)
         return Found(_narrowed(found, find), more)
+
+    async def render(
+        self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> Documents:
+        """Return a page of documents; see `Rendering`."""
+        prepared = self._documents(find.fragment, find.filter, find.order, names, joins)
+        rows = await self._page(prepared, find)
+        last = None
+        if len(rows) > find.limit:
+            rows.pop()
+            last = prepared.read(rows[-1])
+        return Documents([row[-1] for row in rows], last)
+
+    async def _page(self, prepared: _Prepared, find: Find) -> list[Any]:
+        """Read the rows of a page, and one more if more follow."""
+        start: Position | None = find.after if find.resume is None else find.resume
+        search = prepared.search
+        if start is not None:
+            search = search._replace(ranks=ranks(start))
+        is_long = len(prepared.constants) > _SMALL
+        statement = await offload(is_long, self._plans.search, search)
+        given = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
+        return await self._rows(statement.text, statement.arguments(given), find.deadline_s)
 
     async def aggregate(
         self,
@@ -102,13 +140,44 @@ class Searcher:
             raise StoreRefused(f"{self._config.name}: a filter that has no exact condition")
         return asked
 
-    def _search(self, find: Find, asked: Question, start: Position | None) -> Search:
-        order = levels(find.fragment, find.order)
-        if order is None:
+    def _prepare(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        order: tuple[OrderBy, ...],
+        fields: tuple[str, ...] | None,
+        semi_joins: tuple[SemiJoin, ...],
+    ) -> _Prepared:
+        asked, chosen = self._question(fragment, filter_), self._levels(fragment, order)
+        # Sorted, as they are shown in the end.
+        wanted = sorted(fragment.fields) if fields is None else fields
+        names = tuple(dict.fromkeys((*wanted, *(level.field for level in chosen[:-1]))))
+        constants = list(asked.constants)
+        bound = tuple(shape_of(each, self._question, constants) for each in semi_joins)
+        search = Search(fragment, asked.shape, chosen, None, names, bound)
+        return _Prepared(search, named(constants), self._plans.reader(fragment, names))
+
+    def _prepare_documents(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        order: tuple[OrderBy, ...],
+        names: tuple[str, ...],
+        joins: tuple[ShownJoin, ...],
+    ) -> _Prepared:
+        asked, chosen = self._question(fragment, filter_), self._levels(fragment, order)
+        levelled = tuple(level.field for level in chosen[:-1])
+        constants = list(asked.constants)
+        document = document_shape(names, joins, self._question, constants)
+        search = Search(fragment, asked.shape, chosen, None, levelled, (), document)
+        read = self._plans.reader(fragment, levelled) if levelled else _only_id
+        return _Prepared(search, named(constants), read)
+
+    def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[Level, ...]:
+        chosen = levels(fragment, order)
+        if chosen is None:
             raise StoreRefused(f"{self._config.name}: an order that is not by fields")
-        fields = tuple(find.fragment.fields) if find.fields is None else find.fields
-        names = dict.fromkeys((*fields, *(level.field for level in order[:-1])))
-        return Search(find.fragment, asked.shape, order, ranks(start), tuple(names))
+        return chosen
 
     async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
         waiting, served = asyncio.timeout(deadline_s), False
@@ -141,6 +210,10 @@ class Searcher:
         if self._limits_ms.get(connection) != limit_ms:
             await connection.execute(f"SET statement_timeout = {limit_ms}")
             self._limits_ms[connection] = limit_ms
+
+
+def _only_id(row: Any) -> Record:
+    return Record(row[0], 0, {}, {})
 
 
 def _narrowed(found: list[Record], find: Find) -> list[Record]:

@@ -14,6 +14,7 @@ from mediator.query.model import Computation, OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
+    Documents,
     Find,
     Found,
     Fragment,
@@ -25,6 +26,7 @@ from mediator.stores.port import (
     Record,
     RecordKey,
     ServerFacts,
+    ShownJoin,
     Standing,
     SystemConfig,
     Write,
@@ -34,6 +36,7 @@ from mediator.stores.postgres import ddl, facts, operators, reap
 from mediator.stores.postgres.aggregates import computes
 from mediator.stores.postgres.answers import recalled
 from mediator.stores.postgres.changelog import LOG, OutboxLog
+from mediator.stores.postgres.documents import renders
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.fetching import Fetcher
 from mediator.stores.postgres.marks import Marking
@@ -208,9 +211,23 @@ class PostgresStore:
         """Say what would be done of a search; see `Queryable`."""
         return pushdown(fragment, filter_, order)
 
+    def follows(self, fragment: Fragment) -> bool:
+        """Whether a search may follow references to records of a fragment; see `SemiJoining`."""
+        return fragment.system == self.config.name
+
     async def find(self, find: Find) -> Found:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
         return await self._searcher.find(find)
+
+    def renders(self, fragment: Fragment, names: Sequence[str]) -> bool:
+        """Whether it writes these fields as JSON; see `Rendering`."""
+        return renders(fragment, names)
+
+    async def render(
+        self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> Documents:
+        """Return a page as documents. Raises `StoreTooCostly` beyond the deadline."""
+        return await self._searcher.render(find, names, joins)
 
     def aggregates(
         self,
