@@ -28,7 +28,7 @@ from mediator.operations.model import Freshness, Get, Outcome
 from mediator.placement.routing import RoutingModel
 from mediator.query.aggregation import Row
 from mediator.query.execution import Answer, Item
-from mediator.query.model import Position
+from mediator.query.model import Join, Position
 from mediator.query.parameters import read_parameters
 from mediator.query.positions import read_position, write_position
 from mediator.query.reading import ReadQuery, read_query
@@ -121,7 +121,7 @@ class Queries:
             schema = model.databases[resource.database].schema
             most, is_long = self._options.page_limit, length > _SMALL
             read = await offload(is_long, reader, parse(), schema, resource.name, most=most)
-            read = replace(read, query=replace(read.query, as_json=True))
+            read = replace(read, query=replace(read.query, as_documents=True))
             if read.after is None and not is_long:
                 known[key] = read
         return read
@@ -177,10 +177,16 @@ class Queries:
 
     async def _shown(
         self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
-    ) -> list[dict[str, Any]] | orjson.Fragment:
-        if answer.documents is not None:
-            return orjson.Fragment(f"[{','.join(answer.documents)}]")
+    ) -> list[dict[str, Any]]:
         width = len(call.resource.schema.fields) * (1 + len(read.query.joins))
+        documents = answer.documents
+        if documents is not None:
+            classes = [join.class_name for join in read.query.joins]
+            codecs = [call.resource.codec, *(_codec(call, name) for name in classes)]
+            is_plain = all(codec.is_plain for codec in codecs)
+            is_large = not is_plain and len(documents) * width > _MANY_VALUES
+            await offload(is_large, _encode, documents, codecs, read.query.joins)
+            return documents
         is_large = (len(answer.items) + len(answer.rows)) * width > _MANY_VALUES
         return await offload(is_large, self._items, call, selection, read, answer)
 
@@ -280,6 +286,17 @@ def _item(
         wanted = _narrowed(outcome, shown[alias])
         document[alias] = {"id": outcome.id, **codecs[alias].encode(wanted)}
     return document
+
+
+def _encode(
+    documents: list[dict[str, Any]], codecs: Sequence[Codec], joins: Sequence[Join]
+) -> None:
+    """Replace the values of documents, and of what is joined, by their JSON."""
+    own, *others = codecs
+    own.encode_all(documents)
+    for join, codec in zip(joins, others, strict=True):
+        joined = [document[join.alias] for document in documents]
+        codec.encode_all([each for each in joined if each is not None])
 
 
 def _row(results: dict[str, Target], row: Row) -> dict[str, Any]:

@@ -1,20 +1,27 @@
-"""Pages that one system writes as JSON: of objects, and of what is joined to them.
+"""Pages that one system answers in one go: whole objects, and what is joined to them.
 
-That saves decoding every value, and encoding it again. All of an object, and of what is joined,
-must be there; and what the query leaves out must be left out there, so that nothing is left to do.
+Nothing has to be put together then, and what is joined was so at the same moment. All of the class,
+and of what is joined, must be there; and what the query leaves out must be left out there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from mediator.placement.routing import ClassRoute
 from mediator.query.model import Query
 from mediator.query.semi_joins import RouteOf, SemiJoins
-from mediator.stores.port import Fragment, Rendering, ShownJoin, Store
+from mediator.stores.port import Fragment, Joining, ShownJoin, Store
 
-__all__ = ["Shown", "shown"]
+__all__ = ["PAGE_VALUES", "Shown", "shown"]
+
+PAGE_VALUES: Final = 20_000
+"""Values asked for at once: of wide records fewer are, because a page is decoded in one go."""
+
+_MOST_NAMES: Final = 1_000
+"""Fields of one row; PostgreSQL has 1,664 columns at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ def shown(
     bound: SemiJoins,
     route_of: RouteOf,
 ) -> Shown | None:
-    """Return what the documents of a query show; None if the store cannot write them.
+    """Return what the documents of a query show; None if the store cannot answer them.
 
     Args:
         query: The query, of which the store does all the rest.
@@ -48,25 +55,26 @@ def shown(
         bound: Its semi-joins.
         route_of: Finds joined classes.
     """
-    if not query.as_json or not isinstance(store, Rendering) or len(route.fragments) > 1:
-        return None
-    names = _names(query.fields, route.anchor)
-    if route.anchor.ttl_s is not None or not store.renders(route.anchor, names):
+    alone = len(route.fragments) == 1 and route.anchor.ttl_s is None
+    if not (query.as_documents and alone and isinstance(store, Joining)):
         return None
     joins = []
     for join in query.joins:
         *outer, reference = join.reference
         fragment, there = followed.get(join.alias), route_of(join.class_name)
-        if fragment is None or there is None or there.fragments != (fragment,):
+        if fragment is None or there is None or len(there.fragments) > 1:
             return None
-        wanted = _names(join.fields, fragment)
-        if not store.renders(fragment, wanted):
-            return None
+        alias, names = outer[0] if outer else "", _names(join.fields, fragment)
         filter_ = bound.filters.get(join.alias)
-        alias = outer[0] if outer else ""
-        joins.append(ShownJoin(join.alias, alias, reference, fragment, wanted, filter_))
-    return Shown(names, tuple(joins))
+        joins.append(ShownJoin(join.alias, alias, reference, fragment, names, filter_))
+    found = Shown(_names(query.fields, route.anchor), tuple(joins))
+    return found if _is_small(found, query.limit) else None
 
 
 def _names(fields: tuple[str, ...] | None, fragment: Fragment) -> tuple[str, ...]:
     return tuple(sorted(fragment.fields)) if fields is None else fields
+
+
+def _is_small(shown: Shown, limit: int) -> bool:
+    width = len(shown.names) + sum(len(join.names) for join in shown.joins)
+    return width <= _MOST_NAMES and width * limit <= PAGE_VALUES

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from mediator.operations.expiry import living
 from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
-from mediator.query.documents import Shown
+from mediator.query.documents import PAGE_VALUES, Shown
 from mediator.query.model import Position
 from mediator.query.planner import Plan
 from mediator.stores.port import (
@@ -17,9 +17,9 @@ from mediator.stores.port import (
     Documents,
     Find,
     Found,
+    Joining,
     Read,
     Record,
-    Rendering,
     Store,
     StoreError,
     StoreTooCostly,
@@ -31,9 +31,6 @@ __all__ = ["Driver"]
 
 PAGE: Final = 1_001
 """Records asked for at once: the largest page of an answer, and the one that tells of more."""
-
-PAGE_VALUES: Final = 20_000
-"""Values asked for at once: of wide records fewer are, because a page is decoded in one go."""
 
 _T = TypeVar("_T")
 
@@ -72,14 +69,14 @@ class Driver:
             limit, after, resume = page, None, found.resume
 
     async def documents(self, after: Position | None, shown: Shown) -> Documents:
-        """Find a page of records as JSON."""
+        """Find a page of documents."""
         plan = self._plan
-        store = cast("Rendering", self._guarded.store)  # or else the plan would show nothing
+        store = cast("Joining", self._guarded.store)  # or else the plan would show nothing
         query, pushed = plan.query, plan.pushdown.pushed
         left_s = self._budget.left_s()
         find = Find(plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s)
-        page = await self._bounded(partial(store.render, find, shown.names, shown.joins))
-        self._budget.spend(self._guarded.name, len(page.texts))
+        page = await self._bounded(partial(store.documents, find, shown.names, shown.joins))
+        self._budget.spend(self._guarded.name, len(page.documents))
         return page
 
     async def rows(self) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mediator.immutable import immutable
 from mediator.operations.calls import StoreCalls
@@ -79,7 +79,8 @@ class Answer:
         freshness: Set if the primary answered.
         partial: Groups of objects that took part in it, of which writes over several systems may be
             missing that other groups already show.
-        documents: The objects, each as JSON, in place of items: only for a query `as_json`.
+        documents: The objects with what is joined, in place of items: only for a query
+            `as_documents`; see `mediator.stores.port.Documents`.
     """
 
     items: tuple[Item, ...]
@@ -89,7 +90,7 @@ class Answer:
     budget: Budget
     freshness: Freshness | None = None
     partial: tuple[str, ...] = ()
-    documents: Sequence[str] | None = None
+    documents: list[dict[str, Any]] | None = None
 
 
 class Execution:
@@ -132,19 +133,19 @@ class Execution:
         """
         if self._plan.query.aggregate is not None:
             answer = await self._aggregate()
-        elif self._plan.shown is not None and self._is_rendered():
-            return await self._rendered(self._plan.shown)
+        elif self._plan.shown is not None and self._is_whole_page():
+            return await self._documents(self._plan.shown)
         else:
             answer = self._answer(await self.found())
         partial = self._partial | self._joiner.partial
         return replace(answer, partial=tuple(sorted(partial))) if partial else answer
 
-    def _is_rendered(self) -> bool:
-        """Whether the page asked for is one that a system writes; see `Rendering.render`."""
+    def _is_whole_page(self) -> bool:
+        """Whether the page asked for is one that a system answers whole; see `Joining`."""
         query = self._plan.query
         return query.after is None or not query.order
 
-    async def _rendered(self, shown: Shown) -> Answer:
+    async def _documents(self, shown: Shown) -> Answer:
         query = self._plan.query
         page = await self._driver.documents(query.after, shown)
         following = None
@@ -152,7 +153,7 @@ class Execution:
             lookup = lookup_of(page.last.id, page.last.values)
             following = position_of(query.order, lookup, page.last.id)
         budget = self._budget
-        return Answer((), (), following, self._plan, budget, documents=page.texts)
+        return Answer((), (), following, self._plan, budget, documents=page.documents)
 
     async def found(self) -> list[Item]:
         """Find the objects that are answered, and one more if more follow."""

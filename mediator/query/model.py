@@ -109,7 +109,7 @@ class Query:
         aggregate: Computed instead of listing objects.
         allow_scan: Whether a store without a fitting index may be read through (within the cost
             limits).
-        as_json: Whether objects may be answered as JSON, where one system can write all of it.
+        as_documents: Whether documents are an answer as well as objects (`Answer.documents`).
     """
 
     database: str
@@ -122,4 +122,4 @@ class Query:
     joins: tuple[Join, ...] = field(default=())
     aggregate: Aggregate | None = None
     allow_scan: bool = False
-    as_json: bool = False
+    as_documents: bool = False

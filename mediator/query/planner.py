@@ -63,7 +63,8 @@ class Plan:
         fields: The fields that are read, sorted; None: all.
         semi_joins: What the driver's system does beforehand of what needs joined objects.
         found: Those of the fields that the driver is asked for; None: all that it holds.
-        shown: What the driver's system writes as JSON; None: it sends records.
+        shown: What the driver's system answers in one go, if documents are asked for; None: it
+            sends records.
         rest: Carried out if too few objects are found: it finds those without a value to order by,
             which this one leaves out, and which come last. None: it leaves nothing out.
     """

@@ -7,7 +7,7 @@ is written differently in JSON.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -207,6 +207,18 @@ class Codec:
             if (value := body.get(name)) is not None:
                 body[name] = encode(value)
         return body
+
+    def encode_all(self, documents: Sequence[dict[str, Any]]) -> None:
+        """Replace the values of documents by their JSON; other members stay."""
+        for name, encode in self._encoders:
+            for body in documents:
+                if (value := body.get(name)) is not None:
+                    body[name] = encode(value)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every value is its own JSON, so that there is nothing to encode."""
+        return not self._encoders
 
     def _decode(self, body: Any) -> Values:
         if type(body) is not dict:

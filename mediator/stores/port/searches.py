@@ -19,10 +19,10 @@ __all__ = [
     "Documents",
     "Find",
     "Found",
+    "Joining",
     "Ordered",
     "Pushdown",
     "Queryable",
-    "Rendering",
     "SemiJoin",
     "SemiJoining",
     "ShownJoin",
@@ -180,25 +180,23 @@ class ShownJoin:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """A page of a search as JSON.
+    """A page of a search as documents.
 
     Attributes:
-        texts: The documents: the id, the fields by their names, and what was joined.
+        documents: For each record its id as ``id``, the values of the fields shown that are not
+            missing, and by alias what is joined: a document alike, or None.
         last: The last record with the fields of the order, if more follow.
     """
 
-    texts: Sequence[str]
+    documents: list[dict[str, Any]]
     last: Record | None
 
 
 @runtime_checkable
-class Rendering(SemiJoining, Protocol):
-    """A store that writes what it finds as JSON, as exactly as its records would be written."""
+class Joining(SemiJoining, Protocol):
+    """A store that joins records to those that it finds, as they are at the same moment."""
 
-    def renders(self, fragment: Fragment, names: Sequence[str]) -> bool:
-        """Whether it writes these fields."""
-
-    async def render(
+    async def documents(
         self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
     ) -> Documents:
         """Return the first page of a search, or in the order of ids any page, as documents.

@@ -19,7 +19,7 @@ from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import SCALARS, Value
 from mediator.stores.port import Fragment, Record
 from mediator.stores.postgres.conditions import column_of, condition, rank_of
-from mediator.stores.postgres.documents import DocumentShape, written
+from mediator.stores.postgres.documents import DocumentShape, documents_of
 from mediator.stores.postgres.predicates import Shape, field_at
 from mediator.stores.postgres.reads import (
     MISSING_RANK,
@@ -52,9 +52,9 @@ class Search(NamedTuple):
         shape: The shape of the filter.
         levels: The order; the id is its last level.
         ranks: For each level but the last, what the position holds there; None: from the start.
-        names: Fields to read, those of the order among them; of documents, only these.
+        names: Fields to read, those of the order among them.
         semi_joins: What records must refer to.
-        document: What is written of each record; None: records are sent.
+        document: What rows hold; None: those of records.
     """
 
     fragment: Fragment
@@ -123,16 +123,9 @@ def search_statement(records: RecordTable, search: Search, tables: TableOf) -> S
 
 
 def _selected(records: RecordTable, search: Search, tables: TableOf) -> sa.Select[Any]:
-    """Select what is read of a record; its document comes last, if that is asked for."""
     if search.document is None:
         return sa.select(*record_columns(records, search.names))
-    document = written(records, search.document, tables)
-    head = record_columns(records, search.names) if search.names else [records.id]
-    return (
-        sa.select(*head, document.text.label("document"))
-        .select_from(document.source)
-        .where(*document.conditions)
-    )
+    return documents_of(records, search.document, tables)
 
 
 def _by_segments(search: Search) -> bool:

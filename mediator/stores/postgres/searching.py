@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import asyncpg
@@ -36,7 +36,7 @@ from mediator.stores.port import (
 from mediator.stores.postgres.aggregates import group_of, grouping
 from mediator.stores.postgres.answers import RecordReader
 from mediator.stores.postgres.conditions import named
-from mediator.stores.postgres.documents import document_shape
+from mediator.stores.postgres.documents import DocumentReader, document_shape
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.plans import SEARCHES, Plans
 from mediator.stores.postgres.pool import Pool
@@ -46,6 +46,8 @@ from mediator.stores.postgres.semi_joins import shape_of
 from mediator.stores.postgres.sessions import connect_to_search
 
 __all__ = ["Searcher"]
+
+_R = TypeVar("_R")
 
 _SMALL: Final = 8
 """Constants of a filter up to which its statement is put together in a millisecond or two."""
@@ -57,12 +59,12 @@ _STEP_S: Final = 0.25
 """Times are rounded up to this, so that a session seldom needs to be told a new one."""
 
 
-class _Prepared(NamedTuple):
-    """A search from its beginning, the parameters that its filter gives, and what reads rows."""
+class _Prepared(NamedTuple, Generic[_R]):
+    """A search from its beginning, the parameters that its filters give, and what reads rows."""
 
     search: Search
     constants: Mapping[str, Any]
-    read: RecordReader
+    reader: _R
 
 
 class Searcher:
@@ -72,7 +74,7 @@ class Searcher:
         self._config, self._plans = config, plans
         self._pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
         self._prepared = IdentityCache(self._prepare, SEARCHES)
-        self._documents = IdentityCache(self._prepare_documents, SEARCHES)
+        self._joined = IdentityCache(self._prepare_documents, SEARCHES)
         self._limits_ms: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     async def close(self) -> None:
@@ -85,25 +87,25 @@ class Searcher:
             find.fragment, find.filter, find.order, find.fields, find.semi_joins
         )
         rows = await self._page(prepared, find)
-        found = list(map(prepared.read, rows[: find.limit]))
+        found = list(map(prepared.reader, rows[: find.limit]))
         more = None
         if len(rows) > find.limit and found:
             more = position(found[-1], prepared.search)
         return Found(_narrowed(found, find), more)
 
-    async def render(
+    async def documents(
         self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
     ) -> Documents:
-        """Return a page of documents; see `Rendering`."""
-        prepared = self._documents(find.fragment, find.filter, find.order, names, joins)
+        """Return a page of documents; see `Joining`."""
+        prepared = self._joined(find.fragment, find.filter, find.order, names, joins)
         rows = await self._page(prepared, find)
-        last = None
+        reader, last = prepared.reader, None
         if len(rows) > find.limit:
             rows.pop()
-            last = prepared.read(rows[-1])
-        return Documents([row[-1] for row in rows], last)
+            last = reader.record(rows[-1])
+        return Documents(reader.documents(rows), last)
 
-    async def _page(self, prepared: _Prepared, find: Find) -> list[Any]:
+    async def _page(self, prepared: _Prepared[Any], find: Find) -> list[Any]:
         """Read the rows of a page, and one more if more follow."""
         start: Position | None = find.after if find.resume is None else find.resume
         search = prepared.search
@@ -147,7 +149,7 @@ class Searcher:
         order: tuple[OrderBy, ...],
         fields: tuple[str, ...] | None,
         semi_joins: tuple[SemiJoin, ...],
-    ) -> _Prepared:
+    ) -> _Prepared[RecordReader]:
         asked, chosen = self._question(fragment, filter_), self._levels(fragment, order)
         # Sorted, as they are shown in the end.
         wanted = sorted(fragment.fields) if fields is None else fields
@@ -164,14 +166,15 @@ class Searcher:
         order: tuple[OrderBy, ...],
         names: tuple[str, ...],
         joins: tuple[ShownJoin, ...],
-    ) -> _Prepared:
+    ) -> _Prepared[DocumentReader]:
         asked, chosen = self._question(fragment, filter_), self._levels(fragment, order)
-        levelled = tuple(level.field for level in chosen[:-1])
+        ordering = tuple(level.field for level in chosen[:-1])
         constants = list(asked.constants)
-        document = document_shape(names, joins, self._question, constants)
-        search = Search(fragment, asked.shape, chosen, None, levelled, (), document)
-        read = self._plans.reader(fragment, levelled) if levelled else _only_id
-        return _Prepared(search, named(constants), read)
+        shape = document_shape(names, ordering, joins, self._question, constants)
+        search = Search(fragment, asked.shape, chosen, None, names, (), shape)
+        tables = self._plans.records
+        reader = DocumentReader(tables(fragment), shape, ordering, tables)
+        return _Prepared(search, named(constants), reader)
 
     def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[Level, ...]:
         chosen = levels(fragment, order)
@@ -210,10 +213,6 @@ class Searcher:
         if self._limits_ms.get(connection) != limit_ms:
             await connection.execute(f"SET statement_timeout = {limit_ms}")
             self._limits_ms[connection] = limit_ms
-
-
-def _only_id(row: Any) -> Record:
-    return Record(row[0], 0, {}, {})
 
 
 def _narrowed(found: list[Record], find: Find) -> list[Record]:

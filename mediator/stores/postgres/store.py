@@ -36,7 +36,6 @@ from mediator.stores.postgres import ddl, facts, operators, reap
 from mediator.stores.postgres.aggregates import computes
 from mediator.stores.postgres.answers import recalled
 from mediator.stores.postgres.changelog import LOG, OutboxLog
-from mediator.stores.postgres.documents import renders
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.fetching import Fetcher
 from mediator.stores.postgres.marks import Marking
@@ -219,15 +218,11 @@ class PostgresStore:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
         return await self._searcher.find(find)
 
-    def renders(self, fragment: Fragment, names: Sequence[str]) -> bool:
-        """Whether it writes these fields as JSON; see `Rendering`."""
-        return renders(fragment, names)
-
-    async def render(
+    async def documents(
         self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
     ) -> Documents:
         """Return a page as documents. Raises `StoreTooCostly` beyond the deadline."""
-        return await self._searcher.render(find, names, joins)
+        return await self._searcher.documents(find, names, joins)
 
     def aggregates(
         self,
