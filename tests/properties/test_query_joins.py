@@ -60,7 +60,7 @@ def outer_rows() -> dict[str, Values]:
     targets = [*ROWS, "nobody", GONE, None, MISSING]
     rows: dict[str, Values] = {}
     for number, target in enumerate(targets):
-        values = {"to": target, "far": target, "soon": target}
+        values: dict[str, Any] = {"to": target, "far": target, "soon": target}
         values["up"] = f"o{(number * 7) % (len(targets) + 3)}" if number % 5 else None
         values["n"] = number % 4 if number % 3 else MISSING
         rows[f"o{number}"] = {k: v for k, v in values.items() if v is not MISSING}

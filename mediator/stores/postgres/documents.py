@@ -56,6 +56,11 @@ class DocumentShape(NamedTuple):
     hidden: tuple[str, ...]
     joins: tuple[JoinShape, ...]
 
+    @property
+    def width(self) -> int:
+        """How many fields a row holds."""
+        return len(self.names) + sum(len(join.names) for join in self.joins)
+
 
 def document_shape(
     names: tuple[str, ...],

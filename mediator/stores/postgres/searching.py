@@ -52,6 +52,9 @@ _R = TypeVar("_R")
 _SMALL: Final = 8
 """Constants of a filter up to which its statement is put together in a millisecond or two."""
 
+_NARROW: Final = 100
+"""Columns of a page of documents up to which it is."""
+
 _GRACE_S: Final = 2.0
 """Longer than its time a statement cannot last; a server that is silent then is not well."""
 
@@ -65,6 +68,13 @@ class _Prepared(NamedTuple, Generic[_R]):
     search: Search
     constants: Mapping[str, Any]
     reader: _R
+
+    @property
+    def is_long(self) -> bool:
+        """Whether to put its statement together takes more than a millisecond or two."""
+        document = self.search.document
+        width = 0 if document is None else document.width
+        return len(self.constants) > _SMALL or width > _NARROW
 
 
 class Searcher:
@@ -111,8 +121,7 @@ class Searcher:
         search = prepared.search
         if start is not None:
             search = search._replace(ranks=ranks(start))
-        is_long = len(prepared.constants) > _SMALL
-        statement = await offload(is_long, self._plans.search, search)
+        statement = await offload(prepared.is_long, self._plans.search, search)
         given = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
         return await self._rows(statement.text, statement.arguments(given), find.deadline_s)
 
