@@ -22,9 +22,10 @@ from mediator.placement.routing import ClassRoute
 from mediator.query.conjuncts import all_of, conjuncts, paths_of
 from mediator.query.documents import Shown, shown
 from mediator.query.evaluate import holds
-from mediator.query.filters import ID, Between, Compare, Comparison, Exists, Filter, In, Not, Path
+from mediator.query.filters import ID, Exists, Filter, Not, Path
 from mediator.query.model import Position, Query
 from mediator.query.scans import needs_scan
+from mediator.query.selectivity import UNBOUND, spread_of
 from mediator.query.semi_joins import (
     NO_SEMI_JOINS,
     RouteOf,
@@ -43,7 +44,6 @@ StoreOf = Callable[[str], Store]
 REMEMBERED: Final = 256
 
 _RANKS: Final = {access: rank for rank, access in enumerate(Access)}
-_EQUAL, _BOUNDED, _OPEN, _UNBOUND = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Plan:
         return Access.CLIENT_SCAN if through else self.pushdown.access
 
 
-class _Places(NamedTuple):
+class _Layout(NamedTuple):
     """Where the class of a query lives, and all that it may need beside it."""
 
     route: ClassRoute
@@ -134,7 +134,7 @@ def _made(query: Query, route: ClassRoute, *given: Any) -> Plan:
     stores = dict(zip((fragment.system for fragment in route.fragments), given, strict=False))
     classes = (join.class_name for join in query.joins)
     routes = dict(zip(classes, given[len(route.fragments) :], strict=True))
-    return _chosen(query, _Places(route, stores.__getitem__, routes.__getitem__))
+    return _chosen(query, _Layout(route, stores.__getitem__, routes.__getitem__))
 
 
 _listing: Final = lru_cache(REMEMBERED)(_made)
@@ -146,43 +146,43 @@ def _beyond(plan: Plan, after: Position) -> Plan:
     return replace(plan, query=replace(plan.query, after=after), rest=rest)
 
 
-def _chosen(query: Query, places: _Places) -> Plan:
-    route, plan = places.route, _plan(query, places)
+def _chosen(query: Query, layout: _Layout) -> Plan:
+    route, plan = layout.route, _plan(query, layout)
     if plan.pushdown.pushed is None and not plan.ordered and len(route.fragments) > 1:
-        plan = _by_order(query, places) or plan
+        plan = _by_order(query, layout) or plan
     if plan.access is Access.CLIENT_SCAN and not query.allow_scan:
         raise needs_scan(query, route, plan.own, plan.driver.system, ordered=plan.ordered)
     return plan
 
 
-def _by_order(query: Query, places: _Places) -> Plan | None:
+def _by_order(query: Query, layout: _Layout) -> Plan | None:
     """Let the system that has the order find the objects that have a value there.
 
     In a descending order the others come last, so that they are seldom asked for.
     """
     first = query.order[0] if query.order and query.aggregate is None else None
-    if first is None or not first.descending or first.path[0] not in places.route.fragment_of:
+    if first is None or not first.descending or first.path[0] not in layout.route.fragment_of:
         return None
     present = Exists(first.path)
-    plan = _plan(_narrowed(query, present), places)
+    plan = _plan(_narrowed(query, present), layout)
     if not plan.ordered or plan.access is Access.CLIENT_SCAN:
         return None
-    return replace(plan, rest=_plan(_narrowed(query, Not(present)), places))
+    return replace(plan, rest=_plan(_narrowed(query, Not(present)), layout))
 
 
 def _narrowed(query: Query, condition: Filter) -> Query:
     return replace(query, filter=all_of([*conjuncts(query.filter), condition]))
 
 
-def _plan(query: Query, places: _Places) -> Plan:
-    route, aliases = places.route, {join.alias for join in query.joins}
+def _plan(query: Query, layout: _Layout) -> Plan:
+    route, aliases = layout.route, {join.alias for join in query.joins}
     own: list[Filter] = []
     late: list[Filter] = []
     for part in conjuncts(query.filter):
         joined = any(path[0] in aliases for path in paths_of(part))
         (late if joined else own).append(part)
     candidates = [
-        _candidate(query, places, fragment, own, late)
+        _candidate(query, layout, fragment, own, late)
         for fragment in route.fragments
         if fragment is route.anchor or any(_holds_all(fragment, paths_of(part)) for part in own)
     ]
@@ -195,14 +195,14 @@ def _plan(query: Query, places: _Places) -> Plan:
 
 def _candidate(
     query: Query,
-    places: _Places,
+    layout: _Layout,
     driver: Fragment,
     own: Sequence[Filter],
     late: Sequence[Filter],
 ) -> Plan:
     """Plan a query with a certain driver; the fields are left to be found."""
-    store = places.store_of(driver.system)
-    others = followed(query, driver, store, places.route_of)
+    store = layout.store_of(driver.system)
+    others = followed(query, driver, store, layout.route_of)
     bound = semi_joins(query, late, store, others)
     offered: list[Filter] = []
     rest: list[Filter] = []
@@ -216,7 +216,7 @@ def _candidate(
         pushdown = Pushdown(None, all_of(offered), Access.CLIENT_SCAN, ordered=not order)
     plan = Plan(
         query=query,
-        route=places.route,
+        route=layout.route,
         driver=driver,
         pushdown=pushdown,
         own=all_of(own),
@@ -230,7 +230,7 @@ def _candidate(
     plan = replace(plan, aggregated=_aggregates(plan, store))
     if not plan.limited:
         return plan
-    pages = shown(query, places.route, store, others, bound, places.route_of)
+    pages = shown(query, layout.route, store, others, bound, layout.route_of)
     return replace(plan, shown=pages)
 
 
@@ -271,21 +271,9 @@ def _finds_all(pushed: Filter | None) -> bool:
 def _cost(plan: Plan) -> tuple[int, int, bool, int]:
     """Rank a plan by what its driver has to look through, then by what is left to be done."""
     parts = conjuncts(plan.pushdown.pushed)
-    spread = min(map(_spread, parts), default=_UNBOUND)
+    spread = min(map(spread_of, parts), default=UNBOUND)
     unordered = not (plan.ordered or plan.aggregated)
     return _RANKS[plan.access], spread, unordered, -len(parts)
-
-
-def _spread(part: Filter) -> int:
-    """Rank how many objects a condition is likely to leave, fewest first."""
-    match part:
-        case Compare(Comparison.EQ) | In():
-            return _EQUAL
-        case Between():
-            return _BOUNDED
-        case Compare(Comparison.NE) | Exists() | Not():
-            return _UNBOUND
-    return _OPEN
 
 
 def _fields(
