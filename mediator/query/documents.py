@@ -13,7 +13,7 @@ from typing import Final
 from mediator.placement.routing import ClassRoute
 from mediator.query.model import Query
 from mediator.query.semi_joins import RouteOf, SemiJoins
-from mediator.stores.port import Fragment, Joining, ShownJoin, Store
+from mediator.stores.port import Fragment, ShownJoin, Store, is_joining
 
 __all__ = ["PAGE_VALUES", "Shown", "shown"]
 
@@ -56,7 +56,7 @@ def shown(
         route_of: Finds joined classes.
     """
     alone = len(route.fragments) == 1 and route.anchor.ttl_s is None
-    if not (query.as_documents and alone and isinstance(store, Joining)):
+    if not (query.as_documents and alone and is_joining(store)):
         return None
     joins = []
     for join in query.joins:

@@ -19,7 +19,7 @@ from mediator.query.evaluate import holds
 from mediator.query.filters import ID, And, Filter, Not, Or
 from mediator.query.model import Join, Query
 from mediator.schema.tree import MISSING
-from mediator.stores.port import Fragment, SemiJoin, SemiJoining, Store
+from mediator.stores.port import Fragment, SemiJoin, SemiJoining, Store, is_semi_joining
 
 __all__ = ["NO_SEMI_JOINS", "RouteOf", "SemiJoins", "followed", "semi_joins"]
 
@@ -59,7 +59,7 @@ def semi_joins(
         store: The store that is searched.
         fragments: What it follows references to, by alias.
     """
-    if not late or not isinstance(store, SemiJoining):
+    if not late or not is_semi_joining(store):
         return NO_SEMI_JOINS
     bound: defaultdict[str, list[Filter]] = defaultdict(list)
     exact = True
@@ -84,7 +84,7 @@ def followed(
         store: Its store.
         route_of: Finds joined classes.
     """
-    if not query.joins or not isinstance(store, SemiJoining):
+    if not query.joins or not is_semi_joining(store):
         return {}
     known = {_OWN: driver}
     for join in query.joins:

@@ -36,7 +36,9 @@ from mediator.stores.port.searches import (
     SemiJoin,
     SemiJoining,
     ShownJoin,
+    is_joining,
     is_queryable,
+    is_semi_joining,
 )
 from mediator.stores.port.store import (
     REMEMBER_S,
@@ -89,6 +91,8 @@ __all__ = [
     "Write",
     "WriteKind",
     "WriteResult",
+    "is_joining",
     "is_lockable",
     "is_queryable",
+    "is_semi_joining",
 ]

@@ -26,7 +26,9 @@ __all__ = [
     "SemiJoin",
     "SemiJoining",
     "ShownJoin",
+    "is_joining",
     "is_queryable",
+    "is_semi_joining",
 ]
 
 
@@ -211,6 +213,16 @@ class Joining(SemiJoining, Protocol):
 def is_queryable(store: object) -> TypeGuard[Queryable]:
     """Whether a store is `Queryable`; the class's answer is kept, an instance's is found anew."""
     return issubclass(type(store), Queryable)
+
+
+def is_semi_joining(store: object) -> TypeGuard[SemiJoining]:
+    """Whether a store is `SemiJoining`; kept like `is_queryable`."""
+    return issubclass(type(store), SemiJoining)
+
+
+def is_joining(store: object) -> TypeGuard[Joining]:
+    """Whether a store is `Joining`; kept like `is_queryable`."""
+    return issubclass(type(store), Joining)
 
 
 @runtime_checkable
