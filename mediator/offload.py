@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import local
 from typing import Any, Final, ParamSpec, TypeVar
 
-__all__ = ["give_way", "is_large", "offload"]
+__all__ = ["give_way", "is_large", "offload", "paced"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -18,7 +18,13 @@ _T = TypeVar("_T")
 _THREADS: Final = ThreadPoolExecutor(4, "portolan-computing")
 """Few, and not those of the event loop: looking up a host's name must not wait for a filter."""
 
-_SLICE_S: Final = 0.0005
+_SLICE_S: Final = 0.0001
+"""Seconds that a thread computes at once.
+
+Each time that the event loop has waited for a socket it waits for the interpreter as well, for the
+switch interval at most (`app.collector`). In a slice that is not much longer than that a request
+waits once or twice."""
+
 _REST: Final = 3
 """Seconds that a thread rests for each that it has computed."""
 
@@ -55,7 +61,7 @@ async def offload(
 
 
 def give_way() -> None:
-    """Rest now and then, where a thread computes; to be called every few hundred microseconds.
+    """Rest now and then, where a thread computes; to be called every hundred microseconds.
 
     A thread that computes all the time takes every other turn of the interpreter, so that requests
     take twice as long for as long as it goes on. What takes long, and is not waited for by many,
@@ -67,6 +73,13 @@ def give_way() -> None:
     if used_s >= _SLICE_S:
         time.sleep(_REST * used_s)
         _own.rested_s = time.thread_time()
+
+
+def paced(items: Iterable[_T]) -> Iterator[_T]:
+    """Yield items, and give way before each of them."""
+    for item in items:
+        give_way()
+        yield item
 
 
 def _computed(call: Callable[[], _T]) -> _T:

@@ -79,6 +79,8 @@ def represent(planned: Planned, outcome: Outcome) -> dict[str, Any]:
 def document_of(codec: Codec, id_: str, values: Values) -> dict[str, Any]:
     """Return the JSON form of an object: its id, and the fields given, by their names."""
     encoded = codec.encode(values)
+    if tuple(encoded) == codec.names:  # whole, and in this order already, as stores send most
+        return {"id": id_, **encoded}
     return {"id": id_, **{name: encoded[name] for name in sorted(encoded)}}
 
 

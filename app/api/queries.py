@@ -28,7 +28,7 @@ from mediator.operations.model import Freshness, Get, Outcome
 from mediator.placement.routing import RoutingModel
 from mediator.query.aggregation import Row
 from mediator.query.execution import Answer, Item
-from mediator.query.model import Position
+from mediator.query.model import Join, Position
 from mediator.query.parameters import read_parameters
 from mediator.query.positions import read_position, write_position
 from mediator.query.reading import ReadQuery, read_query
@@ -121,6 +121,7 @@ class Queries:
             schema = model.databases[resource.database].schema
             most, is_long = self._options.page_limit, length > _SMALL
             read = await offload(is_long, reader, parse(), schema, resource.name, most=most)
+            read = replace(read, query=replace(read.query, as_documents=True))
             if read.after is None and not is_long:
                 known[key] = read
         return read
@@ -146,14 +147,11 @@ class Queries:
         wish = call.wish()
         answer = await call.plane.query(query, STRONG if asked and not wish.whole else wish)
         call.request.phases.end("store")
-        width = len(resource.schema.fields) * (1 + len(query.joins))
-        is_large = (len(answer.items) + len(answer.rows)) * width > _MANY_VALUES
-        items = await offload(is_large, self._items, call, selection, read, answer)
-        document: dict[str, Any] = {"items": items}
+        document: dict[str, Any] = {"items": await self._shown(call, selection, read, answer)}
         if query.aggregate is None:
             document["next"] = self._next(resource, read, answer.next)
         if read.explain:
-            returned = len(answer.items) + len(answer.rows)
+            returned = len(answer.items) + len(answer.rows) + len(answer.documents or ())
             document["explain"] = explanation(answer.plan, answer.budget, returned)
         fresh = cacheable and selection.canonical and answer.freshness is None
         keeping = self._keeping(asked) if fresh and not answer.partial else [NO_STORE]
@@ -177,11 +175,28 @@ class Queries:
         sealed = write_position(read.levels, position)
         return self._cursors.seal(_bound(resource, read), _database_id(resource), sealed)
 
+    async def _shown(
+        self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
+    ) -> list[dict[str, Any]]:
+        width = len(call.resource.schema.fields) * (1 + len(read.query.joins))
+        documents = answer.documents
+        if documents is not None:
+            classes = [join.class_name for join in read.query.joins]
+            codecs = [call.resource.codec, *(_codec(call, name) for name in classes)]
+            is_plain = all(codec.is_plain for codec in codecs)
+            is_large = not is_plain and len(documents) * width > _MANY_VALUES
+            await offload(is_large, _encode, documents, codecs, read.query.joins)
+            return documents
+        is_large = (len(answer.items) + len(answer.rows)) * width > _MANY_VALUES
+        return await offload(is_large, self._items, call, selection, read, answer)
+
     def _items(
         self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
     ) -> list[dict[str, Any]]:
         if read.query.aggregate is not None:
             return [_row(read.results, row) for row in answer.rows]
+        if not read.query.joins:
+            return _all_shown(call.resource, selection, [item.outcome for item in answer.items])
         codecs = {join.alias: _codec(call, join.class_name) for join in read.query.joins}
         shown = {join.alias: join.fields for join in read.query.joins}
         return [_item(call.resource, selection, item, codecs, shown) for item in answer.items]
@@ -252,7 +267,8 @@ def _narrowed(outcome: Outcome, names: tuple[str, ...] | None) -> Values:
 def _all_shown(
     resource: ClassResource, selection: Selection, found: Sequence[Outcome]
 ) -> list[dict[str, Any]]:
-    return [_shown(resource, selection, outcome) for outcome in found]
+    codec, names = resource.codec, selection.fields
+    return [document_of(codec, o.id, _narrowed(o, names)) for o in found]
 
 
 def _item(
@@ -270,6 +286,17 @@ def _item(
         wanted = _narrowed(outcome, shown[alias])
         document[alias] = {"id": outcome.id, **codecs[alias].encode(wanted)}
     return document
+
+
+def _encode(
+    documents: list[dict[str, Any]], codecs: Sequence[Codec], joins: Sequence[Join]
+) -> None:
+    """Replace the values of documents, and of what is joined, by their JSON."""
+    own, *others = codecs
+    own.encode_all(documents)
+    for join, codec in zip(joins, others, strict=True):
+        joined = [document[join.alias] for document in documents]
+        codec.encode_all([each for each in joined if each is not None])
 
 
 def _row(results: dict[str, Target], row: Row) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import Any
 
 from mediator.catalogue.stored_databases import StoredDatabase
+from mediator.offload import paced
 from mediator.placement.decide import Decision, GroupPlacement, build_routes
 from mediator.placement.routing import ClassRoute, DatabaseRoute
 from mediator.schema.parse import parse_schema
@@ -53,7 +54,7 @@ def layout_of(
             "primary": primary,
             "groups": {
                 group: {"system": placed.system, "fields": list(placed.fields)}
-                for group, placed in groups.items()
+                for group, placed in paced(groups.items())
             },
             # JSONB orders keys as it likes; the anchor group comes first.
             "order": list(groups),
@@ -66,7 +67,7 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
     """Build the routes of a stored database."""
     schema = parse_schema(stored.name, stored.document)
     groups = {
-        class_name: {group: _placed(layout["groups"][group]) for group in layout["order"]}
+        class_name: {group: _placed(layout["groups"][group]) for group in paced(layout["order"])}
         for class_name, layout in stored.layout.items()
     }
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}

@@ -230,7 +230,8 @@ class Executor:
         return await self._execute(query, route, limits, wish)
 
     async def _execute(self, query: Query, route: ClassRoute, limits: Limits, wish: Wish) -> Answer:
-        plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store)
+        route_of = partial(self._find, query.database)
+        plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store, route_of)
         budget = Budget(limits, self._clock)
         beside = partial(self.route, query.database)
         look_again = partial(self._doubts.look_again, whole=wish.whole)

@@ -48,16 +48,16 @@ def merge_fragments(
     if lead is None:
         return None
     if len(records) == 1:
-        versions = lead.versions
-        return Outcome(
-            id=id_,
-            values=lead.values,
-            versions={group: versions.get(group) for group in resource.groups},
-            pending=lead.mark != "",
-            schema_version=route.schema_version,
-            systems=resource.systems,
-        )
+        return _alone(route, resource, lead)
     return _join(route, resource, id_, records, lead)
+
+
+def _alone(route: ClassRoute, resource: Resource, record: Record) -> Outcome:
+    """Return what one fragment says; without names, which would double the time that it takes."""
+    versions, pending = record.versions, record.mark != ""
+    known = {group: versions.get(group) for group in resource.groups}
+    version, systems = route.schema_version, resource.systems
+    return Outcome(record.id, record.values, known, False, False, (), pending, version, systems)
 
 
 def _birth(record: Record) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mediator.errors import Invalid, Place, SchemaInvalid
+from mediator.offload import paced
 from mediator.placement.ballot import node_ballot
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
@@ -91,7 +92,7 @@ def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
             "kind": placed.choice.kind,
             "why": decision.why(node),
         }
-        for node, placed in decision.placements.items()
+        for node, placed in paced(decision.placements.items())
     }
 
 
@@ -100,7 +101,7 @@ def notes_on(decision: Decision) -> list[str]:
     mixed = [
         f"{rank.node} mixes goals, whose index is unbounded, with utilities, which are at most 1:"
         " the goals may drown the utilities."
-        for rank in decision.ranking.walk()
+        for rank in paced(decision.ranking.walk())
         if len({requirement.goal is None for requirement in rank.requirements}) > 1
     ]
     unknown = [

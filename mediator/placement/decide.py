@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mediator.errors import Place
+from mediator.offload import paced
 from mediator.placement.ballot import Choice, Order, node_ballot
 from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
@@ -139,7 +140,7 @@ def _decide(
         plans = plan_groups(class_, node, order, pins=pins, bound=tied)
         placements[node.node] = _placement(node, plans[0].choice, tied is not None)
         placements |= _field_placements(node, plans, tied is not None)
-        groups[class_.name] = {p.name: _group(class_, p) for p in plans}
+        groups[class_.name] = _groups(class_, plans)
     return Decision(ranking, candidates, order, placements, groups)
 
 
@@ -166,12 +167,18 @@ def _field_placements(
     node: NodeRank, plans: Sequence[GroupPlan], bound: bool
 ) -> dict[str, Placement]:
     seen = {name: choice for plan in plans for name, choice in plan.seen.items()}
-    return {f.node: _placement(f, seen[f.node], bound or f.bound) for f in node.children}
+    return {f.node: _placement(f, seen[f.node], bound or f.bound) for f in paced(node.children)}
 
 
-def _group(class_: ClassSchema, plan: GroupPlan) -> GroupPlacement:
-    fields = tuple(name for name in class_.fields if f"{class_.name}.{name}" in plan.seen)
-    return GroupPlacement(plan.choice.system, fields)
+def _groups(class_: ClassSchema, plans: Sequence[GroupPlan]) -> dict[str, GroupPlacement]:
+    """Return the groups of a class by name, their fields in the order of the class."""
+    group_of = {node: plan.name for plan in paced(plans) for node in plan.seen}
+    fields: dict[str, list[str]] = {plan.name: [] for plan in plans}
+    for name in class_.fields:
+        fields[group_of[f"{class_.name}.{name}"]].append(name)
+    return {
+        plan.name: GroupPlacement(plan.choice.system, tuple(fields[plan.name])) for plan in plans
+    }
 
 
 def primary_system(

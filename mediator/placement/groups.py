@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from mediator.offload import give_way
+from mediator.offload import give_way, paced
 from mediator.placement.ballot import Choice, Order, node_ballot, shared_ballot
 from mediator.placement.rank import NodeRank
 from mediator.placement.refusal import Refusal, refuse
@@ -163,7 +163,7 @@ class _Planner:
 
     def _common(self, name: str, fields: Sequence[NodeRank]) -> list[str]:
         systems = self.rank.qualified
-        common = [s for s in systems if all(s in each.eligible for each in fields)]
+        common = [s for s in paced(systems) if all(s in each.eligible for each in fields)]
         if not common:
             names = ", ".join(each.node for each in fields)
             lacks = {s: r for each in fields for s, r in each.dropped.items()}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from mediator.operations.expiry import living
 from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
+from mediator.query.documents import PAGE_VALUES, Shown
 from mediator.query.model import Position
 from mediator.query.planner import Plan
 from mediator.stores.port import (
     Aggregating,
+    Documents,
     Find,
     Found,
+    Joining,
     Read,
     Record,
     Store,
@@ -29,9 +31,6 @@ __all__ = ["Driver"]
 
 PAGE: Final = 1_001
 """Records asked for at once: the largest page of an answer, and the one that tells of more."""
-
-PAGE_VALUES: Final = 20_000
-"""Values asked for at once: of wide records fewer are, because a page is decoded in one go."""
 
 _T = TypeVar("_T")
 
@@ -51,23 +50,34 @@ class Driver:
         self._now_for = systems.now_for
         self._budget = budget
 
-    async def pages(self, after: Position | None) -> AsyncIterator[list[Record]]:
+    async def pages(self, after: Position | None) -> AsyncIterator[Sequence[Record]]:
         """Find records, page by page, in the order of the query if the plan says so."""
-        plan = self._plan
-        fields = None
-        if plan.fields is not None:
-            fields = tuple(name for name in plan.fields if name in plan.driver.fields)
-        width = len(plan.driver.fields if fields is None else fields)
+        plan, fields, resume = self._plan, self._plan.found, None
+        driver, pushed = plan.driver, plan.pushdown.pushed
+        width = len(driver.fields if fields is None else fields)
         page = min(PAGE, PAGE_VALUES // max(width, 1))
         limit = min(page, plan.query.limit + 1) if plan.limited else page
         order = plan.query.order if plan.ordered else ()
-        find = Find(plan.driver, plan.pushdown.pushed, order, limit, after, None, fields)
         while True:
+            left_s = self._budget.left_s()
+            semi = plan.semi_joins.joins
+            find = Find(driver, pushed, order, limit, after, resume, fields, left_s, semi)
             found = await self._find(find)
             yield self._living(found)
             if found.resume is None:
                 return
-            find = replace(find, limit=page, after=None, resume=found.resume)
+            limit, after, resume = page, None, found.resume
+
+    async def documents(self, after: Position | None, shown: Shown) -> Documents:
+        """Find a page of documents."""
+        plan = self._plan
+        store = cast("Joining", self._guarded.store)  # or else the plan would show nothing
+        query, pushed = plan.query, plan.pushdown.pushed
+        left_s = self._budget.left_s()
+        find = Find(plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s)
+        page = await self._bounded(partial(store.documents, find, shown.names, shown.joins))
+        self._budget.spend(self._guarded.name, len(page.documents))
+        return page
 
     async def rows(self) -> list[Row]:
         """Compute the aggregate; raises `Invalid` if there are too many groups."""
@@ -92,25 +102,23 @@ class Driver:
 
     async def _find(self, find: Find) -> Found:
         store = self._guarded.store
-        timed = replace(find, deadline_s=self._budget.left_s())
         search = store.find if is_queryable(store) else partial(_scanned, store)
-        found = await self._bounded(partial(search, timed))
+        found = await self._bounded(partial(search, find))
         self._budget.spend(self._guarded.name, len(found.records))
         return found
 
-    async def _bounded(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        async def made() -> _T:
-            return await call()
-
+    async def _bounded(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         try:
-            return await self._guarded.guarded(made)
+            return await self._guarded.guarded(call)
         except StoreTooCostly:
             raise self._budget.too_long() from None
         except StoreError as error:
             raise unavailable(self._guarded, error, "read") from error
 
-    def _living(self, found: Found) -> list[Record]:
+    def _living(self, found: Found) -> Sequence[Record]:
         driver = self._plan.driver
+        if driver.ttl_s is None:
+            return found.records
         reads = [Read(driver, record.id) for record in found.records]
         kept = living(reads, list(found.records), self._now_for)
         return [record for record in kept if record is not None]

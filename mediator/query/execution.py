@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
+from mediator.immutable import immutable
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_fragments
 from mediator.operations.model import Freshness, Get, Outcome
-from mediator.operations.plan import resource_of
+from mediator.operations.plan import Resource, resource_of
 from mediator.placement.routing import ClassRoute
 from mediator.query.aggregation import Groups, Row, lookup_of_row
 from mediator.query.budget import Budget
+from mediator.query.documents import Shown
 from mediator.query.driving import Driver
 from mediator.query.evaluate import Lookup, lookup_of
 from mediator.query.joins import Joiner
@@ -33,7 +35,7 @@ LookAgain: TypeAlias = Callable[
 """Looks again at objects whose fragments may not belong together."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Item:
     """An object that a query found, and what was joined to it, by alias."""
 
@@ -57,6 +59,9 @@ class Item:
         return lookup
 
 
+_UNJOINED: Final[Mapping[str, Outcome | None]] = {}
+
+
 def _nothing(_: tuple[str, ...]) -> MissingType:
     return MISSING
 
@@ -74,6 +79,8 @@ class Answer:
         freshness: Set if the primary answered.
         partial: Groups of objects that took part in it, of which writes over several systems may be
             missing that other groups already show.
+        documents: The objects with what is joined, in place of items: only for a query
+            `as_documents`; see `mediator.stores.port.Documents`.
     """
 
     items: tuple[Item, ...]
@@ -83,6 +90,7 @@ class Answer:
     budget: Budget
     freshness: Freshness | None = None
     partial: tuple[str, ...] = ()
+    documents: list[dict[str, Any]] | None = None
 
 
 class Execution:
@@ -125,10 +133,27 @@ class Execution:
         """
         if self._plan.query.aggregate is not None:
             answer = await self._aggregate()
+        elif self._plan.shown is not None and self._is_whole_page():
+            return await self._documents(self._plan.shown)
         else:
             answer = self._answer(await self.found())
         partial = self._partial | self._joiner.partial
         return replace(answer, partial=tuple(sorted(partial))) if partial else answer
+
+    def _is_whole_page(self) -> bool:
+        """Whether the page asked for is one that a system answers whole; see `Joining`."""
+        query = self._plan.query
+        return query.after is None or not query.order
+
+    async def _documents(self, shown: Shown) -> Answer:
+        query = self._plan.query
+        page = await self._driver.documents(query.after, shown)
+        following = None
+        if page.last is not None:
+            lookup = lookup_of(page.last.id, page.last.values)
+            following = position_of(query.order, lookup, page.last.id)
+        budget = self._budget
+        return Answer((), (), following, self._plan, budget, documents=page.documents)
 
     async def found(self) -> list[Item]:
         """Find the objects that are answered, and one more if more follow."""
@@ -207,17 +232,26 @@ class Execution:
         sieve = Sieve(own, self._budget) if own is not None else None
         async for page in self._driver.pages(after):
             # What changes its place meanwhile may be found twice.
-            records = [record for record in page if record.id not in self._seen]
-            self._seen.update(record.id for record in records)
+            seen = self._seen
+            records = [record for record in page if record.id not in seen] if seen else page
+            seen.update([record.id for record in records])
             outcomes = await self._complete(records)
-            found = [Item(outcome) for outcome in outcomes if outcome is not None]
+            found = [Item(outcome, _UNJOINED) for outcome in outcomes if outcome is not None]
             yield found if sieve is None else await sieve.sift(found, Item.lookup)
 
     async def _complete(self, records: Sequence[Record]) -> Sequence[Outcome | None]:
         """Join what the driver found with the parts that others hold, in one round trip."""
         plan, resource = self._plan, self._resource
         whole = resource_of(plan.route, plan.fields)
-        parts = whole.parts
+        outcomes = await self._merged(whole, records)
+        outcomes = list(await self._look_again(plan.route, resource, outcomes))
+        self._partial.update(*[o.partial for o in outcomes if o is not None and o.partial])
+        return outcomes
+
+    async def _merged(self, whole: Resource, records: Sequence[Record]) -> Sequence[Outcome | None]:
+        plan, parts = self._plan, whole.parts
+        if len(parts) == 1:
+            return [merge_fragments(plan.route, whole, r.id, (r,)) for r in records]
         others = [(fragment, fields) for fragment, fields in parts if fragment is not plan.driver]
         reads = [Read(f, record.id, fields) for record in records for f, fields in others]
         rest = iter(await self._calls.read(reads) if reads else ())
@@ -230,8 +264,6 @@ class Execution:
                 await pace.keep()
             fragments = [record if f is plan.driver else next(rest) for f, _ in parts]
             outcomes.append(merge_fragments(plan.route, whole, record.id, fragments))
-        outcomes = list(await self._look_again(plan.route, resource, outcomes))
-        self._partial.update(*(o.partial for o in outcomes if o is not None))
         return outcomes
 
     async def _aggregate(self) -> Answer:

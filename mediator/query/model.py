@@ -109,6 +109,7 @@ class Query:
         aggregate: Computed instead of listing objects.
         allow_scan: Whether a store without a fitting index may be read through (within the cost
             limits).
+        as_documents: Whether documents are an answer as well as objects (`Answer.documents`).
     """
 
     database: str
@@ -121,3 +122,4 @@ class Query:
     joins: tuple[Join, ...] = field(default=())
     aggregate: Aggregate | None = None
     allow_scan: bool = False
+    as_documents: bool = False

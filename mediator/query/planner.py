@@ -14,15 +14,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from mediator.identity_cache import IdentityCache
 from mediator.operations.plan import reaching
 from mediator.placement.routing import ClassRoute
 from mediator.query.conjuncts import all_of, conjuncts, paths_of
+from mediator.query.documents import Shown, shown
 from mediator.query.evaluate import holds
-from mediator.query.filters import ID, Between, Compare, Comparison, Exists, Filter, In, Not, Path
+from mediator.query.filters import ID, Exists, Filter, Not, Path
 from mediator.query.model import Position, Query
 from mediator.query.scans import needs_scan
+from mediator.query.selectivity import UNBOUND, spread_of
+from mediator.query.semi_joins import (
+    NO_SEMI_JOINS,
+    RouteOf,
+    SemiJoins,
+    followed,
+    semi_joins,
+)
 from mediator.schema.tree import MISSING
 from mediator.stores.port import Access, Aggregating, Fragment, Pushdown, Store, is_queryable
 
@@ -31,10 +41,9 @@ __all__ = ["Plan", "StoreOf", "make_plan"]
 StoreOf = Callable[[str], Store]
 """Finds the store of a system; raises `Unavailable` if it is not connected."""
 
-REMEMBERED_LISTINGS: Final = 256
+REMEMBERED: Final = 256
 
 _RANKS: Final = {access: rank for rank, access in enumerate(Access)}
-_EQUAL, _BOUNDED, _OPEN, _UNBOUND = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,10 @@ class Plan:
         ordered: Whether the objects come in the order asked for.
         aggregated: Whether the system of the driver computes the aggregate.
         fields: The fields that are read, sorted; None: all.
+        semi_joins: What the driver's system does beforehand of what needs joined objects.
+        found: Those of the fields that the driver is asked for; None: all that it holds.
+        shown: What the driver's system answers in one go, if documents are asked for; None: it
+            sends records.
         rest: Carried out if too few objects are found: it finds those without a value to order by,
             which this one leaves out, and which come last. None: it leaves nothing out.
     """
@@ -66,44 +79,66 @@ class Plan:
     ordered: bool
     aggregated: bool
     fields: tuple[str, ...] | None
+    semi_joins: SemiJoins = NO_SEMI_JOINS
+    found: tuple[str, ...] | None = None
+    shown: Shown | None = None
     rest: Plan | None = None
 
     @property
     def limited(self) -> bool:
-        """Whether the limit is pushed: only if nothing is left to do afterwards."""
-        whole = self.residual is None and self.late is None
+        """Whether the limit is pushed: only if nothing is left out afterwards."""
+        whole = self.residual is None and (self.late is None or self.semi_joins.exact)
         return self.ordered and whole and self.query.aggregate is None
 
     @property
     def access(self) -> Access:
         """How the objects are found: all of them being sent, whoever asks for it, is a scan."""
+        if self.pushdown.pushed is None and self.semi_joins.joins:
+            return Access.SERVER_SCAN
         through = self.pushdown.pushed is None and not (self.limited or self.aggregated)
         return Access.CLIENT_SCAN if through else self.pushdown.access
 
 
-def make_plan(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan:
+class _Layout(NamedTuple):
+    """Where the class of a query lives, and all that it may need beside it."""
+
+    route: ClassRoute
+    store_of: StoreOf
+    route_of: RouteOf
+
+
+def make_plan(query: Query, route: ClassRoute, store_of: StoreOf, route_of: RouteOf) -> Plan:
     """Plan a query.
 
     Args:
         query: The query.
         route: Where its class lives.
         store_of: Finds the store of a system.
+        route_of: Finds where joined classes live.
 
     Raises:
         NeedsScan: All objects would have to be sent over, and that is not allowed.
         Unavailable: A system of the class is not connected.
     """
+    given: list[Any] = [store_of(fragment.system) for fragment in route.fragments]
+    given += [route_of(join.class_name) for join in query.joins]
     if query.filter is not None or query.aggregate is not None:
-        return _chosen(query, route, store_of)
+        return _remembered(query, route, *given)
     # Without constants, which may be equal and yet of different types, alike queries have one plan.
-    stores = tuple([(f.system, store_of(f.system)) for f in route.fragments])
-    plan = _listing(query if query.after is None else replace(query, after=None), route, stores)
+    plan = _listing(query if query.after is None else replace(query, after=None), route, *given)
     return plan if query.after is None else _beyond(plan, query.after)
 
 
-@lru_cache(REMEMBERED_LISTINGS)
-def _listing(query: Query, route: ClassRoute, stores: tuple[tuple[str, Store], ...]) -> Plan:
-    return _chosen(query, route, dict(stores).__getitem__)
+def _made(query: Query, route: ClassRoute, *given: Any) -> Plan:
+    """Plan a query with the stores of its class's fragments, and the routes of what it joins."""
+    stores = dict(zip((fragment.system for fragment in route.fragments), given, strict=False))
+    classes = (join.class_name for join in query.joins)
+    routes = dict(zip(classes, given[len(route.fragments) :], strict=True))
+    return _chosen(query, _Layout(route, stores.__getitem__, routes.__getitem__))
+
+
+_listing: Final = lru_cache(REMEMBERED)(_made)
+_remembered: Final = IdentityCache(_made, REMEMBERED)
 
 
 def _beyond(plan: Plan, after: Position) -> Plan:
@@ -111,60 +146,64 @@ def _beyond(plan: Plan, after: Position) -> Plan:
     return replace(plan, query=replace(plan.query, after=after), rest=rest)
 
 
-def _chosen(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan:
-    plan = _plan(query, route, store_of)
+def _chosen(query: Query, layout: _Layout) -> Plan:
+    route, plan = layout.route, _plan(query, layout)
     if plan.pushdown.pushed is None and not plan.ordered and len(route.fragments) > 1:
-        plan = _by_order(query, route, store_of) or plan
+        plan = _by_order(query, layout) or plan
     if plan.access is Access.CLIENT_SCAN and not query.allow_scan:
         raise needs_scan(query, route, plan.own, plan.driver.system, ordered=plan.ordered)
     return plan
 
 
-def _by_order(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan | None:
+def _by_order(query: Query, layout: _Layout) -> Plan | None:
     """Let the system that has the order find the objects that have a value there.
 
     In a descending order the others come last, so that they are seldom asked for.
     """
     first = query.order[0] if query.order and query.aggregate is None else None
-    if first is None or not first.descending or first.path[0] not in route.fragment_of:
+    if first is None or not first.descending or first.path[0] not in layout.route.fragment_of:
         return None
     present = Exists(first.path)
-    plan = _plan(_narrowed(query, present), route, store_of)
+    plan = _plan(_narrowed(query, present), layout)
     if not plan.ordered or plan.access is Access.CLIENT_SCAN:
         return None
-    return replace(plan, rest=_plan(_narrowed(query, Not(present)), route, store_of))
+    return replace(plan, rest=_plan(_narrowed(query, Not(present)), layout))
 
 
 def _narrowed(query: Query, condition: Filter) -> Query:
     return replace(query, filter=all_of([*conjuncts(query.filter), condition]))
 
 
-def _plan(query: Query, route: ClassRoute, store_of: StoreOf) -> Plan:
-    aliases = {join.alias for join in query.joins}
+def _plan(query: Query, layout: _Layout) -> Plan:
+    route, aliases = layout.route, {join.alias for join in query.joins}
     own: list[Filter] = []
     late: list[Filter] = []
     for part in conjuncts(query.filter):
         joined = any(path[0] in aliases for path in paths_of(part))
         (late if joined else own).append(part)
     candidates = [
-        _candidate(query, route, fragment, own, late, store_of(fragment.system))
+        _candidate(query, layout, fragment, own, late)
         for fragment in route.fragments
         if fragment is route.anchor or any(_holds_all(fragment, paths_of(part)) for part in own)
     ]
     finding = [c for c in candidates if c.driver is route.anchor or _finds_all(c.pushdown.pushed)]
     best = min(finding, key=_cost) if len(finding) > 1 else finding[0]
-    return replace(best, fields=_fields(query, route, best.driver, aliases))
+    fields = _fields(query, route, best.driver, aliases)
+    found = None if fields is None else tuple(n for n in fields if n in best.driver.fields)
+    return replace(best, fields=fields, found=found)
 
 
 def _candidate(
     query: Query,
-    route: ClassRoute,
+    layout: _Layout,
     driver: Fragment,
     own: Sequence[Filter],
     late: Sequence[Filter],
-    store: Store,
 ) -> Plan:
     """Plan a query with a certain driver; the fields are left to be found."""
+    store = layout.store_of(driver.system)
+    others = followed(query, driver, store, layout.route_of)
+    bound = semi_joins(query, late, store, others)
     offered: list[Filter] = []
     rest: list[Filter] = []
     for part in own:
@@ -177,17 +216,22 @@ def _candidate(
         pushdown = Pushdown(None, all_of(offered), Access.CLIENT_SCAN, ordered=not order)
     plan = Plan(
         query=query,
-        route=route,
+        route=layout.route,
         driver=driver,
         pushdown=pushdown,
         own=all_of(own),
         residual=all_of([*conjuncts(pushdown.residual), *rest]),
         late=all_of(late),
+        semi_joins=bound,
         ordered=pushdown.ordered and in_order,
         aggregated=False,
         fields=None,
     )
-    return replace(plan, aggregated=_aggregates(plan, store))
+    plan = replace(plan, aggregated=_aggregates(plan, store))
+    if not plan.limited:
+        return plan
+    pages = shown(query, layout.route, store, others, bound, layout.route_of)
+    return replace(plan, shown=pages)
 
 
 def _aggregates(plan: Plan, store: Store) -> bool:
@@ -227,21 +271,9 @@ def _finds_all(pushed: Filter | None) -> bool:
 def _cost(plan: Plan) -> tuple[int, int, bool, int]:
     """Rank a plan by what its driver has to look through, then by what is left to be done."""
     parts = conjuncts(plan.pushdown.pushed)
-    spread = min(map(_spread, parts), default=_UNBOUND)
+    spread = min(map(spread_of, parts), default=UNBOUND)
     unordered = not (plan.ordered or plan.aggregated)
     return _RANKS[plan.access], spread, unordered, -len(parts)
-
-
-def _spread(part: Filter) -> int:
-    """Rank how many objects a condition is likely to leave, fewest first."""
-    match part:
-        case Compare(Comparison.EQ) | In():
-            return _EQUAL
-        case Between():
-            return _BOUNDED
-        case Compare(Comparison.NE) | Exists() | Not():
-            return _UNBOUND
-    return _OPEN
 
 
 def _fields(

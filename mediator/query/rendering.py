@@ -102,6 +102,10 @@ def _search(plan: Plan) -> dict[str, Any]:
         "access": plan.access.value,
         "pushed": {
             "filter": filter_document(plan.pushdown.pushed),
+            "joined": {
+                alias: filter_document(filter_)
+                for alias, filter_ in plan.semi_joins.filters.items()
+            },
             "order": plan.ordered,
             "limit": plan.limited,
             "aggregate": plan.aggregated,

@@ -7,7 +7,7 @@ is written differently in JSON.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -134,15 +134,17 @@ class Codec:
     """Decodes and encodes the values of one class.
 
     Attributes:
+        names: The fields, sorted.
         decoders: For each field the function that decodes its values, or raises `Misfit`.
         items: The same for the items of lists, sets and maps.
         nullable: The fields that take null: all that are not required.
     """
 
-    __slots__ = ("_defaults", "_encoders", "_required", "decoders", "items", "nullable")
+    __slots__ = ("_defaults", "_encoders", "_required", "decoders", "items", "names", "nullable")
 
     def __init__(self, schema: ClassSchema) -> None:
         fields = schema.fields
+        self.names = tuple(sorted(fields))
         self.decoders: Mapping[str, Decoder] = {name: decoder(f) for name, f in fields.items()}
         self.items: Mapping[str, Decoder] = {
             name: item_decoder(f) for name, f in fields.items() if f.items is not None
@@ -205,6 +207,18 @@ class Codec:
             if (value := body.get(name)) is not None:
                 body[name] = encode(value)
         return body
+
+    def encode_all(self, documents: Sequence[dict[str, Any]]) -> None:
+        """Replace the values of documents by their JSON; other members stay."""
+        for name, encode in self._encoders:
+            for body in documents:
+                if (value := body.get(name)) is not None:
+                    body[name] = encode(value)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every value is its own JSON, so that there is nothing to encode."""
+        return not self._encoders
 
     def _decode(self, body: Any) -> Values:
         if type(body) is not dict:

@@ -308,6 +308,21 @@ async def test_explain_tells_what_was_pushed(profiles: Asking, request: Any) -> 
         assert explained["rows"]["moved"] == explained["rows"]["returned"]
 
 
+@pytest.mark.parametrize("profiles", [("postgres",)], ids="+".join, indirect=True)
+@pytest.mark.parametrize("number", [9, 10])
+async def test_conditions_on_joined_objects_are_applied_by_the_system_that_holds_them(
+    profiles: Asking, number: int
+) -> None:
+    query = QUERIES[number]
+    asked = {**query.body, "limit": 1_000, "allow_scan": True, "explain": True}
+    explained = (await profiles.ask(query.class_name, asked))["explain"]
+    [alias] = explained["pushed"]["joined"]
+    assert alias == query.joins[0][0]
+    assert explained["pushed"]["limit"]
+    assert explained["round_trips"] == {"postgres": 1}
+    assert explained["rows"]["moved"] == explained["rows"]["returned"] > 0
+
+
 async def test_the_top_ten_is_read_in_one_round_trip(split: Asking, data: Profiles) -> None:
     asked = {"order": [["likeCounter", "desc"]], "limit": 10, "fields": ["likeCounter"]}
     answer = await split.ask("entries", {**asked, "explain": True})

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from mediator.offload import give_way, offload
+from mediator.placement.advice import notes_on, placements_of
+from mediator.placement.ballot import node_ballot
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
 from mediator.schema.annotations import Metric
 from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 
 USED_S = 0.01
 FIELDS = 500
@@ -48,7 +53,7 @@ def compute() -> float:
 
 async def test_a_thread_rests_for_three_times_as_long_as_it_computes(rests: list[float]) -> None:
     used_s = await offload(True, compute)
-    # The last half of a millisecond may be too short to rest for.
+    # The last slice may be too short to rest for.
     assert 3 * (used_s - 0.001) <= sum(rests) <= 3 * used_s
     assert len(rests) > 2
 
@@ -58,6 +63,24 @@ async def test_the_event_loop_never_rests(rests: list[float]) -> None:
     await offload(True, int)
     compute()
     assert rests == []
+
+
+def test_every_step_of_placing_a_large_schema_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Field by field: what is computed at once must not grow with the schema."""
+    calls: list[None] = []
+    monkeypatch.setattr("mediator.offload.give_way", lambda: calls.append(None))
+    schema = parse_schema("news", WIDE)
+    decision = decide(schema, SYSTEMS)
+    steps: tuple[Callable[[], object], ...] = (
+        partial(node_ballot, decision.ranking),
+        partial(placements_of, decision),
+        partial(notes_on, decision),
+        partial(schema_document, schema),
+    )
+    for step in steps:
+        calls.clear()
+        step()
+        assert len(calls) >= FIELDS, step
 
 
 async def test_a_large_schema_gives_way_while_it_is_read_and_placed(rests: list[float]) -> None:

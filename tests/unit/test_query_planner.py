@@ -116,7 +116,7 @@ TURNED = route(fragment("indexes", "x", "y", "z"), fragment("server", "a", "b"))
 
 def plan(where: ClassRoute, filter_: Filter | None = None, **members: Any) -> Plan:
     query = Query("db", "things", filter_, **{"allow_scan": True, **members})
-    return make_plan(query, where, STORES.__getitem__)
+    return make_plan(query, where, STORES.__getitem__, lambda _: None)
 
 
 def eq(name: str, value: int = 1) -> Filter:

@@ -16,12 +16,19 @@ from mediator.stores.port.records import Fragment, Record
 __all__ = [
     "Access",
     "Aggregating",
+    "Documents",
     "Find",
     "Found",
+    "Joining",
     "Ordered",
     "Pushdown",
     "Queryable",
+    "SemiJoin",
+    "SemiJoining",
+    "ShownJoin",
+    "is_joining",
     "is_queryable",
+    "is_semi_joining",
 ]
 
 
@@ -74,6 +81,24 @@ class Pushdown:
 
 
 @dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """Leaves out records whose reference does not lead to a live record that passes.
+
+    Attributes:
+        reference: The field that holds the reference.
+        fragment: Where the record lives that it leads to: in the same store.
+        filter: What must hold for that record, a filter that `Queryable.pushdown` has pushed whole;
+            None: it must be there.
+        inner: Semi-joins of that record.
+    """
+
+    reference: str
+    fragment: Fragment
+    filter: Filter | None
+    inner: tuple[SemiJoin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Find:
     """A search among the live records of a fragment, page by page.
 
@@ -86,6 +111,7 @@ class Find:
         resume: `Found.resume` of the page before.
         fields: Fields to return; None: all.
         deadline_s: Time for this page; beyond it `StoreTooCostly` is raised.
+        semi_joins: What leaves out further records; only where the store is `SemiJoining`.
     """
 
     fragment: Fragment
@@ -96,6 +122,7 @@ class Find:
     resume: Any = None
     fields: tuple[str, ...] | None = None
     deadline_s: float = 10.0
+    semi_joins: tuple[SemiJoin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +150,79 @@ class Queryable(Protocol):
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
 
 
+@runtime_checkable
+class SemiJoining(Queryable, Protocol):
+    """A store whose searches follow references to other records of its own (`Find.semi_joins`)."""
+
+    def follows(self, fragment: Fragment) -> bool:
+        """Whether a search may follow references to records of a fragment."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownJoin:
+    """A record that a reference leads to, shown in the document of the record that is found.
+
+    Attributes:
+        alias: The member that shows it; null if there is no such record.
+        outer: The alias of the record that holds the reference; empty: the one that is found.
+        reference: The field that holds it.
+        fragment: Where the record lives: in the same store.
+        names: The fields that are shown, sorted.
+        filter: What must hold for that record, a filter that `Queryable.pushdown` has pushed whole,
+            and that nothing but a record meets; None: nothing, not even that it is there.
+    """
+
+    alias: str
+    outer: str
+    reference: str
+    fragment: Fragment
+    names: tuple[str, ...]
+    filter: Filter | None
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """A page of a search as documents.
+
+    Attributes:
+        documents: For each record its id as ``id``, the values of the fields shown that are not
+            missing, and by alias what is joined: a document alike, or None.
+        last: The last record with the fields of the order, if more follow.
+    """
+
+    documents: list[dict[str, Any]]
+    last: Record | None
+
+
+@runtime_checkable
+class Joining(SemiJoining, Protocol):
+    """A store that joins records to those that it finds, as they are at the same moment."""
+
+    async def documents(
+        self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> Documents:
+        """Return the first page of a search, or in the order of ids any page, as documents.
+
+        Args:
+            find: The search.
+            names: The fields that are shown, sorted.
+            joins: What is shown of other records, each after the one that refers to it.
+        """
+
+
 def is_queryable(store: object) -> TypeGuard[Queryable]:
     """Whether a store is `Queryable`; the class's answer is kept, an instance's is found anew."""
     return issubclass(type(store), Queryable)
+
+
+def is_semi_joining(store: object) -> TypeGuard[SemiJoining]:
+    """Whether a store is `SemiJoining`; kept like `is_queryable`."""
+    return issubclass(type(store), SemiJoining)
+
+
+def is_joining(store: object) -> TypeGuard[Joining]:
+    """Whether a store is `Joining`; kept like `is_queryable`."""
+    return issubclass(type(store), Joining)
 
 
 @runtime_checkable

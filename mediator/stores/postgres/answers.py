@@ -55,6 +55,7 @@ def reader(records: RecordTable, names: tuple[str, ...]) -> RecordReader:
     codecs = [(name, records.codecs[name].decode) for name in names]
     decoders = [(name, decode) for name, decode in codecs if decode is not None]
     joint = records.fragment.joint
+    only = groups[0] if len(groups) == 1 else None
 
     def read(row: Any) -> Record:
         values: Values = dict(zip(names, row[first:end], strict=True))
@@ -64,7 +65,8 @@ def reader(records: RecordTable, names: tuple[str, ...]) -> RecordReader:
         for name, decode in decoders:
             if (value := values.get(name)) is not None:
                 values[name] = decode(value)
-        versions = dict(zip(groups, row[3:first], strict=True))
+        # Pages have thousands of records, most of one group.
+        versions = {only: row[3]} if only else dict(zip(groups, row[3:first], strict=True))
         if not joint:
             return Record(row[0], row[1], versions, values)
         return Record(row[0], row[1], versions, values, row[end] or "", row[end + 1] or "")

@@ -36,9 +36,15 @@ def named(constants: Sequence[Any]) -> dict[str, Any]:
     return {f"p{i}": value for i, value in enumerate(constants)}
 
 
-def condition(records: RecordTable, shape: Shape) -> Expression:
-    """Return the condition of a shape, its parameters named as by `named`."""
-    return _Builder(records).build(shape)
+def condition(records: RecordTable, shape: Shape, first: int = 0) -> Expression:
+    """Return the condition of a shape, its parameters named as by `named`.
+
+    Args:
+        records: The table.
+        shape: The shape.
+        first: The place of its first constant.
+    """
+    return _Builder(records, first).build(shape)
 
 
 def column_of(records: RecordTable, name: str) -> Expression:
@@ -62,8 +68,8 @@ def served(fragment: Fragment, shape: Shape) -> bool:
 class _Builder:
     """Builds a condition, numbering its parameters from left to right."""
 
-    def __init__(self, records: RecordTable) -> None:
-        self._records, self._count = records, 0
+    def __init__(self, records: RecordTable, first: int) -> None:
+        self._records, self._count = records, first
 
     def build(self, shape: Shape) -> Expression:
         if isinstance(shape, Joined):

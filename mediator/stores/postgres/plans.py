@@ -55,7 +55,7 @@ class Plans:
         return self.records(fragment)
 
     def _reader(self, fragment: Fragment, names: tuple[str, ...]) -> RecordReader:
-        return reader(self.records(fragment), names)
+        return reader(self._known(fragment, names), names)
 
     def _write(self, shape: Shape) -> WritePlan:
         check(shape)
@@ -96,7 +96,8 @@ class Plans:
         return Marking(self.records(fragment), self.lock(fragment))
 
     def _search(self, search: Search) -> Statement:
-        return search_statement(self._known(search.fragment, search.names), search)
+        records = self._known(search.fragment, search.names)
+        return search_statement(records, search, self.records)
 
     def _aggregate(self, asked: Grouping) -> Statement:
         return aggregate_statement(self.records(asked.fragment), asked)

@@ -19,6 +19,7 @@ from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import SCALARS, Value
 from mediator.stores.port import Fragment, Record
 from mediator.stores.postgres.conditions import column_of, condition, rank_of
+from mediator.stores.postgres.documents import DocumentShape, documents_of
 from mediator.stores.postgres.predicates import Shape, field_at
 from mediator.stores.postgres.reads import (
     MISSING_RANK,
@@ -27,8 +28,9 @@ from mediator.stores.postgres.reads import (
     ordered_statement,
     record_columns,
 )
+from mediator.stores.postgres.semi_joins import SemiJoinShape, conditions_of
 from mediator.stores.postgres.statements import Statement, number, parameter
-from mediator.stores.postgres.tables import RecordTable, sort_key
+from mediator.stores.postgres.tables import RecordTable, TableOf, sort_key
 
 __all__ = ["Level", "Search", "levels", "position", "ranks", "search_statement", "values_named"]
 
@@ -51,6 +53,8 @@ class Search(NamedTuple):
         levels: The order; the id is its last level.
         ranks: For each level but the last, what the position holds there; None: from the start.
         names: Fields to read, those of the order among them.
+        semi_joins: What records must refer to.
+        document: What rows hold; None: those of records.
     """
 
     fragment: Fragment
@@ -58,6 +62,8 @@ class Search(NamedTuple):
     levels: tuple[Level, ...]
     ranks: tuple[int, ...] | None
     names: tuple[str, ...]
+    semi_joins: tuple[SemiJoinShape, ...] = ()
+    document: DocumentShape | None = None
 
 
 def levels(fragment: Fragment, order: Sequence[OrderBy]) -> tuple[Level, ...] | None:
@@ -98,20 +104,28 @@ def position(record: Record, search: Search) -> Position:
     return Position(tuple(values), record.id)
 
 
-def search_statement(records: RecordTable, search: Search) -> Statement:
+def search_statement(records: RecordTable, search: Search, tables: TableOf) -> Statement:
     """Read the records that a search is for (parameters: its constants, its position, `limit`)."""
-    meets = condition(records, search.shape)
-    if _by_segments(search):
+    meets = sa.and_(
+        condition(records, search.shape), *conditions_of(records, search.semi_joins, tables)
+    )
+    if search.document is None and _by_segments(search):
         (name, descending), rank_ = search.levels[0], (search.ranks or (None,))[0]
         names = search.names
         return ordered_statement(
             records, name, names, descending=descending, after=rank_, condition=meets
         )
-    query = sa.select(*record_columns(records, search.names)).where(records.live, meets)
+    query = _selected(records, search, tables).where(records.live, meets)
     if search.ranks is not None:
         query = query.where(_beyond(records, search.levels, search.ranks))
     query = query.order_by(*(key for level in search.levels for key in _order(records, level)))
     return Statement(query.limit(parameter("limit", sa.BigInteger())))
+
+
+def _selected(records: RecordTable, search: Search, tables: TableOf) -> sa.Select[Any]:
+    if search.document is None:
+        return sa.select(*record_columns(records, search.names))
+    return documents_of(records, search.document, tables)
 
 
 def _by_segments(search: Search) -> bool:

@@ -10,38 +10,50 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import asyncpg
 
+from mediator.identity_cache import IdentityCache
 from mediator.offload import offload
 from mediator.query.filters import Filter, Path
-from mediator.query.model import Computation, Position
+from mediator.query.model import Computation, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import (
+    Documents,
     Find,
     Found,
     Fragment,
     Record,
+    SemiJoin,
+    ShownJoin,
     StoreRefused,
     StoreTooCostly,
     SystemConfig,
 )
 from mediator.stores.postgres.aggregates import group_of, grouping
+from mediator.stores.postgres.answers import RecordReader
 from mediator.stores.postgres.conditions import named
+from mediator.stores.postgres.documents import DocumentReader, document_shape
 from mediator.stores.postgres.failures import FAILURES, as_store_error
-from mediator.stores.postgres.plans import Plans
+from mediator.stores.postgres.plans import SEARCHES, Plans
 from mediator.stores.postgres.pool import Pool
 from mediator.stores.postgres.predicates import Question, question
-from mediator.stores.postgres.searches import Search, levels, position, ranks, values_named
+from mediator.stores.postgres.searches import Level, Search, levels, position, ranks, values_named
+from mediator.stores.postgres.semi_joins import shape_of
 from mediator.stores.postgres.sessions import connect_to_search
 
 __all__ = ["Searcher"]
 
+_R = TypeVar("_R")
+
 _SMALL: Final = 8
 """Constants of a filter up to which its statement is put together in a millisecond or two."""
+
+_NARROW: Final = 100
+"""Columns of a page of documents up to which it is."""
 
 _GRACE_S: Final = 2.0
 """Longer than its time a statement cannot last; a server that is silent then is not well."""
@@ -50,12 +62,29 @@ _STEP_S: Final = 0.25
 """Times are rounded up to this, so that a session seldom needs to be told a new one."""
 
 
+class _Prepared(NamedTuple, Generic[_R]):
+    """A search from its beginning, the parameters that its filters give, and what reads rows."""
+
+    search: Search
+    constants: Mapping[str, Any]
+    reader: _R
+
+    @property
+    def is_long(self) -> bool:
+        """Whether to put its statement together takes more than a millisecond or two."""
+        document = self.search.document
+        width = 0 if document is None else document.width
+        return len(self.constants) > _SMALL or width > _NARROW
+
+
 class Searcher:
     """Searches through a pool of its own."""
 
     def __init__(self, config: SystemConfig, plans: Plans) -> None:
         self._config, self._plans = config, plans
         self._pool = Pool(lambda: connect_to_search(config), max(2, config.pool_size // 2))
+        self._prepared = IdentityCache(self._prepare, SEARCHES)
+        self._joined = IdentityCache(self._prepare_documents, SEARCHES)
         self._limits_ms: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     async def close(self) -> None:
@@ -64,17 +93,37 @@ class Searcher:
 
     async def find(self, find: Find) -> Found:
         """Return a page of records; see `Queryable`."""
-        asked = self._question(find.fragment, find.filter)
-        start: Position | None = find.after if find.resume is None else find.resume
-        search = self._search(find, asked, start)
-        is_long = len(asked.constants) > _SMALL
-        statement = await offload(is_long, self._plans.search, search)
-        given = named(asked.constants) | values_named(start, search) | {"limit": find.limit + 1}
-        rows = await self._rows(statement.text, statement.arguments(given), find.deadline_s)
-        read = self._plans.reader(find.fragment, search.names)
-        found = list(map(read, rows[: find.limit]))
-        more = position(found[-1], search) if len(rows) > find.limit and found else None
+        prepared = self._prepared(
+            find.fragment, find.filter, find.order, find.fields, find.semi_joins
+        )
+        rows = await self._page(prepared, find)
+        found = list(map(prepared.reader, rows[: find.limit]))
+        more = None
+        if len(rows) > find.limit and found:
+            more = position(found[-1], prepared.search)
         return Found(_narrowed(found, find), more)
+
+    async def documents(
+        self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> Documents:
+        """Return a page of documents; see `Joining`."""
+        prepared = self._joined(find.fragment, find.filter, find.order, names, joins)
+        rows = await self._page(prepared, find)
+        reader, last = prepared.reader, None
+        if len(rows) > find.limit:
+            rows.pop()
+            last = reader.record(rows[-1])
+        return Documents(reader.documents(rows), last)
+
+    async def _page(self, prepared: _Prepared[Any], find: Find) -> list[Any]:
+        """Read the rows of a page, and one more if more follow."""
+        start: Position | None = find.after if find.resume is None else find.resume
+        search = prepared.search
+        if start is not None:
+            search = search._replace(ranks=ranks(start))
+        statement = await offload(prepared.is_long, self._plans.search, search)
+        given = {**prepared.constants, **values_named(start, search), "limit": find.limit + 1}
+        return await self._rows(statement.text, statement.arguments(given), find.deadline_s)
 
     async def aggregate(
         self,
@@ -102,13 +151,45 @@ class Searcher:
             raise StoreRefused(f"{self._config.name}: a filter that has no exact condition")
         return asked
 
-    def _search(self, find: Find, asked: Question, start: Position | None) -> Search:
-        order = levels(find.fragment, find.order)
-        if order is None:
+    def _prepare(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        order: tuple[OrderBy, ...],
+        fields: tuple[str, ...] | None,
+        semi_joins: tuple[SemiJoin, ...],
+    ) -> _Prepared[RecordReader]:
+        asked, chosen = self._question(fragment, filter_), self._levels(fragment, order)
+        # Sorted, as they are shown in the end.
+        wanted = sorted(fragment.fields) if fields is None else fields
+        names = tuple(dict.fromkeys((*wanted, *(level.field for level in chosen[:-1]))))
+        constants = list(asked.constants)
+        bound = tuple(shape_of(each, self._question, constants) for each in semi_joins)
+        search = Search(fragment, asked.shape, chosen, None, names, bound)
+        return _Prepared(search, named(constants), self._plans.reader(fragment, names))
+
+    def _prepare_documents(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        order: tuple[OrderBy, ...],
+        names: tuple[str, ...],
+        joins: tuple[ShownJoin, ...],
+    ) -> _Prepared[DocumentReader]:
+        asked, chosen = self._question(fragment, filter_), self._levels(fragment, order)
+        ordering = tuple(level.field for level in chosen[:-1])
+        constants = list(asked.constants)
+        shape = document_shape(names, ordering, joins, self._question, constants)
+        search = Search(fragment, asked.shape, chosen, None, names, (), shape)
+        tables = self._plans.records
+        reader = DocumentReader(tables(fragment), shape, ordering, tables)
+        return _Prepared(search, named(constants), reader)
+
+    def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[Level, ...]:
+        chosen = levels(fragment, order)
+        if chosen is None:
             raise StoreRefused(f"{self._config.name}: an order that is not by fields")
-        fields = tuple(find.fragment.fields) if find.fields is None else find.fields
-        names = dict.fromkeys((*fields, *(level.field for level in order[:-1])))
-        return Search(find.fragment, asked.shape, order, ranks(start), tuple(names))
+        return chosen
 
     async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
         waiting, served = asyncio.timeout(deadline_s), False

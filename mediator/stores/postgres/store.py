@@ -14,6 +14,7 @@ from mediator.query.model import Computation, OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
+    Documents,
     Find,
     Found,
     Fragment,
@@ -25,6 +26,7 @@ from mediator.stores.port import (
     Record,
     RecordKey,
     ServerFacts,
+    ShownJoin,
     Standing,
     SystemConfig,
     Write,
@@ -208,9 +210,19 @@ class PostgresStore:
         """Say what would be done of a search; see `Queryable`."""
         return pushdown(fragment, filter_, order)
 
+    def follows(self, fragment: Fragment) -> bool:
+        """Whether a search may follow references to records of a fragment; see `SemiJoining`."""
+        return fragment.system == self.config.name
+
     async def find(self, find: Find) -> Found:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
         return await self._searcher.find(find)
+
+    async def documents(
+        self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> Documents:
+        """Return a page as documents. Raises `StoreTooCostly` beyond the deadline."""
+        return await self._searcher.documents(find, names, joins)
 
     def aggregates(
         self,

@@ -7,9 +7,9 @@ does not take (see `marks` and `fences`), `_joint` which joint write was its las
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
@@ -27,6 +27,7 @@ __all__ = [
     "NULLS",
     "Ledgers",
     "RecordTable",
+    "TableOf",
     "fragment_table",
     "ledgers",
     "rank",
@@ -77,6 +78,16 @@ class RecordTable:
     def live(self) -> sa.ColumnElement[bool]:
         """Whether a row is a record, and no tombstone."""
         return self.table.c["_deleted"].is_(None)
+
+    def aliased(self, name: str) -> RecordTable:
+        """Return the table under another name: a class may refer to itself."""
+        table: Any = self.table.alias(name)
+        columns = {field: table.c[column.name] for field, column in self.columns.items()}
+        return replace(self, table=table, columns=columns)
+
+
+TableOf: TypeAlias = Callable[[Fragment], RecordTable]
+"""Finds the table of a fragment."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

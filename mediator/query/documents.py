@@ -1,0 +1,80 @@
+"""Pages that one system answers in one go: whole objects, and what is joined to them.
+
+Nothing has to be put together then, and what is joined was so at the same moment. All of the class,
+and of what is joined, must be there; and what the query leaves out must be left out there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mediator.placement.routing import ClassRoute
+from mediator.query.model import Query
+from mediator.query.semi_joins import RouteOf, SemiJoins
+from mediator.stores.port import Fragment, ShownJoin, Store, is_joining
+
+__all__ = ["PAGE_VALUES", "Shown", "shown"]
+
+PAGE_VALUES: Final = 20_000
+"""Values asked for at once: of wide records fewer are, because a page is decoded in one go."""
+
+_MOST_NAMES: Final = 1_000
+"""Fields of one row; PostgreSQL has 1,664 columns at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What documents show.
+
+    Attributes:
+        names: The fields of the object, sorted.
+        joins: What is joined.
+    """
+
+    names: tuple[str, ...]
+    joins: tuple[ShownJoin, ...]
+
+
+def shown(
+    query: Query,
+    route: ClassRoute,
+    store: Store,
+    followed: Mapping[str, Fragment],
+    bound: SemiJoins,
+    route_of: RouteOf,
+) -> Shown | None:
+    """Return what the documents of a query show; None if the store cannot answer them.
+
+    Args:
+        query: The query, of which the store does all the rest.
+        route: Where its class lives.
+        store: The store that finds the objects.
+        followed: What it follows references to, by alias.
+        bound: Its semi-joins.
+        route_of: Finds joined classes.
+    """
+    alone = len(route.fragments) == 1 and route.anchor.ttl_s is None
+    if not (query.as_documents and alone and is_joining(store)):
+        return None
+    joins = []
+    for join in query.joins:
+        *outer, reference = join.reference
+        fragment, there = followed.get(join.alias), route_of(join.class_name)
+        if fragment is None or there is None or len(there.fragments) > 1:
+            return None
+        alias, names = outer[0] if outer else "", _names(join.fields, fragment)
+        filter_ = bound.filters.get(join.alias)
+        joins.append(ShownJoin(join.alias, alias, reference, fragment, names, filter_))
+    found = Shown(_names(query.fields, route.anchor), tuple(joins))
+    return found if _is_small(found, query.limit) else None
+
+
+def _names(fields: tuple[str, ...] | None, fragment: Fragment) -> tuple[str, ...]:
+    return tuple(sorted(fragment.fields)) if fields is None else fields
+
+
+def _is_small(shown: Shown, limit: int) -> bool:
+    width = len(shown.names) + sum(len(join.names) for join in shown.joins)
+    return width <= _MOST_NAMES and width * limit <= PAGE_VALUES

@@ -1,0 +1,137 @@
+"""Conditions on joined objects that the system which finds the objects applies as well.
+
+They are evaluated on what was joined all the same, so that the filter holds for what is answered,
+whatever changed meanwhile: a semi-join may find too much, and never too little. So a condition is
+bound only if it fails where nothing is joined, and only if the record that the reference leads to
+decides whether there is an object, and never expires.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from mediator.placement.routing import ClassRoute
+from mediator.query.conjuncts import paths_of
+from mediator.query.evaluate import holds
+from mediator.query.filters import ID, And, Filter, Not, Or
+from mediator.query.model import Join, Query
+from mediator.schema.tree import MISSING
+from mediator.stores.port import Fragment, SemiJoin, SemiJoining, Store, is_semi_joining
+
+__all__ = ["NO_SEMI_JOINS", "RouteOf", "SemiJoins", "followed", "semi_joins"]
+
+RouteOf: TypeAlias = Callable[[str], ClassRoute | None]
+"""Finds where a class of the database lives, as far as that is known without asking."""
+
+_OWN: Final = ""
+"""Stands for the alias of the class asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoins:
+    """The semi-joins of a search.
+
+    Attributes:
+        joins: The semi-joins.
+        filters: What they ask of joined objects, by alias.
+        exact: Whether they leave out all that the filter on joined objects does.
+    """
+
+    joins: tuple[SemiJoin, ...]
+    filters: Mapping[str, Filter]
+    exact: bool
+
+
+NO_SEMI_JOINS: Final = SemiJoins((), {}, exact=False)
+
+
+def semi_joins(
+    query: Query, late: Sequence[Filter], store: Store, fragments: Mapping[str, Fragment]
+) -> SemiJoins:
+    """Return the semi-joins by which a search leaves out objects.
+
+    Args:
+        query: The query.
+        late: The conjuncts that need joined objects.
+        store: The store that is searched.
+        fragments: What it follows references to, by alias.
+    """
+    if not late or not is_semi_joining(store):
+        return NO_SEMI_JOINS
+    bound: defaultdict[str, list[Filter]] = defaultdict(list)
+    exact = True
+    for part in late:
+        alias = _only_alias(part)
+        if alias in fragments and _fits(store, fragments[alias], inner := _inner(part)):
+            bound[alias].append(inner)
+        else:
+            exact = False
+    filters = {alias: And(tuple(parts)) for alias, parts in bound.items()}
+    return SemiJoins(_nested(query.joins, fragments, filters), filters, exact)
+
+
+def followed(
+    query: Query, driver: Fragment, store: Store, route_of: RouteOf
+) -> Mapping[str, Fragment]:
+    """Return by alias the fragments that references lead to, as far as the store follows them.
+
+    Args:
+        query: The query.
+        driver: The fragment that is searched.
+        store: Its store.
+        route_of: Finds joined classes.
+    """
+    if not query.joins or not is_semi_joining(store):
+        return {}
+    known = {_OWN: driver}
+    for join in query.joins:
+        *outer, reference = join.reference
+        parent = known.get(outer[0] if outer else _OWN)
+        route = route_of(join.class_name)
+        if parent is None or reference not in parent.fields or route is None:
+            continue
+        if store.follows(route.anchor) and route.anchor.ttl_s is None:
+            known[join.alias] = route.anchor
+    del known[_OWN]
+    return known
+
+
+def _nested(
+    joins: Sequence[Join], fragments: Mapping[str, Fragment], filters: Mapping[str, Filter]
+) -> tuple[SemiJoin, ...]:
+    """Put each semi-join into that of the object that holds its reference."""
+    made: defaultdict[str, list[SemiJoin]] = defaultdict(list)
+    for join in reversed(joins):  # each comes after those that its reference needs
+        filter_, inner = filters.get(join.alias), tuple(made[join.alias])
+        if filter_ is not None or inner:
+            *outer, reference = join.reference
+            semi = SemiJoin(reference, fragments[join.alias], filter_, inner)
+            made[outer[0] if outer else _OWN].append(semi)
+    return tuple(made[_OWN])
+
+
+def _only_alias(part: Filter) -> str:
+    """Return the alias that all paths of a condition begin with; empty if there are others."""
+    first, *others = {path[0] for path in paths_of(part)}
+    return "" if others else first
+
+
+def _inner(filter_: Filter) -> Filter:
+    """Return a condition on a joined object as one on the object by itself."""
+    match filter_:
+        case And(parts) | Or(parts):
+            return replace(filter_, parts=tuple(map(_inner, parts)))
+        case Not(part):
+            return Not(_inner(part))
+    return replace(filter_, path=filter_.path[1:])
+
+
+def _fits(store: SemiJoining, fragment: Fragment, inner: Filter) -> bool:
+    """Whether the store applies a condition exactly, which fails where nothing is joined."""
+    held = all(path == ID or path[0] in fragment.fields for path in paths_of(inner))
+    if not held or holds(inner, lambda _: MISSING):
+        return False
+    return store.pushdown(fragment, inner, ()).residual is None
