@@ -255,7 +255,8 @@ class Reader:
             old: The client's copy, when it was asked for.
             epoch: Of the filters then; None: it is dated, and has no life that they know of.
         """
-        status, headers, now = response.status_code, response.headers, self._clock()
+        status, now = response.status_code, self._clock()
+        headers = dict(response.headers.items())  # httpx looks through all of them each time
         if status == NOT_MODIFIED and old is not None and old.body is not None:
             answer = answer_of(old.status, old.etag, old.body, headers)
             kept = _confirmed(old, headers, epoch)
@@ -267,7 +268,7 @@ class Reader:
             of = self._keeper.epoch if epoch is None else epoch
             kept = Copy(status, answer.etag, body, since, since, now, end, of)
         else:
-            raise problem_of(status, response.content, headers)
+            raise problem_of(status, response.content, response.headers)
         self._copies.put(resource.path, kept)
         return Landed(answer, since)
 

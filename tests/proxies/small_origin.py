@@ -109,7 +109,7 @@ class Origin:
         if asked.method not in ("GET", "HEAD"):
             return 200, {"cache-control": "no-store", "content-length": str(len(body))}, body
         headers = self._lives(asked.target) | {"etag": tag}
-        if asked.headers.get("if-none-match") == tag:
+        if self.status == 200 and asked.headers.get("if-none-match") == tag:
             return 304, headers, b""
         return self.status, headers | {"content-length": str(len(body))}, body
 

@@ -89,12 +89,11 @@ sub vcl_backend_response {
     if (beresp.ttl <= 0s) {
         call portolan_keep_not;
     }
-    if (bereq.url ~ "[?&]max_age=") {
-        # Within its life all the same: from half of it on whoever asks has it fetched anew, and
-        # does not wait for that.
-        set beresp.grace = beresp.ttl * 0.5;
-        set beresp.ttl = beresp.ttl - beresp.grace;
-    }
+    # Within its life all the same: from half of it on whoever asks has the answer fetched anew, and
+    # does not wait for that. Varnish asks by the tag then; a 304 of Portolan has all fields that say
+    # what may be kept, or a Cache-Control that forbids it, so none of the old ones stays in force.
+    set beresp.grace = beresp.ttl * 0.5;
+    set beresp.ttl = beresp.ttl - beresp.grace;
     return (deliver);
 }
 
