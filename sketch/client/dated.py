@@ -46,12 +46,12 @@ class DatedReads:
 
         What caches have is half as old as they keep it, on the average.
         """
-        now, class_name = self._clock(), resource.class_name
-        if now - need.young < self._keeper.delta_s / 2 or not self._keeper.sketch_clock.tells(now):
+        now, bound_s = self._clock(), self._keeper.bound_s
+        if now - need.young < bound_s / 2 or not self._keeper.sketch_clock.tells(now):
             return None
-        if now < self._undated_until.get(class_name, -math.inf):
+        if now < self._undated_until.get(resource.class_name, -math.inf):
             return None
-        return resource.dated_path(math.ceil(self._keeper.delta_s))
+        return resource.dated_path(math.ceil(bound_s))
 
     async def read(
         self, class_name: str, path: str, need: Need, known: Mapping[str, str]
