@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
-
 from mediator.operations.operators import Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import applied, expect_statuses, present, require, same
-from mediator.stores.conformance.locking import MARK, lockable
 from mediator.stores.conformance.samples import counter, text
-from mediator.stores.conformance.scratch import Scratch, Subject
-from mediator.stores.port import Status, Write, WriteKind
+from mediator.stores.conformance.scratch import Scratch
+from mediator.stores.port import Status
 
 __all__ = ["THEME"]
 
@@ -112,45 +108,3 @@ async def classes_mix_in_one_call(scratch: Scratch) -> None:
     same(await first.values("x"), {"n": 1}, "the record of the first class")
     same(await second.values("x"), {"s": "one"}, "the record of the second class")
     same(await first.read("y"), None, "an id of neither class")
-
-
-_INCREMENT: Final = (OperatorCall("n", Operator.INC, 1),)
-_MAKERS: Final[Sequence[Callable[[Subject, str], Write]]] = (
-    lambda subject, id_: subject.creation(id_, {"n": 1}, mark=MARK),
-    lambda subject, id_: subject.change(id_, {"n": 2}, mark=MARK),
-    lambda subject, id_: subject.change(id_, operators=_INCREMENT, mark=MARK),
-    lambda subject, id_: subject.change(id_, {"n": 4}, mark=MARK, returning=()),
-    lambda subject, id_: subject.replacement(id_, {"n": 5}, mark=MARK, birth=77),
-    lambda subject, id_: subject.replacement(id_, {"n": 6}, mark=MARK),
-    lambda subject, id_: subject.deletion(id_, mark=MARK),
-    lambda subject, id_: subject.replacement(id_, {"n": 8}, mark=MARK, birth=78),
-    lambda subject, id_: subject.deletion(id_, mark=MARK),
-    lambda subject, id_: subject.replacement(id_, {"n": 10}, mark=MARK, remember="f"),
-)
-"""Writes of every kind, one after the other: each leaves its number, if it leaves anything."""
-
-
-@THEME.proves("contract")
-async def many_writes_take_their_marks_along(scratch: Scratch) -> None:
-    """What one call applies under marks is told as exactly as what is applied alone."""
-    store, subject = lockable(scratch), await scratch.subject(counter())
-    ids = [f"{i}" for i in range(12)]
-    keys = [(subject.fragment, id_) for id_ in ids]
-    for round_, make in enumerate(_MAKERS, 1):
-        writes = [make(subject, id_) for id_ in ids]
-        name = f"{writes[0].kind.name} in round {round_}"
-        before = await store.lock(keys, MARK)
-        results = await subject.write_all(writes)
-        expect_statuses(results, [Status.APPLIED] * len(ids), name)
-        after = await store.standing(keys)
-        same([dict(r.versions) for r in results], [s.versions for s in after], f"versions, {name}")
-        same({s.mark for s in after}, {""}, f"marks after {name}")
-        makes = writes[0].kind in (WriteKind.CREATE, WriteKind.REPLACE)
-        created = [makes and standing.birth is None for standing in before]
-        same([result.created for result in results], created, f"what {name} created")
-        if writes[0].kind is not WriteKind.DELETE:
-            same([r.birth for r in results], [s.birth for s in after], f"births after {name}")
-            found = await subject.read_all(ids)
-            same([r and r.values["n"] for r in found], [round_] * len(ids), f"values, {name}")
-        again = Status.LOCKED if writes[0].remember is None else Status.REPLAYED
-        expect_statuses(await subject.write_all(writes), [again] * len(ids), f"{name} again")

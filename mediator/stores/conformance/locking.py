@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from mediator.operations.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
@@ -19,9 +21,18 @@ from mediator.stores.conformance.expect import (
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter
 from mediator.stores.conformance.scratch import Scratch, Subject, gathered
 from mediator.stores.conformance.told import Listener, told
-from mediator.stores.port import Find, Lockable, Ordered, Queryable, Standing, Status, Write
+from mediator.stores.port import (
+    Find,
+    Lockable,
+    Ordered,
+    Queryable,
+    Standing,
+    Status,
+    Write,
+    WriteKind,
+)
 
-__all__ = ["MARK", "THEME", "lockable"]
+__all__ = ["THEME"]
 
 THEME = Theme("locking")
 
@@ -30,8 +41,7 @@ OTHER: Final = "mark-2"
 ROUNDS: Final = 12
 
 
-def lockable(scratch: Scratch) -> Lockable:
-    """Return the store if its records can carry intents."""
+def _lockable(scratch: Scratch) -> Lockable:
     if not isinstance(scratch.store, Lockable):
         raise NotOffered("the store marks no records")
     return scratch.store
@@ -59,7 +69,7 @@ def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]
 @THEME.proves("contract")
 async def a_marked_record_takes_no_other_writes(scratch: Scratch) -> None:
     """Writes without the mark, or with another one, answer LOCKED and tell whose mark it is."""
-    store, subject = lockable(scratch), await scratch.subject(counter())
+    store, subject = _lockable(scratch), await scratch.subject(counter())
     versions = applied(await subject.create("x", {"n": 1})).versions
     stands = await _lock(store, subject, "x")
     same((stands.mark, stands.versions), (MARK, versions), "what the mark tells")
@@ -75,7 +85,7 @@ async def a_marked_record_takes_no_other_writes(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def absent_records_can_be_marked(scratch: Scratch) -> None:
     """Nobody but the mark's owner makes an absent record; a mark alone makes none."""
-    store, subject = lockable(scratch), await scratch.subject(counter(index=True))
+    store, subject = _lockable(scratch), await scratch.subject(counter(index=True))
     for id_ in filter(None, HOSTILE_TEXTS):
         stands = await _lock(store, subject, id_)
         same((stands.birth, stands.versions, stands.mark), (None, {}, MARK), "an absent record")
@@ -92,7 +102,7 @@ async def absent_records_can_be_marked(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
     """A write under the mark is applied once, and leaves the record unmarked; of every kind."""
-    store = lockable(scratch)
+    store = _lockable(scratch)
     subject = await scratch.subject(counter(), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     for write in (
         subject.creation("x", {"n": 1, "l": [1]}, mark=MARK),
@@ -120,7 +130,7 @@ async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def a_mark_makes_no_version(scratch: Scratch) -> None:
     """Marking and unmarking leave the record as it is, and only the owner unmarks."""
-    store, subject = lockable(scratch), await scratch.subject(counter())
+    store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("x", {"n": 1})
     state = await subject.read("x")
     same((await _lock(store, subject, "x")).mark, MARK, "marked")
@@ -138,7 +148,7 @@ async def a_mark_makes_no_version(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def a_mark_is_on_one_record(scratch: Scratch) -> None:
     """Of many writes in one call, only those to the marked record are stopped."""
-    store, subject = lockable(scratch), await scratch.subject(counter())
+    store, subject = _lockable(scratch), await scratch.subject(counter())
     ids = [f"{i}" for i in range(20)]
     await subject.write_all([subject.creation(id_, {"n": 0}) for id_ in ids])
     await _lock(store, subject, "7")
@@ -150,7 +160,7 @@ async def a_mark_is_on_one_record(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def marks_are_seen_by_nobody_else(scratch: Scratch) -> None:
     """Reads, pages and counts show a marked record as it is, and an absent one not at all."""
-    store = lockable(scratch)
+    store = _lockable(scratch)
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     subject = await scratch.subject(*fields)
     await subject.create("x", {"n": 1, "l": [1]})
@@ -183,7 +193,7 @@ async def _everything(subject: Subject) -> list[object]:
 @THEME.proves("contract")
 async def marks_are_told_to_nobody(scratch: Scratch) -> None:
     """The change log tells of the writes under marks, and of no mark."""
-    store, listener = lockable(scratch), await Listener.to(scratch, counter())
+    store, listener = _lockable(scratch), await Listener.to(scratch, counter())
     subject = listener.subject
     for id_ in ("x", "y"):
         await _lock(store, subject, id_)
@@ -208,7 +218,7 @@ async def marks_are_told_to_nobody(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def one_of_many_marks_wins(scratch: Scratch) -> None:
     """Of marks set at once, one stays, and all are told which; on absent records too."""
-    store, subject = lockable(scratch), await scratch.subject(counter())
+    store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": 0})
     for round_ in range(ROUNDS):
         for id_ in ("old", f"new{round_}"):
@@ -222,7 +232,7 @@ async def one_of_many_marks_wins(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def write_or_mark_comes_first(scratch: Scratch) -> None:
     """A write that races with a mark is told by it, or is stopped by it."""
-    store, subject = lockable(scratch), await scratch.subject(counter())
+    store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": -1})
     for round_ in range(ROUNDS):
         for write in (
@@ -251,7 +261,7 @@ async def _race(store: Lockable, subject: Subject, write: Write) -> None:
 @THEME.proves("contract")
 async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
     """Of many records, of several classes, those that are free are marked; all are told."""
-    store = lockable(scratch)
+    store = _lockable(scratch)
     first, second = await scratch.subject(counter()), await scratch.subject(counter())
     await first.create("there", {"n": 1})
     applied(await first.create("gone", {"n": 1}))
@@ -279,7 +289,7 @@ async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
     """Records of a class with further fragments tell of intents, and of their last joint write."""
-    store = lockable(scratch)
+    store = _lockable(scratch)
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     plain = await scratch.subject(*fields)
     subject = await scratch.prepare(replace(plain.fragment, joint=True), plain.fragment)
@@ -325,3 +335,45 @@ async def _shown(subject: Subject) -> set[tuple[str, str]]:
     if isinstance(store, Queryable):
         records += (await store.find(Find(fragment, None, (), 10))).records
     return {(record.mark, record.joint) for record in records if record is not None}
+
+
+_INCREMENT: Final = (OperatorCall("n", Operator.INC, 1),)
+_MAKERS: Final[Sequence[Callable[[Subject, str], Write]]] = (
+    lambda subject, id_: subject.creation(id_, {"n": 1}, mark=MARK),
+    lambda subject, id_: subject.change(id_, {"n": 2}, mark=MARK),
+    lambda subject, id_: subject.change(id_, operators=_INCREMENT, mark=MARK),
+    lambda subject, id_: subject.change(id_, {"n": 4}, mark=MARK, returning=()),
+    lambda subject, id_: subject.replacement(id_, {"n": 5}, mark=MARK, birth=77),
+    lambda subject, id_: subject.replacement(id_, {"n": 6}, mark=MARK),
+    lambda subject, id_: subject.deletion(id_, mark=MARK),
+    lambda subject, id_: subject.replacement(id_, {"n": 8}, mark=MARK, birth=78),
+    lambda subject, id_: subject.deletion(id_, mark=MARK),
+    lambda subject, id_: subject.replacement(id_, {"n": 10}, mark=MARK, remember="f"),
+)
+"""Writes of every kind, one after the other: each leaves its number, if it leaves anything."""
+
+
+@THEME.proves("contract")
+async def many_writes_take_their_marks_along(scratch: Scratch) -> None:
+    """What one call applies under marks is told as exactly as what is applied alone."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    ids = [f"{i}" for i in range(12)]
+    keys = [(subject.fragment, id_) for id_ in ids]
+    for round_, make in enumerate(_MAKERS, 1):
+        writes = [make(subject, id_) for id_ in ids]
+        name = f"{writes[0].kind.name} in round {round_}"
+        before = await store.lock(keys, MARK)
+        results = await subject.write_all(writes)
+        expect_statuses(results, [Status.APPLIED] * len(ids), name)
+        after = await store.standing(keys)
+        same([dict(r.versions) for r in results], [s.versions for s in after], f"versions, {name}")
+        same({s.mark for s in after}, {""}, f"marks after {name}")
+        makes = writes[0].kind in (WriteKind.CREATE, WriteKind.REPLACE)
+        created = [makes and standing.birth is None for standing in before]
+        same([result.created for result in results], created, f"what {name} created")
+        if writes[0].kind is not WriteKind.DELETE:
+            same([r.birth for r in results], [s.birth for s in after], f"births after {name}")
+            found = await subject.read_all(ids)
+            same([r and r.values["n"] for r in found], [round_] * len(ids), f"values, {name}")
+        again = Status.LOCKED if writes[0].remember is None else Status.REPLAYED
+        expect_statuses(await subject.write_all(writes), [again] * len(ids), f"{name} again")
