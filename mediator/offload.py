@@ -25,7 +25,7 @@ Each time that the event loop has waited for a socket it waits for the interpret
 switch interval at most (`app.collector`). In a slice that is not much longer than that a request
 waits once or twice."""
 
-_REST: Final = 3
+_REST: Final = 6
 """Seconds that a thread rests for each that it has computed."""
 
 
