@@ -20,6 +20,7 @@ from sketch.hashing import positions
 from sketch.port import Snapshot
 
 __all__ = [
+    "LATE_S",
     "ClientFilter",
     "GroupMap",
     "UnknownResource",
@@ -34,6 +35,9 @@ _T = TypeVar("_T")
 
 GroupMap: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Classes, their cache groups, and the fields of those."""
+
+LATE_S: Final = 2.0
+"""Replicas date answers by a look at the sketch's clock that was so long ago at most (seconds)."""
 
 _HEADER: Final = struct.Struct(">4sBBBBIIQI16sQI")
 _SUM_BYTES: Final = 4

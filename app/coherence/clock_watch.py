@@ -15,13 +15,11 @@ from typing import Final, NamedTuple
 from mediator.clock import DRIFT, Clock
 from mediator.errors import Unavailable
 from sketch.port import Part, ServerSketch, SketchUnavailable
+from sketch.wire import LATE_S
 
 __all__ = ["LOOKED_EVERY_S", "ClockWatch"]
 
 LOOKED_EVERY_S: Final = 0.5
-SHOWS_S: Final = 2.0
-"""For how long a look at the clock tells the time; clients rely on it (docs/coherence.md)."""
-
 SET_US: Final = 250_000
 """Microseconds by which a clock is ahead of what it can have become before it counts as set."""
 
@@ -80,7 +78,7 @@ class ClockWatch:
         None: the last look was too long ago.
         """
         look, now = self._last, self._clock.monotonic()
-        if look is None or now - look.asked_at > SHOWS_S:
+        if look is None or now - look.asked_at > LATE_S:
             return None
         return look.shown_us + int((now - look.told_at) * (1 - DRIFT) * 1_000_000)
 

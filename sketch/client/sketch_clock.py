@@ -13,13 +13,12 @@ import math
 from collections import deque
 from typing import Final, NamedTuple
 
+from sketch.wire import LATE_S
+
 __all__ = ["SketchClock"]
 
 _DRIFT = 500e-6
 """What two clocks differ by in a second at most, where nobody sets them."""
-
-_LATE_S = 2.0
-"""Replicas tell times by what the sketch's clock showed so long ago at most."""
 
 
 _US: Final = 1_000_000 * (1 + _DRIFT)
@@ -39,7 +38,7 @@ class SketchClock:
     """
 
     def __init__(self, kept_s: float) -> None:
-        self._about_s = kept_s + _LATE_S
+        self._about_s = kept_s + LATE_S
         self._highest_first = deque[_Line]()
         self._watched_since = math.inf
         self._noted = -math.inf

@@ -463,3 +463,10 @@ async def served(app: App) -> AsyncIterator[str]:
         finally:
             server.should_exit = True
             await task
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something that nobody is told of is so."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # a count is waited for, which tells nobody
+            await asyncio.sleep(0.001)

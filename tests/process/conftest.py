@@ -10,6 +10,7 @@ import pytest
 from app.settings import CacheSettings
 from mediator.stores.port import SystemConfig
 from tests.process.cached_paper import Paper, paper_on
+from tests.process.coherent_origin import Door, served
 from tests.process.guarded import Guarded, guarded
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
 
@@ -80,3 +81,11 @@ async def running(
     jobs: Path = tmp_path_factory.mktemp("jobs")
     async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as installation:
         yield installation
+
+
+@pytest.fixture(scope="module")
+async def door() -> AsyncIterator[Door]:
+    """One address for the origins of a module's tests, and the caches before them."""
+    door = Door()
+    async with served(door) as door.url:
+        yield door

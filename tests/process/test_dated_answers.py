@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from sketch.client import CoherentClient, NotFound, Source
-from tests.process.coherent_origin import Door, Origin, SharedCache, VirtualTime, served
+from tests.process.coherent_origin import Door, Origin, SharedCache, VirtualTime, until
 
 DELTA_S = 10.0
 PATH = "/v1/news/articles/a1?max_age=10"
-
-
-@pytest.fixture(scope="module")
-async def door() -> AsyncIterator[Door]:
-    door = Door()
-    async with served(door) as door.url:
-        yield door
 
 
 @pytest.fixture
@@ -53,12 +46,6 @@ async def neighbours(
             time.advance(7)
             await renew(clients)
         yield clients
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # a count is waited for, which tells nobody
-            await asyncio.sleep(0.001)
 
 
 async def renew(clients: list[CoherentClient]) -> None:

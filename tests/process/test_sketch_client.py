@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,10 @@ from sketch.client import (
     Unavailable,
     Unreachable,
 )
-from tests.process.coherent_origin import App, Door, Origin, SharedCache, VirtualTime, served
+from tests.process.coherent_origin import App, Door, Origin, SharedCache, VirtualTime, served, until
 
 PAGE = Path(__file__).parents[2] / "docs" / "caching-clients.md"
 OLD = {"title": "old", "text": "t", "hits": 1}
-
-
-@pytest.fixture(scope="module")
-async def door() -> AsyncIterator[Door]:
-    door = Door()
-    async with served(door) as door.url:
-        yield door
 
 
 @pytest.fixture
@@ -61,12 +54,6 @@ async def title(client: CoherentClient, id_: str = "a1", **options: Any) -> tupl
     read = await client.get("articles", id_, **options)
     assert read.value is not None
     return read.value["title"], read.source
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # a count is waited for, which tells nobody
-            await asyncio.sleep(0.001)
 
 
 # --- what is cached, and for how long ---------------------------------------------------------
