@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo.text import database_prefix
 from mediator.stores.port import Store, SystemConfig
 from mediator.stores.postgres import PostgresStore
 from mediator.stores.redis import RedisStore
 
-__all__ = ["STORES", "opened", "opened_apart"]
+__all__ = ["STORES", "mongo_apart", "opened", "opened_apart"]
 
 STORES: Mapping[str, Callable[[SystemConfig], Store]] = {
     "redis": RedisStore,
@@ -42,3 +43,16 @@ async def opened_apart(config: SystemConfig) -> AsyncIterator[PostgresStore]:
     admin = await asyncpg.connect(config.url)
     await admin.execute(f'DROP SCHEMA "{config.namespace}" CASCADE')
     await admin.close()
+
+
+@asynccontextmanager
+async def mongo_apart(config: SystemConfig) -> AsyncIterator[MongoStore]:
+    """Open MongoDB's store in a namespace of the caller's own, which goes at the end."""
+    store = MongoStore(config)
+    await store.open()
+    yield store
+    client = store._open_link.session.client
+    for name in await client.list_database_names():
+        if name.startswith(database_prefix(config.namespace)):
+            await client.drop_database(name)
+    await store.close()

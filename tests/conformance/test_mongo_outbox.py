@@ -25,7 +25,6 @@ from mediator.stores.mongo.effect import json_encoder
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.outbox import OUTBOX, SETTLED, holds, settled_count
 from mediator.stores.mongo.replay import AT_ONCE
-from mediator.stores.mongo.text import database_prefix
 from mediator.stores.port import (
     Fragment,
     PendingChanges,
@@ -38,6 +37,7 @@ from mediator.stores.port import (
     WriteKind,
     WriteResult,
 )
+from tests.conformance.real_stores import mongo_apart
 
 NAMESPACE = "mongo_outbox"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,14 +60,9 @@ GROUPS = {"main": tuple(name for name in FIELDS if name != "s"), "side": ("s",)}
 
 @pytest.fixture(scope="module")
 async def store(mongodb_config: SystemConfig) -> AsyncIterator[MongoStore]:
-    store = MongoStore(replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0))
-    await store.open()
-    yield store
-    client = store._open_link.session.client
-    for name in await client.list_database_names():
-        if name.startswith(database_prefix(NAMESPACE)):
-            await client.drop_database(name)
-    await store.close()
+    config = replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0)
+    async with mongo_apart(config) as store:
+        yield store
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.layout import Document, Layout, layout_of
 from mediator.stores.mongo.reaping import PAGE
 from mediator.stores.mongo.spans import spans
-from mediator.stores.mongo.text import database_prefix
 from mediator.stores.port import REMEMBER_S, Find, Fragment, SystemConfig
+from tests.conformance.real_stores import mongo_apart
 
 NAMESPACE = "mongo_spans"
 MANY = 4_000
@@ -29,14 +29,9 @@ FIELDS = {"n": Field("n", FieldType.INTEGER)}
 
 @pytest.fixture
 async def store(mongodb_config: SystemConfig) -> AsyncIterator[MongoStore]:
-    store = MongoStore(replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0))
-    await store.open()
-    yield store
-    client = store._open_link.session.client
-    for name in await client.list_database_names():
-        if name.startswith(database_prefix(NAMESPACE)):
-            await client.drop_database(name)
-    await store.close()
+    config = replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0)
+    async with mongo_apart(config) as store:
+        yield store
 
 
 async def make(store: MongoStore, documents: list[Document]) -> Fragment:
