@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +16,7 @@ __all__ = [
     "NOT_FOUND",
     "NOT_MODIFIED",
     "OK",
+    "SERVER_ERROR",
     "Answer",
     "Read",
     "Result",
@@ -36,9 +36,8 @@ __all__ = [
 OK = 200
 NOT_MODIFIED = 304
 NOT_FOUND = 404
+SERVER_ERROR = 500
 
-_HIT = re.compile(r"([^,;]+)[^,]*;\s*hit\s*(?:[;,]|$)")
-"""A member of Cache-Status (RFC 9211, section 2) that tells of a hit, and whose it is."""
 _SERVICE = "portolan"
 _ROUNDING_S = 1.0
 """Caches tell an age in full seconds."""
@@ -170,8 +169,16 @@ def source_of(headers: Mapping[str, str]) -> Source:
     A hit of the service itself means that its sketch knew the version: that is the origin's word.
     """
     aged = headers.get("age", "0").strip() not in {"", "0"}
-    caches = {name.strip().lower() for name in _HIT.findall(headers.get("cache-status", ""))}
-    return Source.SHARED if aged or caches - {_SERVICE} else Source.ORIGIN
+    return Source.SHARED if aged or _tells_of_a_hit(headers) else Source.ORIGIN
+
+
+def _tells_of_a_hit(headers: Mapping[str, str]) -> bool:
+    """Whether a member of Cache-Status (RFC 9211, section 2) tells of a cache's hit."""
+    for member in headers.get("cache-status", "").split(","):
+        name, *parameters = (part.strip().lower() for part in member.split(";"))
+        if "hit" in parameters and name != _SERVICE:
+            return True
+    return False
 
 
 def answer_of(status: int, etag: str | None, body: bytes, headers: Mapping[str, str]) -> Answer:

@@ -11,11 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import httpx
-
-from sketch.client.answers import as_of_us, unsure_s
+from sketch.client.answers import SERVER_ERROR, as_of_us, unsure_s
 from sketch.client.clock import Clock
-from sketch.client.connection import Get
+from sketch.client.connection import Get, Response
 from sketch.client.filters import FilterKeeper
 from sketch.client.flights import Need
 from sketch.client.resources import Readable
@@ -55,7 +53,7 @@ class DatedReads:
 
     async def read(
         self, class_name: str, path: str, need: Need, known: Mapping[str, str]
-    ) -> tuple[httpx.Response, float] | None:
+    ) -> tuple[Response, float] | None:
         """Return an answer, and a time at which it was true; None: the class's have no date.
 
         Args:
@@ -69,7 +67,7 @@ class DatedReads:
         """
         response = await self._get(path, known)
         if (told_us := as_of_us(response.headers)) is None:
-            if not response.is_server_error:
+            if response.status < SERVER_ERROR:
                 self._undated_until[class_name] = self._clock() + _UNDATED_S
             return None
         since = self._keeper.sketch_clock.not_before(told_us, self._clock())

@@ -8,11 +8,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import httpx
-
 from sketch.client.answers import NOT_MODIFIED, OK, age_s
 from sketch.client.clock import Clock
-from sketch.client.connection import Get
+from sketch.client.connection import Get, Response
 from sketch.client.problems import BrokenFilter, PortolanError, problem_of
 from sketch.client.sketch_clock import SketchClock
 from sketch.client.statistics import Statistics
@@ -167,15 +165,15 @@ class FilterKeeper:
             headers["If-None-Match"] = current.tag
         response = await self._get(_PATH, headers)
         born = sent - age_s(response.headers)
-        if response.status_code == NOT_MODIFIED and current is not None:
+        if response.status == NOT_MODIFIED and current is not None:
             self._statistics.filter_not_modified += 1
             self._adopt(_renewed(current, response, born))
-        elif response.status_code == OK:
+        elif response.status == OK:
             self._adopt(HeldFilter(self._read(response), response.headers.get("etag"), born))
         else:
-            raise problem_of(response.status_code, response.content, response.headers)
+            raise problem_of(response.status, response.content, response.headers)
 
-    def _read(self, response: httpx.Response) -> ClientFilter:
+    def _read(self, response: Response) -> ClientFilter:
         """Read a filter; the one in use counts no more if that fails: what is wrong is unknown."""
         try:
             return decode(response.content)
@@ -198,7 +196,7 @@ class FilterKeeper:
         self._adopted(new.born, self.epoch != before)
 
 
-def _renewed(current: HeldFilter, response: httpx.Response, born: float) -> HeldFilter:
+def _renewed(current: HeldFilter, response: Response, born: float) -> HeldFilter:
     """Return the filter as a 304 confirms it: these bits held at the time it tells."""
     time = response.headers.get("portolan-sketch-time", "")
     if not (time.isascii() and time.isdigit()):

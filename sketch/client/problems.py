@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx
 import orjson
 
 __all__ = [
@@ -122,7 +121,7 @@ _TYPES: Mapping[int, type[Problem]] = {
 _KINDS: Mapping[str, type[Problem]] = {"transaction-aborted": TransactionAborted}
 
 
-def problem_of(status: int, body: bytes, headers: httpx.Headers | None = None) -> Problem:
+def problem_of(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Problem:
     """Return the exception for an answer that is an error.
 
     Args:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-import httpx
-
 from sketch.client.answers import (
     NOT_FOUND,
     NOT_MODIFIED,
@@ -22,7 +20,7 @@ from sketch.client.answers import (
     unsure_s,
 )
 from sketch.client.clock import Clock
-from sketch.client.connection import Get
+from sketch.client.connection import Get, Response
 from sketch.client.copies import NO_LIFE, Copies, Copy
 from sketch.client.dated import DatedReads
 from sketch.client.demand import Demand
@@ -112,7 +110,7 @@ class Reader:
         fetch = self._fetch(resource, need, sent, copy, dated)
         return self._flights.start(resource.path, need, sent, fetch, is_dated=dated is not None)
 
-    def written(self, resource: Readable, response: httpx.Response, sent: float) -> None:
+    def written(self, resource: Readable, response: Response, sent: float) -> None:
         """Keep the whole object that a write has answered: as old as the write's request at most.
 
         Nobody was promised that filters will name it; it is good for as long as it is fresh.
@@ -139,10 +137,10 @@ class Reader:
         wish = f"at-least={position}, max-staleness={self._keeper.delta_s:.6f}"
         self._statistics.revalidations += 1
         response = await self._get(resource.path, {"Cache-Control": "no-cache", "Prefer": wish})
-        if response.status_code not in {OK, NOT_FOUND}:
-            raise problem_of(response.status_code, response.content, response.headers)
+        if response.status not in {OK, NOT_FOUND}:
+            raise problem_of(response.status, response.content, response.headers)
         return answer_of(
-            response.status_code, response.headers.get("etag"), response.content, response.headers
+            response.status, response.headers.get("etag"), response.content, response.headers
         )
 
     async def close(self) -> None:
@@ -216,7 +214,7 @@ class Reader:
         since = sent - unsure_s(response.headers)
         return replace(self._land(resource, response, since, copy, epoch), since=sent)
 
-    async def _ask(self, resource: Readable, headers: dict[str, str]) -> httpx.Response:
+    async def _ask(self, resource: Readable, headers: dict[str, str]) -> Response:
         """Ask the systems, not the primary: what bounds its age is the schema, not this client."""
         if resource.class_name in self._on_systems:
             headers |= {"Prefer": "consistency=strong"}
@@ -226,19 +224,19 @@ class Reader:
             return await self._ask(resource, headers)
         return response
 
-    async def _counted(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
+    async def _counted(self, path: str, headers: Mapping[str, str]) -> Response:
         response = await self._get(path, headers)
         statistics = self._statistics
         statistics.revalidations += "Cache-Control" in headers
         statistics.fetches += "Cache-Control" not in headers
-        statistics.not_modified += response.status_code == NOT_MODIFIED
+        statistics.not_modified += response.status == NOT_MODIFIED
         statistics.shared += source_of(response.headers) is Source.SHARED
         return response
 
     def _land(
         self,
         resource: Readable,
-        response: httpx.Response,
+        response: Response,
         since: float,
         old: Copy | None,
         epoch: int | None = None,
@@ -255,8 +253,7 @@ class Reader:
             old: The client's copy, when it was asked for.
             epoch: Of the filters then; None: it is dated, and has no life that they know of.
         """
-        status, now = response.status_code, self._clock()
-        headers = dict(response.headers.items())  # httpx looks through all of them each time
+        status, headers, now = response.status, response.headers, self._clock()
         if status == NOT_MODIFIED and old is not None and old.body is not None:
             answer = answer_of(old.status, old.etag, old.body, headers)
             kept = _confirmed(old, headers, epoch)

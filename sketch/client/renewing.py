@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import httpx
 import orjson
 
 from sketch.client.answers import OK
 from sketch.client.clock import Clock
+from sketch.client.connection import Response
 from sketch.client.copies import NO_LIFE, Copies, Copy
 from sketch.client.demand import Demand, Wanted
 from sketch.client.filters import FilterKeeper
@@ -29,7 +29,7 @@ __all__ = ["Post", "Renewer"]
 
 _log = logging.getLogger(__name__)
 
-Post = Callable[[str, bytes], Awaitable[httpx.Response]]
+Post = Callable[[str, bytes], Awaitable[Response]]
 """Sends JSON by a POST for a path below the database."""
 
 _ROUND = 0.2
@@ -141,8 +141,8 @@ class Renewer:
         self._statistics.renewals += 1
         try:
             response = await self._post("batch", orjson.dumps({"operations": operations}))
-            if response.status_code != OK:
-                raise problem_of(response.status_code, response.content, response.headers)
+            if response.status != OK:
+                raise problem_of(response.status, response.content, response.headers)
             now = self._clock()
             self._took_s = now - sent
             for wanted, result in zip(some, orjson.loads(response.content), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -18,7 +19,11 @@ _ROUTES = frozenset({"query", "import", "export"})
 _UNESCAPED = "!'()*~"
 """What JavaScript's encodeURIComponent lets be: both clients spell an address alike."""
 
+_SEGMENTS = 10_000
+"""Segments that are remembered: each read needs some four times those that it is of."""
 
+
+@lru_cache(_SEGMENTS)
 def segment(text: str) -> str:
     """Return a name or an id as a segment of a path.
 

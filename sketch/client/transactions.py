@@ -216,9 +216,9 @@ class Transactor:
                 stack.enter_context(self._own_writes.writing(class_name, [id_]))
             content = orjson.dumps(body)
             response = await self._connection.send("POST", "transactions", headers, content)
-        if response.status_code == OK:
+        if response.status == OK:
             return [_written(result) for result in _results(response.content)]
-        problem = problem_of(response.status_code, response.content, response.headers)
+        problem = problem_of(response.status, response.content, response.headers)
         if isinstance(problem, TransactionAborted):
             for class_name, id_ in problem.changed:
                 self._own_writes.doubt(class_name, id_)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-import httpx
 import orjson
 
 from sketch.client.answers import Written
 from sketch.client.clock import Clock
-from sketch.client.connection import Connection
+from sketch.client.connection import Connection, Response
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
 from sketch.client.resources import Resource, segment
@@ -47,7 +46,7 @@ class Writer:
         connection: Connection,
         own_writes: OwnWrites,
         groups: Callable[[], GroupMap],
-        keep: Callable[[Resource, httpx.Response, float], None],
+        keep: Callable[[Resource, Response, float], None],
         clock: Clock,
     ) -> None:
         self.__connection = connection
@@ -181,19 +180,17 @@ class Writer:
         self.__keep(resource, response, sent)
         return _written(response)
 
-    async def __send(
-        self, method: str, path: str, headers: dict[str, str], value: Any
-    ) -> httpx.Response:
+    async def __send(self, method: str, path: str, headers: dict[str, str], value: Any) -> Response:
         content = None if value is None else orjson.dumps(value)
         if content is not None:
             headers.setdefault("Content-Type", "application/json")
         response = await self.__connection.send(method, path, headers, content)
-        if response.status_code >= _FIRST_ERROR:
-            raise problem_of(response.status_code, response.content, response.headers)
+        if response.status >= _FIRST_ERROR:
+            raise problem_of(response.status, response.content, response.headers)
         return response
 
 
-def _written(response: httpx.Response) -> Written:
+def _written(response: Response) -> Written:
     return Written(
         orjson.loads(response.content) if response.content else None,
         response.headers.get("etag"),

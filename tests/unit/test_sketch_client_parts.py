@@ -62,6 +62,15 @@ def test_what_is_later_reads_later(times: list[float]) -> None:
     assert all(a >= b for a, b in zip(read, times, strict=True))
 
 
+# --- addresses --------------------------------------------------------------------------------
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ValueError, match="Authorization") as error:
+        CoherentClient("https://ada:s3cret@cache.example", "shop")
+    assert "s3cret" not in str(error.value)
+
+
 # --- what answers say -------------------------------------------------------------------------
 
 
@@ -90,6 +99,7 @@ def test_age(headers: dict[str, str], age: float) -> None:
         ({"cache-status": "Portolan; fwd=miss; ttl=3, Varnish; fwd=miss"}, "origin"),
         ({"cache-status": "Portolan; fwd=miss, Varnish; hit"}, "shared"),
         ({"cache-status": "Portolan; hit, Varnish; ttl=3;hit"}, "shared"),
+        ({"cache-status": "Varnish; detail=hit; fwd=stale"}, "origin"),
         ({"age": "3"}, "shared"),
         ({"age": "?"}, "shared"),
     ],
