@@ -1,7 +1,8 @@
 """From operations to steps that cannot fail any more: their objects are held, and stay as they are.
 
 Whatever could refuse an operation is looked at now: once the write is committed, it must happen. So
-the steps have no conditions but the intent.
+the steps have no conditions but the intent. One that replaces a record that is there says so: it
+stays there under the intent, and a store that is told need not look.
 """
 
 from __future__ import annotations
@@ -217,9 +218,13 @@ def _remembered(write: Write, held: Held) -> str | None:
 def _fitting(write: Write, held: Held, current: Values, mark: str) -> Write:
     """Fit a step to the object: what an update would not find is made of what the update sets."""
     remember = _remembered(write, held)
+    if write.kind is WriteKind.REPLACE:
+        follows = write.fragment is not held.target.route.anchor
+        is_there = held.fragments[write.fragment].birth is not None
+        birth = held.birth if follows else None
+        return write.under(mark, birth=birth, remember=remember, is_there=is_there)
     if write.kind is not WriteKind.UPDATE:
-        follows = write.kind is WriteKind.REPLACE and write.fragment is not held.target.route.anchor
-        return write.under(mark, birth=held.birth if follows else None, remember=remember)
+        return write.under(mark, birth=None, remember=remember)
     computed = _computed(write, current)
     if not held.lacks(write.fragment):
         return write.under(mark, birth=write.birth, remember=remember)

@@ -555,15 +555,32 @@ async def test_an_intent_is_one_command(
     assert [standing.mark for standing in await store.standing(keys)] == [""]
 
 
-async def test_intents_on_many_documents_are_one_round_trip(
+async def test_intents_on_many_documents_are_one_round_trip_if_all_are_there(
     store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(store, fragment, "there")
     keys = [(fragment, "there"), *[(fragment, f"x{n}") for n in range(3)]]
-    for mark in ("m", "n"):
-        assert await round_trips_of(store, monkeypatch, store.lock(keys, mark)) == ["update find"]
+    for mark, trips in (("m", 2), ("n", 1)):
+        sent = await round_trips_of(store, monkeypatch, store.lock(keys, mark))
+        assert sent == ["update find"] * trips
         assert [standing.mark for standing in await store.standing(keys)] == [mark] * 4
         await store.unlock(keys, mark)
+
+
+async def test_each_of_many_documents_gets_one_of_many_intents(
+    store: MongoStore, fragment: Fragment
+) -> None:
+    keys = [(fragment, f"x{n}") for n in range(8)]
+    for _, id_ in keys[::2]:
+        await put(store, fragment, id_)
+    for round_ in range(20):
+        marks = [f"{round_}.{n}" for n in range(6)]
+        told = await asyncio.gather(*(store.lock(keys, mark) for mark in marks))
+        for key, seen in zip(keys, zip(*told, strict=True), strict=True):
+            [mark] = {standing.mark for standing in seen}
+            assert mark in marks
+            await store.unlock([key], mark)
+        assert {standing.mark for standing in await store.standing(keys)} == {""}
 
 
 @pytest.mark.parametrize("number", [1, 8])
@@ -585,6 +602,73 @@ async def test_writes_under_intents_are_one_round_trip(
         assert sent == ["findAndModify" if number == 1 else "find update"]
         stands = await store.standing([(fragment, id_) for id_ in ids])
         assert [standing.mark for standing in stands] == [""] * number
+
+
+@pytest.mark.parametrize("birth", [None, 7])
+@pytest.mark.parametrize("number", [1, 8])
+async def test_replacing_what_is_there_under_intents_takes_no_look(
+    store: MongoStore,
+    fragment: Fragment,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    birth: int | None,
+) -> None:
+    keys = [(fragment, f"x{n}") for n in range(number)]
+    before = [await put(store, fragment, id_) for _, id_ in keys]
+    await store.lock(keys, "m")
+    calls = [
+        writing(
+            fragment,
+            WriteKind.REPLACE,
+            id_,
+            mark="m",
+            values={"n": 4},
+            birth=birth,
+            require_present=True,
+        )
+        for _, id_ in keys
+    ]
+    results: list[WriteResult] = []
+
+    async def written() -> None:
+        results.extend(await store.write(calls))
+
+    many = "find update" if birth is None else "update"
+    sent = await round_trips_of(store, monkeypatch, written())
+    assert sent == ["findAndModify" if number == 1 else many]
+    stands = await store.standing(keys)
+    for result, standing, old in zip(results, stands, before, strict=True):
+        assert (result.status, result.created) == (Status.APPLIED, False)
+        assert result.birth == standing.birth == (birth or old.birth)
+        assert result.versions == standing.versions
+        assert result.versions.keys() == fragment.groups.keys()
+
+
+async def test_of_writes_under_intents_those_that_were_applied_are_told_from_the_others(
+    store: MongoStore, fragment: Fragment
+) -> None:
+    ids = [f"x{n}" for n in range(8)]
+    for id_ in ids:
+        await put(store, fragment, id_)
+    await store.lock([(fragment, id_) for id_ in ids], "m")
+    calls = [
+        writing(
+            fragment,
+            WriteKind.REPLACE,
+            id_,
+            mark="m",
+            values={"n": 4},
+            birth=7,
+            require_present=True,
+        )
+        for id_ in ids
+    ]
+    first = await store.write(calls[:3])
+    again = await store.write(calls)
+    assert [result.status for result in again] == [Status.LOCKED] * 3 + [Status.APPLIED] * 5
+    for id_, result in zip(ids, [*first, *again[3:]], strict=True):
+        [standing] = await store.standing([(fragment, id_)])
+        assert (standing.mark, standing.versions) == ("", result.versions)
 
 
 async def test_writes_under_intents_that_are_too_large_for_one_command(

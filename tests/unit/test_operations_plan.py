@@ -9,6 +9,9 @@ from decimal import Decimal
 import orjson
 import pytest
 
+from mediator.clock import SystemClock
+from mediator.guard import NullGuard
+from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
 from mediator.operations.model import Condition, Create, Delete, Get, Outcome, Put, Update
 from mediator.operations.operators import Operator, OperatorCall
@@ -16,9 +19,10 @@ from mediator.operations.plan import Steps, plan_read, plan_write
 from mediator.placement.routing import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Values
-from mediator.stores.port import Fragment, Record, WriteKind
-from mediator.transactions.places import Target
-from mediator.transactions.preparing import Work
+from mediator.stores.port import Fragment, Record, Standing, WriteKind
+from mediator.systems import Systems
+from mediator.transactions.places import Held, Target
+from mediator.transactions.preparing import Asked, Work, prepare
 from mediator.transactions.redo import dump_work, load_work
 
 FIELDS = {
@@ -117,6 +121,24 @@ def _steps_of(operation: Create | Put | Update | Delete) -> Steps:
         replace(write, mark="m", remember="", require_present=False, birth=3) for write in planned
     )
     return Steps(first, tuple(rest))
+
+
+@pytest.mark.parametrize(
+    ("births", "known", "birth"),
+    [((5, 5), (True, True), 5), ((5, None), (True, False), 5), ((None, 5), (False, True), None)],
+    ids=["whole", "lacks a fragment", "left over"],
+)
+async def test_steps_say_what_is_there_under_the_intents(
+    births: tuple[int | None, ...], known: tuple[bool, ...], birth: int | None
+) -> None:
+    standings = [Standing(born, {}, "m") for born in births]
+    held = Held(Target(SPREAD, "x"), dict(zip(SPREAD.fragments, standings, strict=True)))
+    calls = StoreCalls(Systems(), NullGuard(), SystemClock())  # nothing is read for a put
+    [work] = await prepare([Asked(Put(*HEAD, values=VALUES), held)], "m", calls)
+    assert isinstance(work, Work)
+    assert work.steps is not None
+    assert tuple(step.require_present for step in work.steps.all) == known
+    assert tuple(step.birth for step in work.steps.all) == (None, birth)
 
 
 def test_a_redo_record_of_what_left_the_class_applies_nothing() -> None:

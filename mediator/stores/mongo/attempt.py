@@ -13,6 +13,7 @@ from typing import Final
 
 from bson.int64 import Int64
 
+from mediator.schema.types import Values
 from mediator.stores.mongo.layout import (
     BOOKKEEPING,
     LIVE,
@@ -23,7 +24,7 @@ from mediator.stores.mongo.layout import (
     unfenced,
 )
 from mediator.stores.mongo.native import native
-from mediator.stores.mongo.outbox import VACANCY, entries, pushes
+from mediator.stores.mongo.outbox import VACANCY
 from mediator.stores.mongo.verdict import replacing, returned
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
@@ -42,6 +43,7 @@ class Attempt:
         upsert: Whether the record is made if there is none.
         stamp: What the write is stamped with (store clock, microseconds).
         answer: Makes the result from the document (None: there was none before).
+        is_foreseen: Whether any document that is there makes the same result.
     """
 
     query: Document
@@ -51,13 +53,14 @@ class Attempt:
     upsert: bool
     stamp: int
     answer: Callable[[Document | None], WriteResult]
+    is_foreseen: bool = False
 
 
 def attempt(layout: Layout, write: Write, stamp: int, token: str = "") -> Attempt | None:
     """Translate a write, or return None if it takes a look at the record first.
 
     A remembered write does: its result is stored with it, so it must be known beforehand. So does
-    one under a mark that may make a record or find one, unless it is told the record's birth.
+    one under a mark that may make a record or find one, unless it is told which, or the birth.
     """
     if write.remember is not None:
         return None
@@ -81,12 +84,12 @@ def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LI
 def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document]:
     """Return what every write does: its `$set`, `$unset` and `$push`."""
     versions = dict.fromkeys(write.groups, stamp)
-    lists = entries(layout, write, WriteResult(Status.APPLIED, versions=versions), None, stamp)
+    pushed = {"_pending": layout.effects.text(write, versions, stamp)}
     sets: Document = dict.fromkeys((layout.version_paths[g] for g in write.groups), Int64(stamp))
     if not write.mark:
-        return {"$set": sets, "$push": pushes(lists)}
+        return {"$set": sets, "$push": pushed}
     sets["_joint"] = write.mark
-    return {"$set": sets, "$unset": {"_mark": ""}, "$push": pushes(lists)}
+    return {"$set": sets, "$unset": {"_mark": ""}, "$push": pushed}
 
 
 def _unset(update: dict[str, Document], paths: Iterable[str]) -> None:
@@ -186,18 +189,26 @@ def _whole(
         update["$setOnInsert"] = {"birth": Int64(stamp)}
     else:
         update["$set"]["birth"] = Int64(birth)
-    blank = WriteResult(Status.APPLIED, values=returned(write, replacing(layout, write)) or {})
+    values: Values = {}
+    if write.returning is not None:
+        values = returned(write, replacing(layout, write)) or {}
 
     def answer(before: Document | None) -> WriteResult:
         born = birth
         if born is None:
             born = stamp if before is None else int(before["birth"])
         versions = _versions(layout, write, before, stamp)
-        return replace(blank, created=not is_live(before), birth=born, versions=versions)
+        return WriteResult(Status.APPLIED, not is_live(before), born, versions, values)
 
-    query = _condition(layout, write, stamp, presence)
     return Attempt(
-        query, update, BOOKKEEPING, after=False, upsert=upsert, stamp=stamp, answer=answer
+        _condition(layout, write, stamp, presence),
+        update,
+        BOOKKEEPING,
+        after=False,
+        upsert=upsert,
+        stamp=stamp,
+        answer=answer,
+        is_foreseen=presence is LIVE and birth is not None,
     )
 
 

@@ -78,13 +78,14 @@ class BulkWriter:
     ) -> Sequence[Call]:
         """Carry out writes under marks in one round trip; return the writes that are left.
 
-        What a record was before is read in the same round trip: under its mark nobody else
-        changes that until the mark goes, with the write.
+        What a record was before is read in the same round trip, unless the answer is foreseen:
+        under its mark nobody else changes that until the mark goes, with the write.
         """
         chances = await self._chances(layout, calls, token)
         if not chances:
             return calls
-        looked = Look(_among(call for call, _ in chances), _BEFORE, len(chances))
+        unforeseen = [call for call, chance in chances if not chance.is_foreseen]
+        looked = Look(_among(unforeseen), _BEFORE, len(unforeseen))
         steps = [{"q": chance.query, "u": chance.update} for _, chance in chances]
         try:
             found, applied = await self._session.find_and_change(layout, looked, steps)
@@ -97,7 +98,7 @@ class BulkWriter:
         tried: list[tuple[Call, _Step]] = []
         for call, chance in chances:
             document = before.get(ordered_text(call[1].id), {})
-            if document.get("_mark") == call[1].mark:
+            if chance.is_foreseen or document.get("_mark") == call[1].mark:
                 tried.append((call, _Step(chance.answer(document), chance.stamp)))
         if applied == len(tried) == len(chances):
             results.update((call[0], step.result) for call, step in tried)
@@ -160,7 +161,7 @@ class BulkWriter:
             id_ = ordered_text(write.id)
             count = settled_count(before.get(id_))
             applied = holds(found.get(id_), write.operation, step.stamp, count)
-            if applied is None:
+            if applied is None and not write.mark:  # with a mark, no second time takes effect
                 raise StoreTimeout("a write was followed by too many others to be found")
             results[position] = (
                 step.result if applied else await self._single.decide(layout, write, token)

@@ -1,7 +1,8 @@
 """Write intents, in the documents of the records that they lie on (`Lockable`).
 
 A record that is absent gets a document, a tombstone without versions, so that whoever would insert
-the record meets it.
+the record meets it. Of many records, those that have documents are marked by one statement, which
+costs a server less than one for each; those that have none take a second round trip.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ async def lock(
     update: Document = {"$set": {"_mark": mark}, "$setOnInsert": absent}
     if len(ids) == 1:
         return {ids[0]: await _lock_one(session, layout, ids[0], update)}
-    left, found = list(ids), dict[str, Standing]()
-    while left:
+    free = {"q": _among(ids) | marked(""), "u": {"$set": {"_mark": mark}}, "multi": True}
+    found = _standings(layout, ids, await session.change_and_find(layout, [free], _look(ids)))
+    while left := [id_ for id_ in ids if not found[id_].mark]:  # absent, or free by now
         queries = [layout.key(id_) | marked("") for id_ in left]
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
         documents = await session.change_and_find(layout, steps, _look(left))
         found |= _standings(layout, left, documents)
-        left = [id_ for id_ in left if not found[id_].mark]  # it went away in between
     return found
 
 

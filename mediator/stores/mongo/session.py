@@ -137,7 +137,7 @@ class Session:
     async def find_and_change(
         self, layout: Layout, looked: Look, steps: Sequence[Document]
     ) -> tuple[list[Document], int]:
-        """Read documents, and then update them, in one round trip.
+        """Read documents, if there are any to be read, and then update them, in one round trip.
 
         What is read needs no concern of its own: a server that was deposed does not confirm the
         update.
@@ -150,10 +150,9 @@ class Session:
         Returns:
             What was read, and how many statements applied.
         """
-        found, changed = await self._send(
-            layout, self._find(layout, looked), self._update(layout, steps)
-        )
-        return _batch(found), changed["n"]
+        first = [self._find(layout, looked)] if looked.most else []
+        *found, changed = await self._send(layout, *first, self._update(layout, steps))
+        return [document for reply in found for document in _batch(reply)], changed["n"]
 
     async def change_and_find(
         self, layout: Layout, steps: Sequence[Document], looked: Look

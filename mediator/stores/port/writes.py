@@ -70,8 +70,13 @@ class Write:
     returning: tuple[str, ...] | None = None
     mark: str = ""
 
-    def under(self, mark: str, *, birth: int | None, remember: str | None) -> Write:
-        """Return the same write under an intent; `dataclasses.replace` takes ten times as long."""
+    def under(
+        self, mark: str, *, birth: int | None, remember: str | None, is_there: bool = False
+    ) -> Write:
+        """Return the same write under an intent; `dataclasses.replace` takes ten times as long.
+
+        `is_there`: the record is known to be there, as it will be for as long as the intent is.
+        """
         return Write(
             self.fragment,
             self.id,
@@ -82,7 +87,7 @@ class Write:
             self.unset,
             self.operators,
             self.expect,
-            self.require_present,
+            self.require_present or is_there,
             birth,
             remember,
             self.returning,
