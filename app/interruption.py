@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Final
 
-__all__ = ["Interrupted", "NotClosed", "interruptible"]
+from mediator.ending import ended_within
+
+__all__ = ["CLOSED_WITHIN_S", "Interrupted", "NotClosed", "closing", "interruptible"]
+
+CLOSED_WITHIN_S: Final = 10.0
+"""Seconds that connections to systems get to be closed, whatever these do. What is left behind then
+is what a crash would leave, which others find."""
 
 
 class Interrupted(Exception):
@@ -14,7 +21,34 @@ class Interrupted(Exception):
 
 
 class NotClosed(Exception):
-    """Some system kept the service from closing its connections in time."""
+    """Some system kept a process from closing its connections in time.
+
+    The cause is the error that ended what it did before, if one did.
+    """
+
+
+@contextlib.asynccontextmanager
+async def closing(
+    close: Callable[[], Coroutine[Any, Any, None]], within_s: float = CLOSED_WITHIN_S
+) -> AsyncIterator[None]:
+    """Run the block, and then close what it used, within a bound.
+
+    Args:
+        close: Closes it.
+        within_s: The bound, in seconds.
+
+    Raises:
+        NotClosed: The bound has passed; what is late is left behind.
+    """
+    failure: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        if not await ended_within(within_s, close()):
+            raise NotClosed from failure
 
 
 @contextlib.asynccontextmanager

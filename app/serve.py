@@ -20,11 +20,10 @@ from app.container import Container, build, on_embedded
 from app.draining import Signals, drain, stop_accepting
 from app.http.connections import Connections, PortLimits
 from app.http.refusal import protocol_of
-from app.interruption import NotClosed
+from app.interruption import closing
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from app.tls import Certificate, certificates
 from mediator.control.watch import Duty, Watch
-from mediator.ending import ended_within
 from mediator.errors import Unavailable
 from mediator.stores.embedded.fleet import EmbeddedFleet
 from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
@@ -38,10 +37,6 @@ REVIVED_EVERY_S = 1.0
 
 FINISHED_WITHIN_S = 10
 """Seconds that requests under way get to finish once nothing new is taken."""
-
-CLOSED_WITHIN_S = 10
-"""Seconds that connections to systems get to be closed, whatever these do. What is left behind then
-is what a crash would leave, which others find."""
 
 KEPT_S = 75
 """Seconds that an idle connection is kept: longer than proxies do (nginx: 60), so that it is them
@@ -107,19 +102,14 @@ async def serving(
             container = await build(http, ready, caching, trusted)
             spare_the_collector()
             favour_the_event_loop()
-            try:
-                async with _answering(container, data, admin, tls, http) as ended:
-                    yield Serving(
-                        Addresses(
-                            _address(data, tls.get("data")), _address(admin, tls.get("admin"))
-                        ),
-                        container,
-                        missing,
-                        ended,
-                    )
-            finally:
-                if not await ended_within(CLOSED_WITHIN_S, container.stop()):
-                    raise NotClosed
+            addresses = Addresses(
+                _address(data, tls.get("data")), _address(admin, tls.get("admin"))
+            )
+            async with (
+                closing(container.stop),
+                _answering(container, data, admin, tls, http) as ended,
+            ):
+                yield Serving(addresses, container, missing, ended)
 
 
 @contextlib.asynccontextmanager

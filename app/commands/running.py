@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Coroutine
+import traceback
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -34,34 +37,49 @@ _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
 S = TypeVar("S", "HttpSettings", "MediatorSettings")
 
 
-def run(task: Coroutine[Any, Any, None], *failures: type[Exception]) -> None:
+def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = "Portolan") -> None:
     """Carry a command out; what it cannot do ends it with a sentence instead of a traceback.
 
     Args:
         task: The command.
         failures: What ends it like that besides what may end any.
+        who: What cannot run then, as the sentence begins.
     """
     import uvloop
 
     from app.settings import MissingSetting
 
-    cannot_run: tuple[type[Exception], ...] = (MissingSetting, *_CANNOT_RUN, *failures)
+    told: tuple[type[Exception], ...]
+    told = (Interrupted, MissingSetting, *_CANNOT_RUN, *failures)
+    tell = partial(_tell, who, told)
     try:
-        uvloop.run(_ended_for_certain(task))
-    except Interrupted:
+        uvloop.run(_ended_for_certain(task, tell))
+    except told as error:
+        raise typer.Exit(tell(error)) from None
+
+
+def _tell(who: str, told: tuple[type[Exception], ...], error: BaseException | None) -> int:
+    """Say what ended a command; returns its exit status."""
+    if error is None:
+        return 0
+    if isinstance(error, Interrupted | asyncio.CancelledError):
         errors.print("Interrupted.")
-        raise typer.Exit(130) from None
-    except cannot_run as error:
-        errors.print(f"Portolan cannot run: {error}")
-        raise typer.Exit(1) from None
+        return 130
+    if isinstance(error, told):
+        errors.print(f"{who} cannot run: {error}")
+    else:
+        traceback.print_exception(error)
+    return 1
 
 
-async def _ended_for_certain(task: Coroutine[Any, Any, None]) -> None:
+async def _ended_for_certain(
+    task: Coroutine[Any, Any, None], tell: Callable[[BaseException | None], int]
+) -> None:
     try:
         await task
-    except NotClosed:
+    except NotClosed as late:
         errors.print("Some system does not answer: its connections are cut off.")
-        os._exit(0)  # the event loop would wait for what is left of them
+        os._exit(tell(late.__cause__))  # the event loop would wait for what is left of them
 
 
 def overridden(settings: S, **given: Any) -> S:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 from uuid import uuid4
@@ -16,16 +16,15 @@ from uuid import uuid4
 import typer
 
 from app.commands.consoles import console, errors
-from mediator.errors import MediatorError
-from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
+from app.commands.running import run
+from app.interruption import NotClosed, closing
+from mediator.stores.embedded.port import ServerUnavailable
 
 if TYPE_CHECKING:
     from app.settings import JobSettings, MediatorSettings
     from mediator.service import Mediator
 
 __all__ = ["worker"]
-
-_CANNOT_RUN = (MediatorError, EmbeddedStartError, ServerUnavailable, OSError)
 
 
 def worker(
@@ -40,19 +39,12 @@ def worker(
     The run under way is given some time then, and is given back to the queue; another worker goes
     on behind the stages that were finished. Settings are those of the service: docs/settings.md.
     """
-    import uvloop
-
-    from app.settings import HttpSettings, MissingSetting
-    from spark_jobs.session import SessionDied, SparkUnavailable
+    from app.settings import HttpSettings
+    from spark_jobs.session import SparkUnavailable
 
     logging.getLogger("portolan").setLevel(HttpSettings().log_level.upper())
-    try:
-        uvloop.run(_work(_settings(embedded=embedded, data_dir=data_dir)))
-    except SessionDied:
-        _begin_anew()
-    except (MissingSetting, SparkUnavailable, *_CANNOT_RUN) as error:
-        errors.print(f"The worker cannot run: {error}")
-        raise typer.Exit(1) from None
+    work = _work(embedded=embedded, data_dir=data_dir)
+    run(work, SparkUnavailable, ServerUnavailable, who="The worker")
 
 
 def _settings(*, embedded: bool, data_dir: Path | None) -> MediatorSettings:
@@ -82,18 +74,29 @@ def _begin_anew() -> NoReturn:
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - what was started before, once more
 
 
-async def _work(settings: MediatorSettings) -> None:
+async def _work(*, embedded: bool, data_dir: Path | None) -> None:
     from app.container import writing
     from app.settings import CacheSettings, JobSettings
+    from spark_jobs.session import SessionDied
 
-    async with writing(settings, CacheSettings()) as mediator:
-        assert settings.catalogue_url is not None  # without it there is no mediator
-        # Where the tasks of Spark look for it: they inherit what this process has.
-        os.environ["PORTOLAN_CATALOGUE_URL"] = settings.catalogue_url.get_secret_value()
-        await _carry_out(mediator, settings, JobSettings())
+    settings = _settings(embedded=embedded, data_dir=data_dir)
+    used = AsyncExitStack()
+    try:
+        async with closing(used.aclose):
+            mediator = await used.enter_async_context(writing(settings, CacheSettings()))
+            assert settings.catalogue_url is not None  # without it there is no mediator
+            # Where the tasks of Spark look for it: they inherit what this process has.
+            os.environ["PORTOLAN_CATALOGUE_URL"] = settings.catalogue_url.get_secret_value()
+            await _carry_out(mediator, settings, JobSettings(), used)
+    except (SessionDied, NotClosed) as error:
+        if isinstance(error, SessionDied) or isinstance(error.__cause__, SessionDied):
+            _begin_anew()
+        raise
 
 
-async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSettings) -> None:
+async def _carry_out(
+    mediator: Mediator, settings: MediatorSettings, jobs: JobSettings, used: AsyncExitStack
+) -> None:
     from spark_jobs.session import SessionDied, SparkUnavailable, open_session
 
     name = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
@@ -105,6 +108,12 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
     except SparkUnavailable as error:
         await mediator.workers.greet(name, str(error))
         raise
+
+    async def stop() -> None:
+        with suppress(Exception):  # of a session that has died already, whatever Py4J says
+            await asyncio.to_thread(spark.stop)
+
+    used.push_async_callback(stop)
     # Kinds and readers need Spark, which is known to be there only now.
     from spark_jobs.runner.worker import Worker, WorkerOptions
     from spark_jobs.sinks.classes import ClassSink
@@ -126,6 +135,3 @@ async def _carry_out(mediator: Mediator, settings: MediatorSettings, jobs: JobSe
     except SessionDied:
         if not ending.is_set():
             raise
-    finally:
-        with suppress(Exception):  # of a session that has died already, whatever Py4J says
-            await asyncio.to_thread(spark.stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -11,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.interruption import NotClosed, closing
 from mediator.ending import ended_within
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -36,6 +38,18 @@ async def stop(self):
 Mediator.stop = stop
 main()
 """
+FAILING = NEVER_CLOSED.replace(
+    "main()",
+    """
+def fail(service):
+    raise {error}
+
+import app.commands.serve
+app.commands.serve._announce = fail
+main()
+""",
+)
+SERVE = ("serve", "--port", "0", "--admin-port", "0")
 
 
 @pytest.fixture
@@ -99,32 +113,79 @@ async def test_servers_that_are_gone_without_a_word_keep_nobody_from_ending(
     await asyncio.wait(writing)
 
 
-async def test_a_process_ends_that_cannot_close_its_connections(
-    postgresql_config: SystemConfig,
-) -> None:
-    async with scratch_catalogue(postgresql_config) as url:
+async def _run(
+    code: str, postgresql: SystemConfig, *arguments: str, until: bytes = b""
+) -> tuple[int | None, bytes]:
+    """Run a command whose catalogue is empty, and terminate it once it says something."""
+    async with scratch_catalogue(postgresql) as url:
         settings = {
             "PORTOLAN_CATALOGUE_URL": url,
             "PORTOLAN_AUTHENTICATION": "off",
             "PORTOLAN_DRAIN_S": "0",
+            "PORTOLAN_SPARK": "local[1]",
         }
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", NEVER_CLOSED, "serve", "--port", "0", "--admin-port", "0"),
-            env=settings,
+            *(sys.executable, "-c", code, *arguments),
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **settings},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
         try:
             assert process.stdout is not None
-            while b"Admin API" not in await process.stdout.readline():
-                assert process.returncode is None
-            process.terminate()
+            if until:
+                while until not in (line := await process.stdout.readline()):
+                    assert line, process.returncode
+                process.terminate()
             said, _ = await process.communicate()
-            assert process.returncode == 0
-            assert b"its connections are cut off" in said
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
+    return process.returncode, said
+
+
+@pytest.mark.parametrize(
+    ("command", "ready"), [(SERVE, b"Admin API"), (("worker",), b"waiting for runs")]
+)
+async def test_a_process_ends_that_cannot_close_its_connections(
+    postgresql_config: SystemConfig, command: tuple[str, ...], ready: bytes
+) -> None:
+    status, said = await _run(NEVER_CLOSED, postgresql_config, *command, until=ready)
+    assert status == 0, said
+    assert b"its connections are cut off" in said
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("OSError('the disk is full')", b"Portolan cannot run: the disk is full"),
+        ("LookupError('a mistake of ours')", b"LookupError: a mistake of ours"),
+    ],
+)
+async def test_what_ended_a_process_is_told_although_it_cannot_close_its_connections(
+    postgresql_config: SystemConfig, error: str, told: bytes
+) -> None:
+    status, said = await _run(FAILING.format(error=error), postgresql_config, *SERVE)
+    assert status == 1, said
+    assert b"its connections are cut off" in said
+    assert told in said
+
+
+async def test_what_cannot_be_closed_in_time_does_not_hide_an_error() -> None:
+    gone = asyncio.Event()
+
+    async def close() -> None:
+        await gone.wait()
+
+    async def fail() -> None:
+        async with closing(close, 0.01):
+            raise OSError
+
+    with pytest.raises(NotClosed) as late:
+        await fail()
+    assert isinstance(late.value.__cause__, OSError)
+    gone.set()
+    with pytest.raises(OSError, match=r"^$"):
+        await fail()
 
 
 async def test_what_ends_too_late_is_left_behind_and_what_fails_is_told() -> None:

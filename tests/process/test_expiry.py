@@ -25,7 +25,9 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.query.model import Query
+from mediator.query.execution import Answer
+from mediator.query.filters import Compare, Comparison
+from mediator.query.model import Join, Query
 from mediator.schema.types import Values
 from mediator.stores.kinds import make_store
 from mediator.stores.port import SystemConfig
@@ -113,6 +115,34 @@ async def test_an_expired_object_is_not_there_for_any_read(aging: Service, expir
             await aging.get(expired, "articles", "a", fields)
     [answer] = await aging.mediator.data.batch([Get(expired, "articles", "a")])
     assert isinstance(answer, NotFound)
+
+
+@pytest.mark.parametrize("as_documents", [False, True])
+async def test_who_refers_to_an_expired_object_is_not_found_by_what_it_was(
+    aging: Service, clock: Later, as_documents: bool
+) -> None:
+    """Where the system that holds both could find him by itself."""
+    classes = {
+        "authors": {"ttl_s": TTL_S, "fields": {"name": field_on("postgres", index=True)}},
+        "texts": {"fields": {"by": {**field_on("postgres", "reference"), "to": "authors"}}},
+    }
+    database = await aging.put_schema(classes)
+    assert aging.systems_of(database, "authors") == aging.systems_of(database, "texts")
+    await aging.create(database, "authors", "a", name="Klose")
+    await aging.create(database, "texts", "t", by="a")
+    named = Compare(Comparison.EQ, ("author", "name"), "Klose")
+    join = Join("author", ("by",), "authors", ("name",))
+    query = Query(
+        database, "texts", named, joins=(join,), allow_scan=True, as_documents=as_documents
+    )
+    data = aging.mediator.data
+    assert _found(await data.query(query)) == 1
+    await clock.put(LATER_S)
+    assert _found(await data.query(query)) == 0
+
+
+def _found(answer: Answer) -> int:
+    return len(answer.items if answer.documents is None else answer.documents)
 
 
 async def test_an_object_is_there_as_long_as_it_lives(

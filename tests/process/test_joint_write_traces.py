@@ -165,32 +165,69 @@ def replay(trace: Trace) -> State:
     """
     joint = tuple((0, 1) for _ in trace.marks)
     world = World(joint, tuple(trace.singles), crashes=len(joint))
-    refused: list[str] = []
-    state = _replayed(world, beginning(world), tuple(trace.steps), refused)
-    assert state is not None, (refused, trace.steps)
+    replay = Replay(world)
+    state = replay.order(beginning(world), tuple(trace.steps))
+    assert state is not None, (replay.refused, trace.steps)
     return state
 
 
-def _replayed(
-    world: World, state: State, left: tuple[Step, ...], refused: list[str]
-) -> State | None:
-    """Take what is left, in an order that the model allows; None: there is no such order."""
-    if not left:
-        return state
-    first_answer = min(step.ended for step in left)
-    for step in left:
-        if step.began < first_answer:
-            what = step.what
-            if what.startswith("single"):
-                what = f"S{len(world.joint) + state.singles} writes record {what[-1]}"
-            move = _taken(world, state, what)
-            if move is None or move.broken:
-                refused.append(f"{what}, {len(left)} before the end")
-                continue
-            rest = tuple(other for other in left if other is not step)
-            if (last := _replayed(world, move.state, rest, refused)) is not None:
+@dataclass
+class Replay:
+    """Looks for an order of steps that the model allows.
+
+    Many orders come to the same state with the same steps left. Each of those is looked at once:
+    else the search for the order of a dozen calls at the same time would hold the event loop for
+    minutes, and the replicas that run on it would lose their leases.
+
+    Attributes:
+        world: What there is.
+        refused: Steps that could not be taken, and when.
+    """
+
+    world: World
+    refused: list[str] = field(default_factory=list)
+    _vain: set[tuple[State, tuple[Step, ...]]] = field(default_factory=set)
+
+    def order(self, state: State, left: tuple[Step, ...]) -> State | None:
+        """Take what is left, in an order that the model allows; None: there is no such order."""
+        if not left:
+            return state
+        if (state, left) in self._vain:
+            return None
+        first_answer = min(step.ended for step in left)
+        for at, step in enumerate(left):
+            after = self._after(state, step, len(left)) if step.began < first_answer else None
+            if after and (last := self.order(after, (*left[:at], *left[at + 1 :]))):
                 return last
-    return None
+        self._vain.add((state, left))
+        return None
+
+    def _after(self, state: State, step: Step, left: int) -> State | None:
+        what = step.what
+        if what.startswith("single"):
+            what = f"S{len(self.world.joint) + state.singles} writes record {what[-1]}"
+        move = _taken(self.world, state, what)
+        if move is None or move.broken:
+            self.refused.append(f"{what}, {left} before the end")
+            return None
+        return move.state
+
+
+def test_an_order_is_looked_for_once_in_each_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many calls were under way at the same time, and in vain."""
+    looks, look = count(), moves
+
+    def counted(world: World, state: State) -> Iterator[Move]:
+        next(looks)
+        return look(world, state)
+
+    monkeypatch.setitem(globals(), "moves", counted)
+    at_once = 8
+    idle = [Step("J0's intent at 0 goes", 0, 1 + n) for n in range(at_once)]
+    trace = Trace("", [*idle, Step("J0 is applied at 0", 0, 1 + at_once)], ["a mark"])
+    with pytest.raises(AssertionError):
+        replay(trace)
+    assert next(looks) < 10 * at_once * 2**at_once
 
 
 UNSEEN = ("begins", "asks to commit", "waits for record 1", "gives up")

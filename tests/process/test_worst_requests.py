@@ -22,6 +22,7 @@ from app.api.queries import LARGEST
 from app.http.jsonbody import MOST_VALUES
 from app.telemetry.instruments import Instruments
 from mediator.operations import revise
+from mediator.stores.postgres.answers import WritePlan
 from tests.process.loop_steps import Steps, counted
 from tests.process.service import Service, field_on
 
@@ -44,6 +45,7 @@ def _fields(system: str) -> dict[str, Any]:
         "n": field_on(system, "integer", index=True),
         "doc": field_on(system, "document"),
         "list": field_on(system, "list", items="integer"),
+        "times": field_on(system, "map", items="timestamp"),
     }
 
 
@@ -94,6 +96,11 @@ async def test_one_large_object(http: httpx.AsyncClient, system: str) -> None:
     await longest(http, "GET", path)
     assert (await http.get(path)).json()["doc"] == large["doc"]
     await longest(http, "DELETE", path)
+    path = f"on_{system}/large_map"
+    times = {str(n): "2026-01-31T00:00:00Z" for n in range(MANY)}
+    await longest(http, "PUT", path, **body({"times": times}))
+    await longest(http, "GET", path)
+    await longest(http, "DELETE", path)
     path = f"on_{system}/large_list"
     await longest(http, "PUT", path, **body({"list": list(range(MANY))}))
     await longest(http, "GET", path)
@@ -118,6 +125,26 @@ async def test_a_json_patch_is_not_computed_on_the_event_loop(
     assert answer.json()["doc"] == {"k": [2, 1]}
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_the_parameters_of_a_large_object_are_not_computed_on_the_event_loop(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A map of as many times as there may be takes a tenth of a second, in few calls for each."""
+    threads: set[int] = set()
+    compute = WritePlan.arguments
+
+    def noted(*args: Any) -> Any:
+        threads.add(threading.get_ident())
+        return compute(*args)
+
+    monkeypatch.setattr(WritePlan, "arguments", noted)
+    times = {str(n): "2026-01-31T00:00:00Z" for n in range(MANY)}
+    answer = await http.put("on_postgres/times", **body({"times": times}))
+    assert answer.is_success, answer.text
+    assert threads
+    assert threading.get_ident() not in threads
+    await http.delete("on_postgres/times")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -23,12 +23,15 @@ from mediator.stores.postgres.shapes import Shape, encoded
 from mediator.stores.postgres.statements import Statement
 from mediator.stores.postgres.tables import RecordTable
 
-__all__ = ["RecordReader", "WritePlan", "reader", "recalled", "replay"]
+__all__ = ["RecordReader", "WritePlan", "are_large", "reader", "recalled", "replay"]
 
 _LIVED, _APPLIED, _REFUSAL, _BIRTH, _NULLS, _MARK, _HEAD = range(7)
 """Columns of the answer; `_HEAD` counts them."""
 
 RecordReader: TypeAlias = Callable[[Any], Record]
+
+_LARGE: Final = 20_000
+"""Characters of texts and items of lists, together."""
 
 _PAST: Final = 6
 """Columns of the remembered operation: fingerprint, created, birth, versions, values, nulls."""
@@ -72,6 +75,16 @@ def reader(records: RecordTable, names: tuple[str, ...]) -> RecordReader:
         return Record(row[0], row[1], versions, values, row[end] or "", row[end + 1] or "")
 
     return read
+
+
+def are_large(rows: Iterable[Any]) -> bool:
+    """Whether it takes more than about a millisecond to read rows: texts may be JSON."""
+    size = 0
+    for row in rows:
+        for value in row:
+            if isinstance(value, str | list):
+                size += len(value)
+    return size > _LARGE
 
 
 def recalled(records: RecordTable, row: Any) -> Recalled:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from mediator.offload import offload
 from mediator.stores.port import Fragment, Read, Record
+from mediator.stores.postgres.answers import RecordReader, are_large
 from mediator.stores.postgres.plans import Plans
 from mediator.stores.postgres.pool import Pool
 
@@ -25,7 +27,9 @@ class Fetcher:
             names = tuple(call.fragment.fields) if call.fields is None else call.fields
             statement = self._plans.read(call.fragment, names, False)
             rows = await self._pool.use(lambda c: c.fetch(statement.text, call.id))
-            return [self._plans.reader(call.fragment, names)(rows[0]) if rows else None]
+            if not rows:
+                return [None]
+            return [await offload(are_large(rows), self._plans.reader(call.fragment, names), *rows)]
         return await self._many(calls)
 
     async def _many(self, calls: Sequence[Read]) -> list[Record | None]:
@@ -39,10 +43,14 @@ class Fetcher:
             ids = list({calls[i].id for i in places})
             rows = await self._pool.use(_fetching(statement.text, ids))
             read = self._plans.reader(fragment, names)
-            found = {row[0]: read(row) for row in rows}
+            found = await offload(are_large(rows), _by_id, read, rows)
             for i in places:
                 answers[i] = found.get(calls[i].id)
         return answers
+
+
+def _by_id(read: RecordReader, rows: Sequence[Any]) -> dict[str, Record]:
+    return {row[0]: read(row) for row in rows}
 
 
 def _fetching(text: str, *arguments: Any) -> Callable[[Any], Awaitable[list[Any]]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -34,7 +34,7 @@ from mediator.stores.port import (
     SystemConfig,
 )
 from mediator.stores.postgres.aggregates import group_of, grouping
-from mediator.stores.postgres.answers import RecordReader
+from mediator.stores.postgres.answers import RecordReader, are_large
 from mediator.stores.postgres.conditions import named
 from mediator.stores.postgres.documents import DocumentReader, document_shape
 from mediator.stores.postgres.failures import FAILURES, as_store_error
@@ -63,11 +63,23 @@ _STEP_S: Final = 0.25
 
 
 class _Prepared(NamedTuple, Generic[_R]):
-    """A search from its beginning, the parameters that its filters give, and what reads rows."""
+    """A search from its beginning.
+
+    Attributes:
+        search: The search.
+        constants: The parameters that its filters give.
+        reader: What reads rows.
+        decodes: Whether it computes values, and so takes longer for large ones.
+    """
 
     search: Search
     constants: Mapping[str, Any]
     reader: _R
+    decodes: bool
+
+    def is_long_to_read(self, rows: Sequence[Any]) -> bool:
+        """Whether to read rows takes more than about a millisecond."""
+        return self.decodes and are_large(rows)
 
     @property
     def is_long(self) -> bool:
@@ -97,7 +109,9 @@ class Searcher:
             find.fragment, find.filter, find.order, find.fields, find.semi_joins
         )
         rows = await self._page(prepared, find)
-        found = list(map(prepared.reader, rows[: find.limit]))
+        found = await offload(
+            prepared.is_long_to_read(rows), _read, prepared.reader, rows[: find.limit]
+        )
         more = None
         if len(rows) > find.limit and found:
             more = position(found[-1], prepared.search)
@@ -113,7 +127,8 @@ class Searcher:
         if len(rows) > find.limit:
             rows.pop()
             last = reader.record(rows[-1])
-        return Documents(reader.documents(rows), last)
+        documents = await offload(prepared.is_long_to_read(rows), reader.documents, rows)
+        return Documents(documents, last)
 
     async def _page(self, prepared: _Prepared[Any], find: Find) -> list[Any]:
         """Read the rows of a page, and one more if more follow."""
@@ -166,7 +181,8 @@ class Searcher:
         constants = list(asked.constants)
         bound = tuple(shape_of(each, self._question, constants) for each in semi_joins)
         search = Search(fragment, asked.shape, chosen, None, names, bound)
-        return _Prepared(search, named(constants), self._plans.reader(fragment, names))
+        reader, decodes = self._plans.reader(fragment, names), self._decodes(fragment, names)
+        return _Prepared(search, named(constants), reader, decodes)
 
     def _prepare_documents(
         self,
@@ -183,7 +199,13 @@ class Searcher:
         search = Search(fragment, asked.shape, chosen, None, names, (), shape)
         tables = self._plans.records
         reader = DocumentReader(tables(fragment), shape, ordering, tables)
-        return _Prepared(search, named(constants), reader)
+        shown = [(fragment, names), *((join.fragment, join.names) for join in joins)]
+        decodes = any(self._decodes(*each) for each in shown)
+        return _Prepared(search, named(constants), reader, decodes)
+
+    def _decodes(self, fragment: Fragment, names: Iterable[str]) -> bool:
+        codecs = self._plans.records(fragment).codecs
+        return any(codecs[name].decode is not None for name in names)
 
     def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[Level, ...]:
         chosen = levels(fragment, order)
@@ -222,6 +244,10 @@ class Searcher:
         if self._limits_ms.get(connection) != limit_ms:
             await connection.execute(f"SET statement_timeout = {limit_ms}")
             self._limits_ms[connection] = limit_ms
+
+
+def _read(read: RecordReader, rows: Sequence[Any]) -> list[Record]:
+    return list(map(read, rows))
 
 
 def _narrowed(found: list[Record], find: Find) -> list[Record]:
