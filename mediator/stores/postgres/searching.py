@@ -62,18 +62,15 @@ _STEP_S: Final = 0.25
 
 
 class _Prepared(NamedTuple, Generic[_R]):
-    """A search from its beginning, the parameters that its filters give, and what reads rows."""
+    """A search from its beginning, the parameters that its filters give, and what reads rows.
+
+    To put the statement of one that `is_long` together takes more than a millisecond or two.
+    """
 
     search: Search
     constants: Mapping[str, Any]
     reader: _R
-
-    @property
-    def is_long(self) -> bool:
-        """Whether to put its statement together takes more than a millisecond or two."""
-        document = self.search.document
-        width = 0 if document is None else document.width
-        return len(self.constants) > _SMALL or width > _NARROW
+    is_long: bool
 
 
 class Searcher:
@@ -165,7 +162,8 @@ class Searcher:
         constants = list(asked.constants)
         bound = tuple(shape_of(each, self._question, constants) for each in semi_joins)
         search = Search(fragment, asked.shape, chosen, None, names, bound)
-        return _Prepared(search, named(constants), self._plans.reader(fragment, names))
+        is_long = len(constants) > _SMALL
+        return _Prepared(search, named(constants), self._plans.reader(fragment, names), is_long)
 
     def _prepare_documents(
         self,
@@ -182,7 +180,8 @@ class Searcher:
         search = Search(fragment, asked.shape, chosen, None, names, (), shape)
         tables = self._plans.records
         reader = DocumentReader(tables(fragment), shape, ordering, tables)
-        return _Prepared(search, named(constants), reader)
+        is_long = len(constants) > _SMALL or shape.width > _NARROW
+        return _Prepared(search, named(constants), reader, is_long)
 
     def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[Level, ...]:
         chosen = levels(fragment, order)
