@@ -206,6 +206,7 @@ def _limits(http: HttpSettings) -> PortLimits:
         http.response_timeout_s,
         min(http.max_connections, spare),  # stores need files, too
         http.max_connections_per_peer,
+        KEPT_S,
     )
 
 
@@ -221,7 +222,6 @@ def _server(app: object, port: Connections, certificate: Certificate | None = No
         http=protocol_of(port),
         ws="none",
         timeout_graceful_shutdown=FINISHED_WITHIN_S,
-        timeout_keep_alive=KEPT_S,
         ssl_context_factory=None
         if certificate is None
         else (lambda _config, _default: certificate.context),

@@ -182,10 +182,10 @@ class Queries:
         documents = answer.documents
         if documents is not None:
             classes = [join.class_name for join in read.query.joins]
-            codecs = [call.resource.codec, *(_codec(call, name) for name in classes)]
-            is_plain = all(codec.is_plain for codec in codecs)
-            is_large = not is_plain and len(documents) * width > _MANY_VALUES
-            await offload(is_large, _encode, documents, codecs, read.query.joins)
+            codecs = [call.resource.codec, *[_codec(call, name) for name in classes]]
+            if not all(codec.is_plain for codec in codecs):
+                is_large = len(documents) * width > _MANY_VALUES
+                await offload(is_large, _encode, documents, codecs, read.query.joins)
             return documents
         is_large = (len(answer.items) + len(answer.rows)) * width > _MANY_VALUES
         return await offload(is_large, self._items, call, selection, read, answer)

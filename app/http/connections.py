@@ -20,8 +20,9 @@ BODY_PROGRESS: Final = 4096
 
 _SWEEP_EVERY_S: Final = 1.0
 
-Wait: TypeAlias = Literal["head", "body", "response"]
-"""What is waited for: the rest of a head, the rest of a body, or that a response is taken."""
+Wait: TypeAlias = Literal["head", "body", "response", "idle"]
+"""What is waited for: the rest of a head, the rest of a body, that a response is taken, or another
+request after the last answer."""
 
 Awaited: TypeAlias = tuple[Wait, int]
 """What is waited for, and a number that changes with every progress."""
@@ -37,6 +38,7 @@ class PortLimits:
         response: Seconds in which something of a response has to be taken.
         connections: Connections at the same time.
         per_peer: Connections from one address at the same time; None: as many as there are.
+        idle: Seconds that a connection is kept after its last answer.
     """
 
     head: int = 20
@@ -44,10 +46,12 @@ class PortLimits:
     response: int = 60
     connections: int = 4096
     per_peer: int | None = None
+    idle: int = 75
 
     def timeout(self, wait: Wait) -> int:
         """Return how many seconds are waited."""
-        return {"head": self.head, "body": self.body, "response": self.response}[wait]
+        seconds: int = getattr(self, wait)
+        return seconds
 
 
 class Connection(Protocol):

@@ -114,6 +114,18 @@ class Protocol(HttpToolsProtocol):
         self._phase = _IDLE
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """Go on with the request that came meanwhile, if any; sweeps end what is idle for long.
+
+        uvicorn sets a timer after each answer, which takes longer than all the rest of this.
+        """
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+
     def send_400_response(self, msg: str) -> None:
         """Refuse what could not be parsed, and close the connection."""
         if not self._reading_ended:
@@ -135,13 +147,14 @@ class Protocol(HttpToolsProtocol):
             return None
         if self._phase == _BODY and not self.cycle.waiting_for_100_continue:
             return "body", self._received // BODY_PROGRESS
-        if self._phase == _HEAD or not (self._answering() or self.timeout_keep_alive_task):
+        if self._phase == _HEAD or self.cycle is None:
             return "head", self._progress
-        return None
+        return None if self._answering() else ("idle", self._progress)
 
     def time_out(self, wait: Wait) -> None:
         """End the connection, as what it waits for does not come."""
-        _log.info("a connection timed out: its %s made no progress", wait)
+        if wait != "idle":
+            _log.info("a connection timed out: its %s made no progress", wait)
         if wait == "response":
             self.transport.abort()
         elif self._phase == _IDLE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -66,7 +66,7 @@ def _nothing(_: tuple[str, ...]) -> MissingType:
     return MISSING
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Answer:
     """What came of a query: objects, or rows of an aggregate.
 

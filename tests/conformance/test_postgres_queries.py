@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -39,13 +41,14 @@ from mediator.stores.port import (
     Queryable,
     Record,
     StoreRefused,
+    StoreTimeout,
     StoreTooCostly,
     StoreUnavailable,
     SystemConfig,
     Write,
     WriteKind,
 )
-from mediator.stores.postgres import PostgresStore
+from mediator.stores.postgres import PostgresStore, searching
 from mediator.stores.postgres.plans import SEARCHES
 from mediator.stores.postgres.predicates import question
 from mediator.stores.postgres.searches import Search, levels, ranks, values_named
@@ -433,6 +436,27 @@ async def test_waiting_for_a_connection_counts(config: SystemConfig, many: Fragm
     release.set()
     await asyncio.gather(*holders)
     assert len(await found(store, many, eq("n", 1))) == 1
+    await store.close()
+
+
+async def test_a_server_that_falls_silent_is_given_up(
+    config: SystemConfig, many: Fragment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does not end a statement in its time, either, is not waited for."""
+    store = PostgresStore(config)
+    await store.open()
+    pool = store._searcher._pool
+    assert len(await found(store, many, eq("n", 1), deadline_s=5.0)) == 1
+    monkeypatch.setattr(searching, "_GRACE_S", 0.1)
+    backend = await pool.use(lambda c: c.fetchval("SELECT pg_backend_pid()"))
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        # The session knows its limit already: only our own patience ends this.
+        with pytest.raises(StoreTimeout):
+            await found(store, many, eq("n", 1), deadline_s=4.9)
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    assert await pool.use(lambda c: c.fetchval("SELECT pg_backend_pid()")) != backend
     await store.close()
 
 

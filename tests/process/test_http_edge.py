@@ -373,10 +373,22 @@ async def test_drops_are_no_progress() -> None:
         dripping.cancel()
 
 
-async def _drip(client: Client) -> None:
+async def _drip(client: Client, what: bytes = b"x") -> None:
     while True:
-        client.send(b"x")
+        client.send(what)
         await asyncio.sleep(0.2)
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    """Also one that goes on sending lines that begin no request."""
+    async with edge_of(idle=1) as edge, edge.connection() as client, edge.connection() as other:
+        for each in (client, other):
+            each.send(GET + END)
+            assert (await each.answer()).status == 200
+        dripping = asyncio.create_task(_drip(other, b"\r\n"))
+        assert await client.closed()
+        assert await other.closed()
+        dripping.cancel()
 
 
 async def test_who_waits_for_us_is_not_given_up() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from app.http.connections import Awaited, Connections, PortLimits, Wait
 
-SECONDS = {"head": 2, "body": 4, "response": 6}
-LIMITS = PortLimits(SECONDS["head"], SECONDS["body"], SECONDS["response"], 3, 2)
+SECONDS = {"head": 2, "body": 4, "response": 6, "idle": 8}
+LIMITS = PortLimits(**SECONDS, connections=3, per_peer=2)
 
 
 class Waiting:
@@ -24,7 +24,7 @@ class Waiting:
         self.timed_out.append(wait)
 
 
-@pytest.mark.parametrize("wait", ["head", "body", "response"])
+@pytest.mark.parametrize("wait", ["head", "body", "response", "idle"])
 def test_what_makes_no_progress_is_ended_after_its_timeout(wait: Wait) -> None:
     port, connection = Connections(LIMITS), Waiting((wait, 0))
     assert port.admit(connection, "a")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
+from mediator.immutable import immutable
 from mediator.query.filters import Filter, Path
 from mediator.query.model import Computation, OrderBy, Position
 from mediator.schema.tree import MissingType
@@ -98,7 +99,7 @@ class SemiJoin:
     inner: tuple[SemiJoin, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Find:
     """A search among the live records of a fragment, page by page.
 
@@ -180,7 +181,7 @@ class ShownJoin:
     filter: Filter | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Documents:
     """A page of a search as documents.
 

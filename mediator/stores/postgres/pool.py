@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
-__all__ = ["Pool", "transaction"]
+__all__ = ["NoneFree", "Pool", "transaction"]
 
 T = TypeVar("T")
 
@@ -24,6 +24,10 @@ _ENDING_S: Final = 2.0
 
 _BROKEN = ("08", "57P")
 """Classes of SQLSTATE after which the server ends the session."""
+
+
+class NoneFree(Exception):
+    """There was no connection in time."""
 
 
 @asynccontextmanager
@@ -52,32 +56,58 @@ class Pool:
         self._closed = False
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def use(self, work: Callable[[Any], Awaitable[T]]) -> T:
+    async def use(self, work: Callable[[Any], Awaitable[T]], within_s: float | None = None) -> T:
         """Let `work` have a connection.
 
         A connection whose statement was broken off (cancelled, timed out) is in an unknown state
         and is not used again; an error that the server answered leaves it as good as before.
+
+        Args:
+            work: What is done with it.
+            within_s: How long to wait for one (seconds); None: as long as it takes.
+
+        Raises:
+            NoneFree: There was none in time.
         """
-        async with self._slots:
+        if self._idle and not self._slots.locked():
             connection = await self._take()
-            try:
-                answer = await work(connection)
-            except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                broken = str(getattr(error, "sqlstate", None)).startswith(_BROKEN)
-                self._give(connection, broken=broken)
-                raise
-            except BaseException:
-                self._break_off(connection)
-                raise
+        else:
+            connection = await self._take_within(within_s)
+        try:
+            answer = await work(connection)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            broken = str(getattr(error, "sqlstate", None)).startswith(_BROKEN)
+            self._give(connection, broken=broken)
+            raise
+        except BaseException:
+            self._break_off(connection)
+            raise
+        else:
             self._give(connection)
             return answer
+        finally:
+            self._slots.release()
+
+    async def _take_within(self, seconds: float | None) -> Any:
+        try:
+            async with asyncio.timeout(seconds) as waiting:
+                return await self._take()
+        except TimeoutError:
+            if waiting.expired():
+                raise NoneFree from None
+            raise
 
     async def _take(self) -> Any:
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.is_closed():
-                return connection
-        return await self._connect()
+        await self._slots.acquire()
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.is_closed():
+                    return connection
+            return await self._connect()
+        except BaseException:
+            self._slots.release()
+            raise
 
     def _give(self, connection: Any, *, broken: bool = False) -> None:
         if broken or self._closed or connection.is_in_transaction():

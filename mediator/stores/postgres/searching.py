@@ -6,7 +6,6 @@ they push no statement of a read or write out of a cache; and these sessions onl
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +38,7 @@ from mediator.stores.postgres.conditions import named
 from mediator.stores.postgres.documents import DocumentReader, document_shape
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.plans import SEARCHES, Plans
-from mediator.stores.postgres.pool import Pool
+from mediator.stores.postgres.pool import NoneFree, Pool
 from mediator.stores.postgres.predicates import Question, question
 from mediator.stores.postgres.searches import Level, Search, levels, position, ranks, values_named
 from mediator.stores.postgres.semi_joins import shape_of
@@ -69,24 +68,19 @@ class _Prepared(NamedTuple, Generic[_R]):
         search: The search.
         constants: The parameters that its filters give.
         reader: What reads rows.
+        is_long: Whether to put its statement together takes more than a millisecond or two.
         decodes: Whether it computes values, and so takes longer for large ones.
     """
 
     search: Search
     constants: Mapping[str, Any]
     reader: _R
+    is_long: bool
     decodes: bool
 
     def is_long_to_read(self, rows: Sequence[Any]) -> bool:
         """Whether to read rows takes more than about a millisecond."""
         return self.decodes and are_large(rows)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether to put its statement together takes more than a millisecond or two."""
-        document = self.search.document
-        width = 0 if document is None else document.width
-        return len(self.constants) > _SMALL or width > _NARROW
 
 
 class Searcher:
@@ -182,7 +176,7 @@ class Searcher:
         bound = tuple(shape_of(each, self._question, constants) for each in semi_joins)
         search = Search(fragment, asked.shape, chosen, None, names, bound)
         reader, decodes = self._plans.reader(fragment, names), self._decodes(fragment, names)
-        return _Prepared(search, named(constants), reader, decodes)
+        return _Prepared(search, named(constants), reader, len(constants) > _SMALL, decodes)
 
     def _prepare_documents(
         self,
@@ -199,9 +193,10 @@ class Searcher:
         search = Search(fragment, asked.shape, chosen, None, names, (), shape)
         tables = self._plans.records
         reader = DocumentReader(tables(fragment), shape, ordering, tables)
+        is_long = len(constants) > _SMALL or shape.width > _NARROW
         shown = [(fragment, names), *((join.fragment, join.names) for join in joins)]
         decodes = any(self._decodes(*each) for each in shown)
-        return _Prepared(search, named(constants), reader, decodes)
+        return _Prepared(search, named(constants), reader, is_long, decodes)
 
     def _decodes(self, fragment: Fragment, names: Iterable[str]) -> bool:
         codecs = self._plans.records(fragment).codecs
@@ -214,36 +209,30 @@ class Searcher:
         return chosen
 
     async def _rows(self, text: str, arguments: list[Any], deadline_s: float) -> list[Any]:
-        waiting, served = asyncio.timeout(deadline_s), False
+        limit_ms = round(1000 * _STEP_S * max(1, math.ceil(deadline_s / _STEP_S)))
+        given_up_s = deadline_s + _GRACE_S
 
         async def run(connection: Any) -> list[Any]:
-            nonlocal served
-            served = True
-            waiting.reschedule(asyncio.get_running_loop().time() + deadline_s + _GRACE_S)
-            await self._limit(connection, deadline_s)
-            rows: list[Any] = await connection.fetch(text, *arguments)
+            if self._limits_ms.get(connection) != limit_ms:
+                await self._limit(connection, limit_ms, given_up_s)
+            rows: list[Any] = await connection.fetch(text, *arguments, timeout=given_up_s)
             return rows
 
         try:
-            async with waiting:
-                return await self._pool.use(run)
-        except asyncpg.QueryCanceledError:
+            return await self._pool.use(run, deadline_s)
+        except (asyncpg.QueryCanceledError, NoneFree):
             raise self._too_costly() from None
         except FAILURES as error:
-            if waiting.expired() and not served:
-                raise self._too_costly() from None
             # The cause is left out: its text may quote values, or the URL with its password.
             raise as_store_error(self._config.name, error) from None
 
     def _too_costly(self) -> StoreTooCostly:
         return StoreTooCostly(f"{self._config.name}: a search took longer than it was given")
 
-    async def _limit(self, connection: Any, deadline_s: float) -> None:
-        """Let the server end a statement by itself; giving up here would not stop it."""
-        limit_ms = round(1000 * _STEP_S * max(1, math.ceil(deadline_s / _STEP_S)))
-        if self._limits_ms.get(connection) != limit_ms:
-            await connection.execute(f"SET statement_timeout = {limit_ms}")
-            self._limits_ms[connection] = limit_ms
+    async def _limit(self, connection: Any, limit_ms: int, given_up_s: float) -> None:
+        """Let the server end statements by itself; giving up here would not stop them."""
+        await connection.execute(f"SET statement_timeout = {limit_ms}", timeout=given_up_s)
+        self._limits_ms[connection] = limit_ms
 
 
 def _read(read: RecordReader, rows: Sequence[Any]) -> list[Record]:
