@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pymongo.asynchronous.collection import AsyncCollection
 
 from mediator.query.filters import (
     ID,
@@ -24,9 +26,11 @@ from mediator.query.filters import (
     Not,
     Or,
 )
-from mediator.query.model import OrderBy
+from mediator.query.model import OrderBy, Position
 from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo.layout import Document
 from mediator.stores.mongo.searches import pushdown
+from mediator.stores.mongo.text import ordered_text
 from mediator.stores.port import (
     Access,
     Find,
@@ -199,3 +203,24 @@ async def test_fields_are_brought_as_asked_for(population: Population) -> None:
         for record in page.records:
             stored = population.records[record.id]
             assert record.values == {n: stored[n] for n in ("tags", "s") if n in stored}
+
+
+@pytest.mark.parametrize("after", [None, Position((), "a")])
+async def test_a_search_for_ids_looks_at_no_other_record(
+    population: Population, after: Position | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in looks at all of them, unless it is told a list of ids at the top."""
+    asked: list[Document] = []
+    find = AsyncCollection.find
+
+    def seen(self: Any, query: Document, *rest: Any, **options: Any) -> Any:
+        asked.append(query)
+        return find(self, query, *rest, **options)
+
+    monkeypatch.setattr(AsyncCollection, "find", seen)
+    id_ = max(population.records)
+    one = Compare(Comparison.EQ, ID, id_)
+    for filter_ in (one, In(ID, (id_,)), And((one, Exists(("s",))))):
+        asked.clear()
+        await population.store.find(Find(population.fragment, filter_, (), 10, after=after))
+        assert [query["_id"] for query in asked] == [{"$in": [ordered_text(id_)]}]

@@ -169,7 +169,7 @@ class Reader:
         if among.condition is not None:
             query = _both(among.condition, query)
         if among.ids is not None:
-            query = {"_id": {"$in": [ordered_text(id_) for id_ in among.ids]}} | query
+            query = _both(query, {"_id": {"$in": [ordered_text(id_) for id_ in among.ids]}})
         collection = self._session.collection(layout)
         found = collection.find(query, layout.projection(fields), **options)
         documents = await found.to_list()
@@ -180,7 +180,7 @@ def _both(condition: Document, query: Document) -> Document:
     """Join what is looked for with what is looked through.
 
     The stand-in asks of each record what comes first, and the rest only if that holds: nearly all
-    records are there. It sees a range of ids at the top only.
+    records are there. It sees ids and a range of ids at the top only, and one id not as `$eq`.
     """
     if condition.keys().isdisjoint(query):
         return condition | query
