@@ -173,6 +173,7 @@ async def _fill(running: Beside, database: str, data: Profiles, systems: tuple[K
     classes = placed(queried, systems, field_on)
     await running.service.set_schema(database, {"mode": "mixed", "classes": classes})
     await running.service.create(database, {name: data.objects[name] for name in QUERIED})
+    await running.service.caught_up()  # else the relay is at the same records
 
 
 def field_on(kind: str) -> dict[str, Any]:

@@ -235,13 +235,17 @@ def _represented(
     freshness: Freshness | None,
     partial: tuple[str, ...],
 ) -> Response:
-    """Answer a query; its tag is a digest of what it shows."""
-    tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
-    headers: Headers = [(b"etag", tag.encode()), *keeping]
+    """Answer a query; its tag is a digest of what it shows.
+
+    What was asked by POST has none: nobody may revalidate it (RFC 9110, section 9.3.3).
+    """
+    headers: Headers = [*keeping]
     add_freshness(headers, freshness)
-    conditional = call.request.method != "POST" and not partial
-    if conditional and call.preconditions().not_modified(tag):
-        return Response(304, headers)
+    if call.request.method != "POST":
+        tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
+        headers.append((b"etag", tag.encode()))
+        if not partial and call.preconditions().not_modified(tag):
+            return Response(304, headers)
     headers.append(JSON_TYPE)
     add_wishes(headers, call.preferences, partial)
     return Response(200, headers, body)
