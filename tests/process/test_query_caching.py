@@ -95,6 +95,7 @@ async def test_other_spellings_are_answered_but_not_kept(paper: Paper, query: st
 async def test_what_else_is_not_kept(paper: Paper) -> None:
     post = await paper.http.post("articles/query", json={})
     assert post.headers["cache-control"] == "no-store"
+    assert "etag" not in post.headers
     for name in ("mortals", "secrets"):
         assert "portolan-expires" not in (await ask(paper, name)).headers
     assert (await kept(paper, "notes")).headers["cache-control"].startswith("private")
