@@ -3,7 +3,9 @@
 A split object is written as a whole or not at all: intents are set in all its records, an entry of
 the log makes it happen, and each system applies its part. Each figure is compared with what the
 same systems make of whole objects, one at a time: batches and imports with the mean of their rates,
-a single put with the sum of the times that they take.
+a single put with the sum of the times that they take. Batches and imports keep all processors
+busy, so they are compared with that sum, too, without a bar: it is what the parts cost by
+themselves.
 
 All of them are requests of the HTTP API, over one connection that is kept. The bars are for these.
 What a request costs by itself is in both sides of a put; so the same puts are measured once more
@@ -12,6 +14,7 @@ below HTTP, called in the service's own process. That figure has no bar, and a s
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -65,32 +68,38 @@ async def run(options: Options) -> Measured:
         classes = await _prepare(running)
         results = []
         for kind in _BARS:
+            await _at_rest(running)
             sides = {name: _Side(running, load, kind, name, options) for name in classes}
             measured = await interleaved(
                 3 if options.quick else 9, {name: side.measure for name, side in sides.items()}
             )
             rates = {name: median(of) for name, of in measured.items()}
-            results += [
-                _result(options, kind, name, systems, rates)
-                for name, systems in classes.items()
-                if len(systems) > 1
-            ]
+            for name, systems in classes.items():
+                if len(systems) > 1:
+                    results += _results(options, kind, name, systems, rates)
         return Measured(results, await running.service.versions())
 
 
-def _result(
+async def _at_rest(running: Beside) -> None:
+    """Let nothing be measured that was written before: some writes wait for the disk."""
+    await running.service.caught_up()
+    await asyncio.to_thread(os.sync)
+
+
+def _results(
     options: Options, kind: str, name: str, systems: Sequence[str], rates: Mapping[str, float]
-) -> Result:
-    alone = [rates[f"on_{system}"] for system in systems]
-    single = kind.startswith("put")
-    baseline = 1 / sum(1 / rate for rate in alone) if single else sum(alone) / len(alone)
-    against = "one put on each of them" if single else "one of them"
-    what = f"{kind} of objects over {name} systems, against {against}"
-    options.say(
-        f"{what}: {rates[name]:,.0f}/s against {baseline:,.0f}/s"
-        f" (load average {os.getloadavg()[0]:.1f})"
-    )
-    return Result(what, "objects/s", rates[name], baseline, _BARS[kind])
+) -> list[Result]:
+    rate, alone = rates[name], [rates[f"on_{system}"] for system in systems]
+    each, one = 1 / sum(1 / own for own in alone), sum(alone) / len(alone)
+    what, unit = f"{kind} of objects over {name} systems, against", "objects/s"
+    shown = ", ".join(f"{at} {own:,.0f}" for at, own in zip(systems, alone, strict=True))
+    options.say(f"{what} {shown}: {rate:,.0f}/s (load average {os.getloadavg()[0]:.1f})")
+    if kind.startswith("put"):
+        return [Result(f"{what} one put on each of them", unit, rate, each, _BARS[kind])]
+    return [
+        Result(f"{what} one of them", unit, rate, one, _BARS[kind]),
+        Result(f"{what} each of them in turn", unit, rate, each),
+    ]
 
 
 async def _prepare(running: Beside) -> dict[str, Sequence[str]]:
