@@ -604,6 +604,18 @@ async def test_writes_under_intents_are_one_round_trip(
         assert [standing.mark for standing in stands] == [""] * number
 
 
+def replacing_what_is_there(fragment: Fragment, id_: str, birth: int | None) -> Write:
+    return writing(
+        fragment,
+        WriteKind.REPLACE,
+        id_,
+        mark="m",
+        values={"n": 4},
+        birth=birth,
+        require_present=True,
+    )
+
+
 @pytest.mark.parametrize("birth", [None, 7])
 @pytest.mark.parametrize("number", [1, 8])
 async def test_replacing_what_is_there_under_intents_takes_no_look(
@@ -616,18 +628,7 @@ async def test_replacing_what_is_there_under_intents_takes_no_look(
     keys = [(fragment, f"x{n}") for n in range(number)]
     before = [await put(store, fragment, id_) for _, id_ in keys]
     await store.lock(keys, "m")
-    calls = [
-        writing(
-            fragment,
-            WriteKind.REPLACE,
-            id_,
-            mark="m",
-            values={"n": 4},
-            birth=birth,
-            require_present=True,
-        )
-        for _, id_ in keys
-    ]
+    calls = [replacing_what_is_there(fragment, id_, birth) for _, id_ in keys]
     results: list[WriteResult] = []
 
     async def written() -> None:
@@ -651,18 +652,7 @@ async def test_of_writes_under_intents_those_that_were_applied_are_told_from_the
     for id_ in ids:
         await put(store, fragment, id_)
     await store.lock([(fragment, id_) for id_ in ids], "m")
-    calls = [
-        writing(
-            fragment,
-            WriteKind.REPLACE,
-            id_,
-            mark="m",
-            values={"n": 4},
-            birth=7,
-            require_present=True,
-        )
-        for id_ in ids
-    ]
+    calls = [replacing_what_is_there(fragment, id_, 7) for id_ in ids]
     first = await store.write(calls[:3])
     again = await store.write(calls)
     assert [result.status for result in again] == [Status.LOCKED] * 3 + [Status.APPLIED] * 5
