@@ -237,7 +237,7 @@ def _represented(
 ) -> Response:
     """Answer a query; its tag is a digest of what it shows.
 
-    What was asked by POST has none: nobody may revalidate it (RFC 9110, section 9.3.3).
+    What was asked by POST has none: no cache keeps it, so nobody revalidates it.
     """
     headers: Headers = [*keeping]
     add_freshness(headers, freshness)
