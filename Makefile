@@ -14,7 +14,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m mediator.stores.embedded.jars
+	$(BIN)/python -m mediator.embedded.jars
 	@touch $@
 
 run: install

@@ -25,5 +25,5 @@ def spare_the_collector() -> None:
 
 
 def favour_the_event_loop() -> None:
-    """Let the event loop go on soon where threads compute (`mediator.offload`)."""
+    """Let the event loop go on soon where threads compute (`mediator.base.offload`)."""
     sys.setswitchinterval(_SWITCH_S)

@@ -37,17 +37,17 @@ from app.telemetry.log import log_observation
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traced import Application, traced
+from mediator.base.clock import SystemClock
+from mediator.base.observation import Hearing, Observer, broadcast
+from mediator.base.periodic_tasks import Watch
 from mediator.catalogue.presence import NotAlone
-from mediator.clock import SystemClock
-from mediator.control.watch import Watch
 from mediator.coordination.feed import Retention
-from mediator.guard import NullGuard, WriteGuard
-from mediator.observation import Hearing, Observer, broadcast
-from mediator.probing import StalenessProbes
+from mediator.embedded.port import Endpoint, Kind
+from mediator.model.guard import NullGuard, WriteGuard
 from mediator.query.budget import Limits
 from mediator.scaling.energy import Energy
 from mediator.service import Mediator, MediatorOptions
-from mediator.stores.embedded.port import Endpoint, Kind
+from mediator.staleness_probes import StalenessProbes
 from mediator.stores.kinds import make_store
 
 __all__ = ["Container", "build", "on_embedded", "reading", "writing"]

@@ -19,10 +19,10 @@ from app.settings import (
     SystemSettings,
 )
 from app.tls import Certificate, certificates
+from mediator.base.errors import Unavailable
 from mediator.catalogue.connection import Catalogue
-from mediator.errors import Unavailable
-from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import EmbeddedStartError, ServerUnavailable
 from mediator.stores.kinds import make_store
 from mediator.stores.port import StoreError
 from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu

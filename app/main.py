@@ -18,7 +18,7 @@ from app.http.problems import HttpError
 from app.http.reference import serve_reference
 from mediator.access.decision import Decision
 from mediator.access.model import Scope as Permission
-from mediator.errors import MediatorError
+from mediator.base.errors import MediatorError
 
 __all__ = ["DataApp", "create_app"]
 

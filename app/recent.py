@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import time
 from typing import Final
 
-from mediator.observation import (
+from mediator.base.observation import (
     CircuitChanged,
     Observation,
     PlacementDecided,

@@ -25,16 +25,16 @@ from app.collector import spare_the_collector
 from app.settings import MediatorSettings
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
-from mediator.coordination.feed import Retention
-from mediator.ending import end, ended_within
-from mediator.errors import MediatorError
-from mediator.observation import (
+from mediator.base.ending import end, ended_within
+from mediator.base.errors import MediatorError
+from mediator.base.observation import (
     ChangesRelayed,
     FeedFellBack,
     FeedGapFound,
     Observation,
     Observer,
 )
+from mediator.coordination.feed import Retention
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.kinds import make_store
 

@@ -23,10 +23,10 @@ from app.http.refusal import protocol_of
 from app.interruption import closing
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from app.tls import Certificate, certificates
-from mediator.control.watch import Duty, Watch
-from mediator.errors import Unavailable
-from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.port import EmbeddedStartError, ServerUnavailable
+from mediator.base.errors import Unavailable
+from mediator.base.periodic_tasks import Duty, Watch
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import EmbeddedStartError, ServerUnavailable
 
 __all__ = ["Addresses", "Serving", "on_stores", "serving"]
 

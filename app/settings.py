@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, mo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.energy import EnergySettings
-from mediator.planes import SystemRegistration
+from mediator.control.port import SystemRegistration
 from mediator.schema.annotations import Capability
 from mediator.stores.kinds import store_kinds
 from mediator.stores.port import SystemConfig

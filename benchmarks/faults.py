@@ -15,8 +15,8 @@ from typing import Final
 import psutil
 
 from benchmarks.instances import Instance
-from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import Kind
 
 __all__ = ["Faults", "Stage"]
 

@@ -25,14 +25,15 @@ from benchmarks.listener import ListenerProcess
 from benchmarks.load import Lane, LoadProcess, Plan
 from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.rounds import interleaved
+from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import BEGINNING, Brought, Source
-from mediator.changes.model import Change, change_id
 from mediator.changes.partitions import PARTITIONS
 from mediator.coordination.connecting import line_to
 from mediator.coordination.feed import RedisFeed
-from mediator.coordination.leases import Lease, Leases
-from mediator.stores.embedded.port import Kind
+from mediator.coordination.leases import Leases
+from mediator.embedded.port import Kind
+from mediator.model.change import Change, change_id
 
 __all__ = ["run"]
 

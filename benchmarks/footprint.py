@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from sqlalchemy import func, select
 
 from mediator.catalogue.tables import metadata
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.port import Kind
 
 __all__ = ["Footprint", "Watcher"]
 

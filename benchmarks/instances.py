@@ -24,7 +24,7 @@ from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
 from benchmarks.measured import Failed
-from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.embedded.fleet import EmbeddedFleet
 
 __all__ = ["Instance", "instances"]
 

@@ -27,7 +27,7 @@ from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.query import field_on, stated
 from benchmarks.rounds import interleaved
 from benchmarks.service import succeed
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.port import Kind
 
 __all__ = ["run"]
 

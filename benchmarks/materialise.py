@@ -24,9 +24,9 @@ from benchmarks.beside import Beside, beside
 from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.query import field_on, stated
 from benchmarks.service import succeed
-from mediator.materialise.freshness import Wish
-from mediator.operations.model import Get, Outcome, Update
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operations import Get, Outcome, Update
+from mediator.model.operators import Operator, OperatorCall
+from mediator.routing.freshness import Wish
 
 __all__ = ["run"]
 

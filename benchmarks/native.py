@@ -19,7 +19,7 @@ from pymongo import ASCENDING, AsyncMongoClient
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from benchmarks.profiles import QUERIED, Profiles
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.port import Kind
 
 __all__ = ["HARDER", "LIMIT", "NATIVE", "Native"]
 

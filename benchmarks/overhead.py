@@ -19,11 +19,11 @@ from benchmarks.load import LoadProcess
 from benchmarks.measured import Measured, Options, Result
 from benchmarks.rounds import interleaved
 from benchmarks.sides import CONNECTIONS, Bench, Side, bare_handlers, mediated
-from mediator.operations.model import Get, Update
-from mediator.operations.operators import Operator, OperatorCall
-from mediator.operations.plan import plan_read, plan_write
-from mediator.placement.routing import ClassRoute
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.port import Kind
+from mediator.model.operations import Get, Update
+from mediator.model.operators import Operator, OperatorCall
+from mediator.routing.fragments import plan_read, plan_write
+from mediator.routing.model import ClassRoute
 
 __all__ = ["run"]
 

@@ -30,8 +30,8 @@ from benchmarks.measured import Measured, Options, Result
 from benchmarks.rounds import interleaved
 from benchmarks.service import RequestRefused, Service
 from benchmarks.sides import Side
-from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import Kind
 
 __all__ = ["run"]
 

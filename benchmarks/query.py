@@ -25,9 +25,9 @@ from benchmarks.native import HARDER, LIMIT, NATIVE, Native
 from benchmarks.profiles import CLASSES, QUERIED, QUERIES, ProfileQuery, Profiles, generate, placed
 from benchmarks.rounds import interleaved
 from benchmarks.wire import Wire
+from mediator.embedded.port import Kind
 from mediator.query.execution import Answer
 from mediator.query.reading import read_query
-from mediator.stores.embedded.port import Kind
 
 __all__ = ["field_on", "run", "stated"]
 

@@ -24,17 +24,17 @@ from app.coherence.guard import SketchGuard
 from app.coherence.layouts import Layouts
 from app.coherence.results import RegisteredQueries, log_nothing
 from benchmarks.measured import Failed, Measured, Options, Result
-from mediator.clock import SystemClock
-from mediator.guard import guard_key
-from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.query.evaluate import holds, lookup_of
+from mediator.base.clock import SystemClock
+from mediator.embedded.redis import EmbeddedRedis
+from mediator.model.effects import Effect, Image
+from mediator.model.evaluate import holds, lookup_of
+from mediator.model.guard import guard_key
 from mediator.query.parameters import read_parameters
 from mediator.query.reading import MOST_LIMIT
-from mediator.query.results.effects import Effect, Image
 from mediator.query.results.index import QueryIndex, WatchedQuery
+from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.schema.types import Values
-from mediator.stores.embedded.redis import EmbeddedRedis
 from sketch.bloom import FilterShape
 from sketch.port import Part, SketchLimits
 from sketch.queries import key_of_query, spelled

@@ -20,7 +20,7 @@ from benchmarks.http1 import render
 from benchmarks.load import Lane, LoadProcess, Plan, Tally
 from benchmarks.measured import Options
 from benchmarks.service import Service, succeed
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.port import Kind
 
 __all__ = ["CONNECTIONS", "Bench", "Side", "bare_handlers", "mediated"]
 

@@ -24,7 +24,7 @@ from pybloom_live import BloomFilter as LiveFilter  # type: ignore[import-untype
 from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.rounds import interleaved
 from benchmarks.sketch_redis import sketch_in_redis
-from mediator.stores.embedded.redis import EmbeddedRedis
+from mediator.embedded.redis import EmbeddedRedis
 from sketch.bloom import BloomFilter, FilterShape
 from sketch.hashing import hash_all
 from sketch.sizing import capacity

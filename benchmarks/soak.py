@@ -27,9 +27,9 @@ from benchmarks.instances import Instance
 from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.service import Service
 from benchmarks.soak_load import DATABASE, Load
-from mediator.ending import end
-from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.port import Kind
+from mediator.base.ending import end
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import Kind
 
 __all__ = ["run"]
 

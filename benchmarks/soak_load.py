@@ -15,7 +15,7 @@ import httpx
 from benchmarks.ledger import Broken, Figure, Ledger
 from benchmarks.measured import Failed
 from benchmarks.staleness import Staleness
-from mediator.ending import end
+from mediator.base.ending import end
 from sketch.client import CoherentClient, PortolanError
 
 __all__ = ["DATABASE", "DELTA_S", "Load", "Stock"]

@@ -30,7 +30,7 @@ from benchmarks.http1 import render
 from benchmarks.load import Lane, LoadProcess, Plan
 from benchmarks.measured import Failed, Measured, Options, Result
 from benchmarks.rounds import interleaved
-from mediator.operations.model import Put
+from mediator.model.operations import Put
 from mediator.schema.types import Values
 
 __all__ = ["run"]

@@ -21,7 +21,7 @@ from benchmarks.measured import Measured, Options, Result
 from benchmarks.rounds import interleaved
 from benchmarks.service import Service
 from benchmarks.sides import CONNECTIONS, Bench, Side, bare_handlers, mediated
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.port import Kind
 
 __all__ = ["run"]
 

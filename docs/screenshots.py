@@ -25,7 +25,7 @@ from app.serve import serving
 from app.settings import CacheSettings, HttpSettings, MediatorSettings
 from benchmarks.service import Service, succeed
 from examples.newspaper import DECLARED, SCHEMA, objects
-from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.embedded.fleet import EmbeddedFleet
 
 FOLDER: Final = Path(__file__).parent / "pages"
 WIDE: Final[ViewportSize] = {"width": 1200, "height": 800}

@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from mediator.operations.apply import Refused, apply_operator
+from mediator.model.apply import Refused, apply_operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Recalled, Record, Status, Write, WriteKind, WriteResult

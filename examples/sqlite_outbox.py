@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from examples.kept_record import KeptRecord
-from mediator.changes.model import Change, change_id, kind_of
+from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.tagged import dump, load
 from mediator.schema.types import Values
 from mediator.stores.images import image_of

@@ -20,7 +20,7 @@ import orjson
 
 from examples.kept_record import KeptRecord, write_to
 from examples.sqlite_outbox import OUTBOX, logged, position_of, rows_of
-from mediator.operations.operators import APPLICABLE, Operator
+from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.tagged import dump, load
 from mediator.schema.types import FieldType
 from mediator.stores.port import (

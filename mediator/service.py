@@ -12,6 +12,16 @@ from uuid import uuid4
 
 from mediator.access.tenancy import Tenancy
 from mediator.archive.service import Archive
+from mediator.base.clock import Clock, SystemClock
+from mediator.base.observation import (
+    ClockSkewMeasured,
+    Hearing,
+    Observation,
+    Observer,
+    StoreCallFinished,
+    broadcast,
+)
+from mediator.base.periodic_tasks import Duty, Watch
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.dropped_databases import DroppedDatabases
 from mediator.catalogue.events import CatalogueEvents
@@ -29,43 +39,33 @@ from mediator.changes.acknowledging import Acknowledging
 from mediator.changes.feed import Feed
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import Writers
-from mediator.clock import Clock, SystemClock
 from mediator.control.clearing import Clearing
+from mediator.control.evaluation import Judgement, Patience
 from mediator.control.follower import Follower
-from mediator.control.judgement import Judgement, Patience
 from mediator.control.membership import Membership
 from mediator.control.plane import Control
+from mediator.control.port import SystemRegistration
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
-from mediator.control.watch import Duty, Watch
 from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
 from mediator.coordination.leases import Leases
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
-from mediator.guard import NullGuard, WriteGuard
+from mediator.data_plane.executor import Executor
 from mediator.integrity.check import Integrity
-from mediator.materialise.service import MaterialiseService
-from mediator.materialise.watermarks import Watermarks
-from mediator.observation import (
-    ClockSkewMeasured,
-    Hearing,
-    Observation,
-    Observer,
-    StoreCallFinished,
-    broadcast,
-)
+from mediator.materialisation.service import MaterialiseService
+from mediator.materialisation.watermarks import Watermarks
+from mediator.model.guard import NullGuard, WriteGuard
+from mediator.operations.abandoned import Settlement
 from mediator.operations.calls import StoreCalls
-from mediator.operations.executor import Executor
 from mediator.operations.expiry import Sweep
-from mediator.operations.settling import Settlement
 from mediator.placement.metrics import MetricsBook
-from mediator.placement.routing import RoutingModel
-from mediator.planes import SystemRegistration
 from mediator.query.budget import Limits
+from mediator.routing.model import RoutingModel
 from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
 from mediator.scaling.energy import Energy
 from mediator.stores.port import Reapable, StoreError
-from mediator.systems import EarliestTime, StoreFactory, Systems
+from mediator.stores.systems import EarliestTime, StoreFactory, Systems
 from mediator.transactions.coordinator import Transactions
 
 __all__ = ["Mediator", "MediatorOptions", "Relaying"]

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import settings
 
 from mediator.catalogue import connection
-from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import Kind
 from mediator.stores.port import SystemConfig
 
 # How long an example takes depends on the machine: no test asserts a time. And a run that failed

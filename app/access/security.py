@@ -12,14 +12,14 @@ from app.http.authentication import Authenticator
 from app.http.jwks import KeySet
 from app.http.limits import TenantLimiter
 from app.http.tokens import TokenRules, Tokens
-from mediator.access.book import AccessBook, AccessSnapshot
+from mediator.access.cache import AccessBook, AccessSnapshot
 from mediator.access.limits import TenantLimits
 from mediator.access.model import OPERATOR
 from mediator.access.stored import CountObjects, StoredObjects
-from mediator.clock import Clock
-from mediator.control.watch import Duty, Watch
-from mediator.observation import Observer
-from mediator.placement.routing import RoutingModel
+from mediator.base.clock import Clock
+from mediator.base.observation import Observer
+from mediator.base.periodic_tasks import Duty, Watch
+from mediator.routing.model import RoutingModel
 
 __all__ = ["Security"]
 

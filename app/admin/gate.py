@@ -16,10 +16,10 @@ from app.http.browser import send_problem
 from app.http.limits import ANONYMOUS, UNKNOWN, TenantLimiter
 from app.http.message import Receive, Scope, Send, request_id
 from app.http.problems import HttpError
-from mediator.access.book import AccessBook
+from mediator.access.cache import AccessBook
 from mediator.access.decision import Decision, sees
 from mediator.access.model import Principal
-from mediator.errors import MediatorError, NotFound, Unauthenticated
+from mediator.base.errors import MediatorError, NotFound, Unauthenticated
 
 __all__ = ["AdminGate", "visible"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from app.http.framework import SmallBodies
-from mediator.errors import Conflict
+from mediator.base.errors import Conflict
 from mediator.integrity.check import Integrity
 
 __all__ = ["router"]

@@ -26,7 +26,7 @@ from app.admin.parts import AdminParts
 from app.http.browser import BrowserGuard
 from app.http.framework import answer_problems
 from app.http.reference import serve_reference
-from mediator.planes import ControlPlane
+from mediator.control.port import ControlPlane
 
 __all__ = ["create_admin_app"]
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from app.admin.answers import DatabaseName
-from mediator.errors import Conflict
-from mediator.materialise.service import MaterialiseService
+from mediator.base.errors import Conflict
+from mediator.materialisation.service import MaterialiseService
 
 __all__ = ["router"]
 

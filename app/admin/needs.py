@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Final
 from urllib.parse import parse_qs
 
-from mediator.access.book import AccessBook
+from mediator.access.cache import AccessBook
 from mediator.access.decision import Decision, Target, decide
 from mediator.access.model import ANY, Principal, Scope
 

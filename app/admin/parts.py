@@ -15,8 +15,8 @@ from app.lifecycle import Lifecycle
 from app.recent import Recent
 from mediator.access.tenancy import Tenancy
 from mediator.integrity.check import Integrity
-from mediator.materialise.service import MaterialiseService
-from mediator.probing import StalenessProbes
+from mediator.materialisation.service import MaterialiseService
+from mediator.staleness_probes import StalenessProbes
 
 __all__ = ["AdminParts"]
 

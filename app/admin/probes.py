@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends, Request
 
 from app.admin.answers import Body, json_request
 from app.http.framework import SmallBodies
-from mediator.errors import Conflict, NotFound
-from mediator.probing import ProbeLimits, StalenessProbes, read_request
+from mediator.base.errors import Conflict, NotFound
+from mediator.staleness_probes import ProbeLimits, StalenessProbes, read_request
 
 __all__ = ["router"]
 

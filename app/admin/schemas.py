@@ -15,9 +15,9 @@ from app.admin.schema_document import SCHEMA_DOCUMENT
 from app.coherence.beginnings import Beginnings
 from app.http.negotiation import JSON
 from app.http.problems import INVALID, HttpError
-from mediator.errors import Place
-from mediator.offload import offload
-from mediator.planes import BeforeChange, ControlPlane, SchemaChange
+from mediator.base.errors import Place
+from mediator.base.offload import offload
+from mediator.control.port import BeforeChange, ControlPlane, SchemaChange
 from mediator.schema.merge import merge_patch
 
 __all__ = ["router"]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from app.coherence.caches import Caches
-from mediator.errors import Conflict
+from mediator.base.errors import Conflict
 
 __all__ = ["router"]
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.admin.answers import Control, SystemName
 from app.http.framework import SmallBodies
 from app.settings import SystemSettings
-from mediator.planes import SystemRegistration
+from mediator.control.port import SystemRegistration
 
 __all__ = ["router"]
 

@@ -11,7 +11,7 @@ from app.admin.answers import DatabaseName
 from app.http.framework import SmallBodies
 from mediator.access.model import LONGEST_SUBJECT, MOST_GRANTS
 from mediator.access.tenancy import Tenancy
-from mediator.errors import Conflict
+from mediator.base.errors import Conflict
 
 __all__ = ["router"]
 

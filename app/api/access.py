@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
 
-from mediator.access.book import AccessBook
+from mediator.access.cache import AccessBook
 from mediator.access.decision import Decision, Target, decide
 from mediator.access.former_owners import had_owners_until
 from mediator.access.metered import MeteredPlane, Transact, metered
 from mediator.access.metering import UNLIMITED, Meter
 from mediator.access.model import Principal, Scope
-from mediator.access.owned import OwnedPlane
+from mediator.base.errors import Forbidden, MediatorError, NotFound, Unauthenticated
 from mediator.catalogue.runs import RunBound
-from mediator.errors import Forbidden, MediatorError, NotFound, Unauthenticated
-from mediator.placement.routing import ClassRoute, RoutingModel
-from mediator.planes import DataPlane
+from mediator.data_plane.owned import OwnedPlane
+from mediator.data_plane.port import DataPlane
+from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import Visibility
 
 __all__ = ["EVERYTHING", "Access", "Restricted", "refusal"]

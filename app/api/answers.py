@@ -18,8 +18,8 @@ from app.http.message import Header, Headers, Response
 from app.http.negotiation import JSON
 from app.http.prefer import Preferences
 from app.http.problems import PROBLEM_JSON, problem_of
-from mediator.errors import NotFound
-from mediator.operations.model import Create, Delete, Freshness, Get, Outcome, Put
+from mediator.base.errors import NotFound
+from mediator.model.operations import Create, Delete, Freshness, Get, Outcome, Put
 from mediator.schema.types import Values
 from mediator.schema.values import Codec
 

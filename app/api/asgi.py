@@ -43,10 +43,10 @@ from app.http.problems import (
     problem_of,
 )
 from mediator.access.metered import Transact
+from mediator.base.errors import MediatorError
+from mediator.base.observation import Observer, RequestFinished, RequestRefused
 from mediator.changes.subscriptions import Subscriptions
-from mediator.errors import MediatorError
-from mediator.observation import Observer, RequestFinished, RequestRefused
-from mediator.planes import DataPlane
+from mediator.data_plane.port import DataPlane
 
 __all__ = ["DataApi"]
 

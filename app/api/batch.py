@@ -31,9 +31,9 @@ from app.http.paths import parse_query
 from app.http.preconditions import Tags, parse_tags
 from app.http.problems import HttpError
 from mediator.access.model import Scope
-from mediator.errors import Invalid, MediatorError, Place
-from mediator.offload import offload
-from mediator.operations.model import ANYTHING, Get
+from mediator.base.errors import Invalid, MediatorError, Place
+from mediator.base.offload import offload
+from mediator.model.operations import ANYTHING, Get
 from mediator.schema.ids import check_id
 
 __all__ = ["Batches", "members_of", "plan_item"]

@@ -14,8 +14,8 @@ from app.http.paths import parse_query, whole_number
 from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
 from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
-from mediator.materialise.freshness import ANY, Wish
-from mediator.planes import DataPlane
+from mediator.data_plane.port import DataPlane
+from mediator.routing.freshness import ANY, Wish
 
 __all__ = ["FIELDS", "LONGEST_AGE_S", "Call"]
 

@@ -19,10 +19,10 @@ from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
 from app.http.paths import parse_query, whole_number
 from mediator.access.model import Scope
+from mediator.base.errors import Unavailable
 from mediator.changes.feed import Event, PositionGone
 from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
-from mediator.errors import Unavailable
 
 __all__ = ["Changes"]
 

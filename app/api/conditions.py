@@ -9,9 +9,9 @@ from app.api.calls import Call
 from app.api.resources import Selection
 from app.http.etags import format_tag
 from app.http.preconditions import Preconditions, Tags, binding_versions
-from mediator.errors import NotFound, PreconditionFailed
-from mediator.operations.model import ANYTHING, Condition, Get
-from mediator.planes import DataPlane
+from mediator.base.errors import NotFound, PreconditionFailed
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import ANYTHING, Condition, Get
 
 __all__ = ["condition_of", "if_match_condition"]
 

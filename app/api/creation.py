@@ -18,9 +18,9 @@ from app.http.message import Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
 from app.http.problems import HttpError
-from mediator.errors import Invalid, MediatorError, Place
-from mediator.offload import offload
-from mediator.operations.model import ANYTHING
+from mediator.base.errors import Invalid, MediatorError, Place
+from mediator.base.offload import offload
+from mediator.model.operations import ANYTHING
 from mediator.schema.ids import check_id
 
 __all__ = ["Creation", "given_id"]

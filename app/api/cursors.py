@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from app.http.problems import INVALID, HttpError
+from mediator.base.errors import Place
 from mediator.changes.feed import PositionGone
-from mediator.errors import Place
 
 __all__ = ["Cursors"]
 

@@ -15,10 +15,10 @@ from app.api.resources import ClassResource, Selection
 from app.http.message import Response, forbid_body
 from app.http.negotiation import NDJSON
 from app.http.paths import parse_query
-from mediator.errors import TooManyRequests
-from mediator.materialise.freshness import WHOLE
+from mediator.base.errors import TooManyRequests
+from mediator.model.query import Position, Query
 from mediator.query.execution import Answer
-from mediator.query.model import Position, Query
+from mediator.routing.freshness import WHOLE
 from mediator.schema.ids import check_id
 
 __all__ = ["Exports"]

@@ -11,8 +11,8 @@ from typing import Final
 
 from app.api.access import Access
 from mediator.access.model import Scope
+from mediator.base.errors import Forbidden
 from mediator.changes.document import time_of
-from mediator.errors import Forbidden
 
 __all__ = ["CLOCKS_DIFFER", "require_open", "was_made_after"]
 

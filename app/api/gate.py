@@ -8,9 +8,9 @@ from time import perf_counter
 from app.api.access import Restricted
 from app.http.authentication import Authenticator
 from app.http.limits import ANONYMOUS, UNKNOWN, TenantLimiter
-from mediator.access.book import AccessBook
-from mediator.errors import Unauthenticated
-from mediator.placement.routing import RoutingModel
+from mediator.access.cache import AccessBook
+from mediator.base.errors import Unauthenticated
+from mediator.routing.model import RoutingModel
 
 __all__ = ["Gate"]
 

@@ -28,9 +28,9 @@ from app.http.negotiation import NDJSON
 from app.http.paths import parse_query, whole_number
 from app.http.problems import HttpError, problem_of
 from mediator.access.metering import refusal
-from mediator.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
-from mediator.offload import offload
-from mediator.operations.model import ANYTHING, Outcome
+from mediator.base.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
+from mediator.base.offload import offload
+from mediator.model.operations import ANYTHING, Outcome
 
 __all__ = ["Imports"]
 

@@ -27,9 +27,9 @@ from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, asks_for
 from app.http.paths import parse_query, whole_number
+from mediator.base.errors import Invalid, MediatorError, NotFound, Place, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.errors import Invalid, MediatorError, NotFound, Place, Unavailable
 from mediator.query.reading import read_query
 from spark_jobs.runner.job import Into, Job, read_job
 from spark_jobs.runner.port import ClassSource, ColumnType, Input, SpecInvalid

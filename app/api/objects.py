@@ -26,10 +26,10 @@ from app.http.jsonbody import LARGE_BODY, parse_json
 from app.http.message import Response, forbid_body, read_body
 from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, UPDATE
 from app.http.preconditions import NO_PRECONDITIONS
-from mediator.errors import NotFound
-from mediator.materialise.freshness import STRONG, WHOLE, Wish
-from mediator.offload import offload
-from mediator.operations.model import ANYTHING, Get
+from mediator.base.errors import NotFound
+from mediator.base.offload import offload
+from mediator.model.operations import ANYTHING, Get
+from mediator.routing.freshness import STRONG, WHOLE, Wish
 
 __all__ = ["PATCH_TYPES", "Objects"]
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from app.api.writes import Planned
 from app.http.problems import INVALID, HttpError
-from mediator.errors import Place
-from mediator.operations.model import Outcome
+from mediator.base.errors import Place
+from mediator.model.operations import Outcome
 
 __all__ = ["position_of", "seen_at"]
 

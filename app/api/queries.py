@@ -21,19 +21,19 @@ from app.http.negotiation import JSON
 from app.http.paths import decode_text, parse_pairs, parse_query
 from app.http.problems import INVALID, HttpError
 from mediator.access.model import Scope
-from mediator.errors import Invalid, NotFound, Place
-from mediator.materialise.freshness import STRONG
-from mediator.offload import offload
-from mediator.operations.model import Freshness, Get, Outcome
-from mediator.placement.routing import RoutingModel
+from mediator.base.errors import Invalid, NotFound, Place
+from mediator.base.offload import offload
+from mediator.model.operations import Freshness, Get, Outcome
+from mediator.model.query import Join, Position
 from mediator.query.aggregation import Row
 from mediator.query.execution import Answer, Item
-from mediator.query.model import Join, Position
 from mediator.query.parameters import read_parameters
 from mediator.query.positions import read_position, write_position
 from mediator.query.reading import ReadQuery, read_query
 from mediator.query.rendering import explanation
 from mediator.query.targets import Target
+from mediator.routing.freshness import STRONG
+from mediator.routing.model import RoutingModel
 from mediator.schema.ids import check_id
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MissingType

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.errors import AdvisoryOnly, Invalid, NotFound, Place
+from mediator.base.errors import AdvisoryOnly, Invalid, NotFound, Place
+from mediator.data_plane.port import DataPlane
 from mediator.operations.patch import UpdateParts, parse_update
-from mediator.operations.plan import resource_groups
-from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.planes import DataPlane
+from mediator.routing.fragments import resource_groups
+from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 
 __all__ = ["NAME", "ClassResource", "Directory", "Selection"]
 

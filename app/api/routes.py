@@ -14,7 +14,7 @@ from app.http.negotiation import JSON
 from app.http.paths import decode_segment
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.access.model import Scope
-from mediator.errors import NotFound
+from mediator.base.errors import NotFound
 from mediator.schema.ids import check_id
 
 __all__ = ["Address", "Handler", "Route", "Table"]

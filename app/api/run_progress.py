@@ -13,8 +13,8 @@ import orjson
 from app.api.run_documents import run_document
 from app.api.run_rights import Permission
 from app.http.message import Request
+from mediator.base.errors import NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
-from mediator.errors import NotFound, Unavailable
 
 __all__ = ["RunStreams"]
 

@@ -19,8 +19,8 @@ from app.api.run_rights import RunRights
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, asks_for
 from app.http.paths import parse_query, whole_number
+from mediator.base.errors import Conflict, ResultGone, Unavailable
 from mediator.catalogue.runs import StoredRun
-from mediator.errors import Conflict, ResultGone, Unavailable
 from spark_jobs.runner.results import ResultFiles
 
 __all__ = ["RunResults"]

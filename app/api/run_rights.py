@@ -14,8 +14,8 @@ from typing import TypeAlias
 from app.api.access import Access
 from app.api.resources import Directory
 from mediator.access.model import Scope
+from mediator.base.errors import Forbidden
 from mediator.catalogue.runs import StoredRun
-from mediator.errors import Forbidden
 from spark_jobs.runner.job import Job, read_job
 from spark_jobs.runner.port import ClassSource, SpecInvalid
 

@@ -12,8 +12,8 @@ from app.http.message import Headers, Response, forbid_body
 from app.http.negotiation import JSON, SKETCH, accepts_gzip, asks_for
 from app.http.paths import parse_query
 from mediator.access.model import Scope
-from mediator.errors import Unavailable
-from mediator.placement.routing import DatabaseRoute
+from mediator.base.errors import Unavailable
+from mediator.routing.model import DatabaseRoute
 from sketch.port import Part, ServerSketch, SketchUnavailable, Snapshot
 from sketch.wire import ClientFilter, encode, encode_json
 

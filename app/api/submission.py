@@ -8,10 +8,10 @@ from typing import Any, Final, TypeAlias
 from app.api.answers import result_of
 from app.api.writes import Planned
 from app.http.problems import HttpError, problem_of
-from mediator.errors import MediatorError
-from mediator.offload import offload
-from mediator.operations.model import Get, Outcome, WriteOperation
-from mediator.planes import DataPlane
+from mediator.base.errors import MediatorError
+from mediator.base.offload import offload
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import Get, Outcome, WriteOperation
 
 __all__ = ["Item", "render_items", "submit", "submit_all"]
 

@@ -24,9 +24,9 @@ from app.http.paths import parse_query
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.access.metered import Transact
 from mediator.access.model import Scope
-from mediator.errors import Invalid, MediatorError, Place
-from mediator.offload import offload
-from mediator.operations.model import Get, WriteOperation
+from mediator.base.errors import Invalid, MediatorError, Place
+from mediator.base.offload import offload
+from mediator.model.operations import Get, WriteOperation
 from mediator.schema.ids import check_id
 from mediator.transactions.model import MOST_READS, MOST_WRITES, Seen, Transaction
 

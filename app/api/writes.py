@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from app.api.resources import ClassResource, Selection
 from app.http.jsonbody import require_object
 from app.http.preconditions import Tags
-from mediator.errors import Invalid, Place
-from mediator.operations.model import (
+from mediator.base.errors import Invalid, Place
+from mediator.model.operations import (
     Condition,
     Create,
     Delete,
@@ -21,7 +21,7 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.operations.operators import FIELD_OF
+from mediator.model.operators import FIELD_OF
 from mediator.operations.patch import Compute, UpdateParts, json_patch, merge_patch
 
 __all__ = [

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable
 
 from app.coherence.guard import SketchGuard
-from mediator.errors import MediatorError
+from mediator.base.errors import MediatorError
 from sketch.port import Part, ServerSketch, SketchUnavailable
 
 __all__ = ["Beginnings"]

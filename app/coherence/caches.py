@@ -19,12 +19,12 @@ from app.coherence.reading import CachedReads
 from app.coherence.recovery import Recovery, Settles, parts_in
 from app.coherence.results import RegisteredQueries, TellResults, log_nothing
 from app.settings import CacheSettings, MissingSetting
-from mediator.clock import Clock, SystemClock
-from mediator.control.watch import Duty, Watch
+from mediator.base.clock import Clock, SystemClock
+from mediator.base.ending import end
+from mediator.base.errors import Unavailable
+from mediator.base.periodic_tasks import Duty, Watch
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
-from mediator.ending import end
-from mediator.errors import Unavailable
-from mediator.placement.routing import EMPTY, RoutingModel
+from mediator.routing.model import EMPTY, RoutingModel
 from sketch.bloom import FilterShape
 from sketch.port import Part, PurgeQueue, ServerSketch, SketchLimits, SketchUnavailable
 from sketch.purging import Purging

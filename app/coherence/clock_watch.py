@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
-from mediator.clock import DRIFT, Clock
-from mediator.errors import Unavailable
+from mediator.base.clock import DRIFT, Clock
+from mediator.base.errors import Unavailable
 from sketch.port import Part, ServerSketch, SketchUnavailable
 from sketch.wire import LATE_S
 

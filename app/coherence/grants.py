@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from mediator.placement.routing import ClassRoute
+from mediator.routing.model import ClassRoute
 from sketch.port import Grant
 
 __all__ = ["Grants", "Place"]

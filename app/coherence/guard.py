@@ -11,10 +11,10 @@ from typing import Final, TypeAlias, TypeVar
 from app.coherence.layouts import Layouts
 from app.coherence.lingering import Lingering
 from app.coherence.results import Found, RegisteredQueries, ResultsChanged, TellResults
-from mediator.clock import Clock
-from mediator.errors import Unavailable
-from mediator.guard import Effects
-from mediator.query.results.effects import Effect
+from mediator.base.clock import Clock
+from mediator.base.errors import Unavailable
+from mediator.model.effects import Effect
+from mediator.model.guard import Effects
 from mediator.query.results.work import Work
 from sketch.port import Begun, Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
@@ -57,7 +57,7 @@ PurgeFirst: TypeAlias = Callable[[Part, Sequence[str]], Awaitable[object]]
 
 
 class SketchGuard:
-    """Implements `mediator.guard.WriteGuard`.
+    """Implements `mediator.model.guard.WriteGuard`.
 
     Args:
         sketch: The server's sketch.

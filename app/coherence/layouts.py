@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from app.coherence.results import RegisteredQueries
-from mediator.placement.routing import ClassRoute, RoutingModel
+from mediator.routing.model import ClassRoute, RoutingModel
 from sketch.port import Part, ServerSketch, SketchUnavailable
 
 __all__ = ["Adoption", "Layouts", "adoption", "layout_of", "schema_of"]

@@ -15,10 +15,10 @@ from typing import Final
 from uuid import uuid4
 
 from app.settings import CacheSettings
-from mediator.clock import Clock
-from mediator.control.watch import Duty
+from mediator.base.clock import Clock
+from mediator.base.periodic_tasks import Duty
 from mediator.coordination.metrics_exchange import MetricsExchange
-from mediator.placement.routing import RoutingModel
+from mediator.routing.model import RoutingModel
 from sketch.port import Part, ServerSketch, SketchUnavailable, Snapshot
 from sketch.ttl import (
     Cate,

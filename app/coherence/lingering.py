@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from mediator.clock import Clock
-from mediator.control.watch import Duty
+from mediator.base.clock import Clock
+from mediator.base.periodic_tasks import Duty
 from sketch.port import Ended, Part, ServerSketch, SketchUnavailable
 
 __all__ = ["Lingering"]

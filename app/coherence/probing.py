@@ -10,8 +10,8 @@ from urllib.parse import quote
 import httpx
 
 from app.http.etags import parse_tag
-from mediator.errors import Unavailable
-from mediator.probing import CacheReaders, ProbeRequest, Reader, Versions
+from mediator.base.errors import Unavailable
+from mediator.staleness_probes import CacheReaders, ProbeRequest, Reader, Versions
 from sketch.client import CoherentClient, PortolanError
 
 __all__ = ["cache_readers"]

@@ -18,11 +18,11 @@ from app.http.etags import format_tag
 from app.http.message import Headers
 from app.http.paths import parse_pairs
 from app.http.preconditions import Preconditions
-from mediator.clock import Clock
-from mediator.guard import guard_key
-from mediator.materialise.freshness import ANY, STRONG, WHOLE, Wish
-from mediator.operations.model import Outcome
-from mediator.query.filters import Filter
+from mediator.base.clock import Clock
+from mediator.model.filters import Filter
+from mediator.model.guard import guard_key
+from mediator.model.operations import Outcome
+from mediator.routing.freshness import ANY, STRONG, WHOLE, Wish
 from sketch.lifetimes import granted_us
 from sketch.port import Grant, Part, ServerSketch, SketchUnavailable
 from sketch.queries import LONGEST, key_of_query, spelled

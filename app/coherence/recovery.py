@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from mediator.errors import MediatorError, Unavailable
-from mediator.guard import WriteGuard
-from mediator.placement.routing import RoutingModel
+from mediator.base.errors import MediatorError, Unavailable
+from mediator.model.guard import WriteGuard
+from mediator.routing.model import RoutingModel
 from sketch.port import Part, PendingWrite, ServerSketch, SketchUnavailable
 
 __all__ = ["Recovery", "Settles", "parts_in"]

@@ -16,13 +16,13 @@ from typing import Final, TypeAlias
 
 from app.http.paths import parse_pairs
 from app.http.problems import HttpError
-from mediator.errors import MediatorError
-from mediator.placement.routing import RoutingModel
+from mediator.base.errors import MediatorError
+from mediator.model.effects import Effect
 from mediator.query.parameters import read_parameters
 from mediator.query.reading import MOST_LIMIT
-from mediator.query.results.effects import Effect
 from mediator.query.results.index import QueryIndex, WatchedQuery
 from mediator.query.results.work import Work
+from mediator.routing.model import RoutingModel
 from mediator.schema.tree import ClassSchema
 from sketch.port import Part, Registered, ServerSketch
 from sketch.queries import query_of_key

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mediator.query.filters import Filter
+from mediator.model.filters import Filter
 from mediator.query.results.cover import cover_of
 from sketch.port import Part
 

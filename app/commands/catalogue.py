@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.commands.consoles import errors
-from mediator.errors import MediatorError
+from mediator.base.errors import MediatorError
 
 if TYPE_CHECKING:
     from mediator.catalogue.connection import Catalogue

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mediator.access.model import OPERATOR
-from mediator.clock import SystemClock
-from mediator.errors import MediatorError
-from mediator.stores.embedded.lock import DataDirectoryBusy
-from mediator.stores.embedded.port import EmbeddedStartError
+from mediator.base.clock import SystemClock
+from mediator.base.errors import MediatorError
+from mediator.embedded.lock import DataDirectoryBusy
+from mediator.embedded.port import EmbeddedStartError
 
 if TYPE_CHECKING:
     from app.settings import MediatorSettings
@@ -114,7 +114,7 @@ async def _with_tenancy(
 @asynccontextmanager
 async def _catalogue_url(settings: MediatorSettings, *, embedded: bool) -> AsyncIterator[str]:
     from app.settings import MissingSetting
-    from mediator.stores.embedded.fleet import EmbeddedFleet
+    from mediator.embedded.fleet import EmbeddedFleet
 
     if not embedded:
         if settings.catalogue_url is None:

@@ -14,9 +14,9 @@ import typer
 
 from app.commands.consoles import errors
 from app.interruption import Interrupted, NotClosed
-from mediator.errors import MediatorError
-from mediator.stores.embedded.lock import DataDirectoryBusy
-from mediator.stores.embedded.port import EmbeddedStartError
+from mediator.base.errors import MediatorError
+from mediator.embedded.lock import DataDirectoryBusy
+from mediator.embedded.port import EmbeddedStartError
 
 if TYPE_CHECKING:
     from app.settings import HttpSettings, MediatorSettings

@@ -18,7 +18,7 @@ import typer
 from app.commands.consoles import console, errors
 from app.commands.running import run
 from app.interruption import NotClosed, closing
-from mediator.stores.embedded.port import ServerUnavailable
+from mediator.embedded.port import ServerUnavailable
 
 if TYPE_CHECKING:
     from app.settings import JobSettings, MediatorSettings
@@ -52,7 +52,7 @@ def _settings(*, embedded: bool, data_dir: Path | None) -> MediatorSettings:
     from pydantic import SecretStr
 
     from app.settings import MediatorSettings
-    from mediator.stores.embedded.joining import join
+    from mediator.embedded.joining import join
 
     settings = MediatorSettings()
     if data_dir is not None:

@@ -10,11 +10,11 @@ from base64 import b64decode
 from typing import Final
 
 from app.http.tokens import Tokens
-from mediator.access.book import AccessBook
+from mediator.access.cache import AccessBook
 from mediator.access.keys import split
 from mediator.access.model import Principal
-from mediator.clock import Clock
-from mediator.errors import Unauthenticated
+from mediator.base.clock import Clock
+from mediator.base.errors import Unauthenticated
 
 __all__ = ["Authenticator", "as_bearer"]
 

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
-from mediator.control.watch import Duty
+from mediator.base.periodic_tasks import Duty
 
 __all__ = ["BODY_PROGRESS", "Awaited", "Connection", "Connections", "PortLimits", "Wait"]
 

@@ -23,7 +23,7 @@ from app.http.problems import (
     HttpError,
     problem_of,
 )
-from mediator.errors import MediatorError, Place
+from mediator.base.errors import MediatorError, Place
 
 __all__ = ["SmallBodies", "answer_problems", "json_body", "read_limited"]
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
 
 from app.http.problems import IDEMPOTENCY_KEY_IN_USE, INVALID, HttpError
-from mediator.errors import Place
+from mediator.base.errors import Place
 
 __all__ = ["Identity", "OperationIds", "fingerprint_of", "parse_key"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from app.http.problems import INVALID, MALFORMED_JSON, HttpError
-from mediator.errors import Place
+from mediator.base.errors import Place
 
 __all__ = ["LARGE_BODY", "MOST_VALUES", "parse_json", "require_object"]
 

@@ -13,8 +13,8 @@ import orjson
 from jwt import PyJWK, PyJWKError
 from jwt.exceptions import InvalidKeyError
 
-from mediator.clock import Clock
-from mediator.control.watch import Duty
+from mediator.base.clock import Clock
+from mediator.base.periodic_tasks import Duty
 
 __all__ = ["ALGORITHMS", "FLOOR_S", "KeySet"]
 

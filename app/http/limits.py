@@ -12,9 +12,9 @@ from typing import Final
 
 from mediator.access.limits import TenantLimits
 from mediator.access.metering import Meter, Storage
-from mediator.clock import Clock
-from mediator.errors import TooManyRequests
-from mediator.observation import Observer, RequestRefused
+from mediator.base.clock import Clock
+from mediator.base.errors import TooManyRequests
+from mediator.base.observation import Observer, RequestRefused
 
 __all__ = ["ANONYMOUS", "UNKNOWN", "TenantLimiter"]
 

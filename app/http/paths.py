@@ -6,7 +6,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from app.http.problems import INVALID, HttpError
-from mediator.errors import Place
+from mediator.base.errors import Place
 
 __all__ = ["decode_segment", "decode_text", "parse_pairs", "parse_query", "whole_number"]
 

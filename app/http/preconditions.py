@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.http.etags import parse_tag
 from app.http.problems import INVALID, HttpError
-from mediator.errors import Place, PreconditionFailed
+from mediator.base.errors import Place, PreconditionFailed
 
 __all__ = ["NO_PRECONDITIONS", "Preconditions", "Tags", "binding_versions", "parse_tags"]
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from app.http.problems import INVALID, HttpError
-from mediator.errors import Place
+from mediator.base.errors import Place
 
 __all__ = ["NO_PREFERENCES", "Preferences", "parse_prefer"]
 

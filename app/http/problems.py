@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import orjson
 
-from mediator import errors
-from mediator.changes.feed import PositionGone
-from mediator.errors import (
+from mediator.base import errors
+from mediator.base.errors import (
     Forbidden,
     MediatorError,
     Place,
@@ -18,6 +17,7 @@ from mediator.errors import (
     Unauthenticated,
     Unavailable,
 )
+from mediator.changes.feed import PositionGone
 
 __all__ = [
     "BODY_TOO_LARGE",

@@ -17,8 +17,8 @@ import jwt
 
 from app.http.jwks import KeySet
 from mediator.access.model import MOST_GRANTS, Grant, Principal, is_subject, parse_grant
-from mediator.clock import Clock
-from mediator.errors import Unauthenticated
+from mediator.base.clock import Clock
+from mediator.base.errors import Unauthenticated
 from mediator.schema.reading import NAME
 
 __all__ = ["LONGEST_TOKEN", "TENANT_CLAIM", "TokenRules", "Tokens"]

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.telemetry.spans import Call, Place, Request
 from app.telemetry.stores import error_type
-from mediator.observation import RequestFinished, StoreCallFinished
+from mediator.base.observation import RequestFinished, StoreCallFinished
 
 __all__ = ["MOST_CALLS", "Trace", "under_way"]
 

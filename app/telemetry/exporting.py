@@ -27,7 +27,7 @@ from app.telemetry.metrics_data import metrics_data
 from app.telemetry.sending import SpanProcess
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.traces import Traces
-from mediator.ending import end
+from mediator.base.ending import end
 
 __all__ = ["CLOSE_S", "Exporting"]
 

@@ -18,7 +18,7 @@ from app.telemetry.purging import PurgeMetrics, SketchMetrics
 from app.telemetry.requests import RequestMetrics
 from app.telemetry.stores import StoreMetrics
 from app.telemetry.tenants import TenantMetrics
-from mediator.observation import PrimaryTried, RequestFinished, StoreCallFinished
+from mediator.base.observation import PrimaryTried, RequestFinished, StoreCallFinished
 from sketch.ttl.events import LifeGranted
 
 __all__ = ["Instruments"]

@@ -11,8 +11,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from app.telemetry.area import gauge
-from mediator.clock import Clock
-from mediator.errors import Unavailable
+from mediator.base.clock import Clock
+from mediator.base.errors import Unavailable
 
 __all__ = ["JobFigures", "JobMetrics", "JobWatch"]
 

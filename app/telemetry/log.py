@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import orjson
 
 from app.telemetry.context import under_way
-from mediator.observation import (
+from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,
     ClockSkewMeasured,

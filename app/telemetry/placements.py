@@ -8,7 +8,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, Histogram
 
 from app.telemetry.area import OF_CLASS, Hear, counter, gauge
-from mediator.observation import (
+from mediator.base.observation import (
     PlacementDecided,
     PrimaryTried,
     ProposalRecorded,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, Histogram
 
 from app.telemetry.area import Hear, gauge
-from mediator.observation import RequestFinished
+from mediator.base.observation import RequestFinished
 
 __all__ = ["RequestMetrics"]
 

@@ -30,7 +30,7 @@ from app.telemetry.encoding import Encoder
 from app.telemetry.log import start_logging
 from app.telemetry.settings import TelemetrySettings
 from app.telemetry.spans import Ended
-from mediator.ending import end
+from mediator.base.ending import end
 
 __all__ = ["MOST_WAITING", "SpanProcess"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from app.telemetry.area import Hear, counter, gauge
-from mediator.observation import (
+from mediator.base.observation import (
     CircuitChanged,
     ClockSkewMeasured,
     RedoRecovered,

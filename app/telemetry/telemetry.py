@@ -14,8 +14,8 @@ from app.telemetry.jobs import JobFigures, JobWatch
 from app.telemetry.log import LOGGED, log_observation
 from app.telemetry.outgoing import TracedTransport
 from app.telemetry.settings import TelemetrySettings
-from mediator.clock import SystemClock
-from mediator.observation import Hearing, Observer
+from mediator.base.clock import SystemClock
+from mediator.base.observation import Hearing, Observer
 from mediator.service import Mediator
 from sketch.purging.events import PurgeEvent
 

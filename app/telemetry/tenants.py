@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from app.telemetry.area import Hear, counter, gauge
-from mediator.observation import RequestRefused
+from mediator.base.observation import RequestRefused
 
 __all__ = ["TenantMetrics"]
 

@@ -24,7 +24,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from app.telemetry.context import Trace, under_way
 from app.telemetry.spans import Ended, Outgoing
 from app.telemetry.stores import UNKNOWN_KIND
-from mediator.observation import RequestFinished, StoreCallFinished, SystemRegistered
+from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
 __all__ = ["Traces", "caller_of"]
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
 from mediator.access.metering import Meter, refusal
-from mediator.errors import MediatorError, PreconditionFailed, TooCostly
-from mediator.materialise.freshness import ANY, Wish
-from mediator.operations.model import (
+from mediator.base.errors import MediatorError, PreconditionFailed, TooCostly
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import (
     ANYTHING,
     Condition,
     Create,
@@ -26,11 +26,11 @@ from mediator.operations.model import (
     Put,
     WriteOperation,
 )
-from mediator.placement.routing import ClassRoute, RoutingModel
-from mediator.planes import DataPlane
+from mediator.model.query import Query
 from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer
-from mediator.query.model import Query
+from mediator.routing.freshness import ANY, Wish
+from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import MAIN_GROUP
 from mediator.transactions.model import Transaction
 
@@ -50,7 +50,7 @@ _NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
 
 
 class MeteredPlane:
-    """Implements `mediator.planes.DataPlane` for one tenant.
+    """Implements `mediator.data_plane.port.DataPlane` for one tenant.
 
     Args:
         plane: Does the operations.

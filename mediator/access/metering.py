@@ -8,8 +8,8 @@ from math import ceil
 from typing import Final, Protocol
 
 from mediator.access.limits import TenantLimits
-from mediator.clock import Clock, SystemClock
-from mediator.errors import StorageFull, TooManyRequests
+from mediator.base.clock import Clock, SystemClock
+from mediator.base.errors import StorageFull, TooManyRequests
 
 __all__ = ["UNLIMITED", "Meter", "Storage", "refusal"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mediator.errors import Invalid, Place
+from mediator.base.errors import Invalid, Place
 from mediator.schema.reading import NAME
 
 __all__ = [

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from mediator.clock import Clock
-from mediator.errors import Unavailable
+from mediator.base.clock import Clock
+from mediator.base.errors import Unavailable
 
 __all__ = ["COUNTED_EVERY_S", "CountObjects", "StoredObjects"]
 

@@ -33,17 +33,17 @@ from typing import Any, Final, TypeAlias
 
 from mediator.archive.files import LinesFile, begin_directory, write_manifest
 from mediator.archive.model import CATALOGUE, DatabasePart, FilePart, Manifest, class_file
+from mediator.base.clock import Clock
+from mediator.base.errors import Conflict, NotFound, Unavailable
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.rows import CatalogueRows
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
-from mediator.clock import Clock
-from mediator.errors import Conflict, NotFound, Unavailable
-from mediator.materialise.freshness import STRONG
-from mediator.operations.model import Get, Outcome
-from mediator.placement.routing import ClassRoute
-from mediator.planes import DataPlane
-from mediator.query.walking import pages
+from mediator.data_plane.port import DataPlane
+from mediator.data_plane.walking import pages
+from mediator.model.operations import Get, Outcome
+from mediator.routing.freshness import STRONG
+from mediator.routing.model import ClassRoute
 
 __all__ = ["Backup", "BackupSources", "Progress", "Tell"]
 

@@ -14,8 +14,8 @@ import orjson
 
 from mediator.archive.backup import Progress, Tell
 from mediator.archive.model import ArchiveInvalid
-from mediator.clock import Clock
-from mediator.errors import (
+from mediator.base.clock import Clock
+from mediator.base.errors import (
     Conflict,
     Locked,
     MediatorError,
@@ -23,8 +23,10 @@ from mediator.errors import (
     PreconditionFailed,
     Unavailable,
 )
-from mediator.materialise.freshness import STRONG
-from mediator.operations.model import (
+from mediator.base.results import all_or_raise, or_raise
+from mediator.data_plane.port import DataPlane
+from mediator.data_plane.walking import pages
+from mediator.model.operations import (
     ANYTHING,
     Condition,
     Delete,
@@ -32,10 +34,8 @@ from mediator.operations.model import (
     Outcome,
     Put,
 )
-from mediator.placement.routing import ClassRoute
-from mediator.planes import DataPlane
-from mediator.query.walking import pages
-from mediator.results import all_or_raise, or_raise
+from mediator.routing.freshness import STRONG
+from mediator.routing.model import ClassRoute
 from mediator.schema.ids import check_id
 
 __all__ = ["ClassTarget", "Restored"]

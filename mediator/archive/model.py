@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.errors import Conflict
+from mediator.base.errors import Conflict
 from mediator.schema.reading import NAME
 
 __all__ = [

@@ -27,11 +27,12 @@ from mediator.archive.backup import Tell
 from mediator.archive.files import read_lines, read_manifest, verify
 from mediator.archive.filling import ClassTarget, Restored
 from mediator.archive.model import CATALOGUE, DatabasePart, Manifest, class_file
+from mediator.base.clock import Clock
+from mediator.base.errors import Conflict, NotFound
 from mediator.catalogue.rows import CatalogueRows
-from mediator.clock import Clock
-from mediator.errors import Conflict, NotFound
-from mediator.guard import WriteGuard
-from mediator.planes import ControlPlane, DataPlane
+from mediator.control.port import ControlPlane
+from mediator.data_plane.port import DataPlane
+from mediator.model.guard import WriteGuard
 
 __all__ = ["Restoration", "RestoreTargets", "Restored"]
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from mediator.archive.backup import Backup, BackupSources, Tell
 from mediator.archive.restore import Restoration, RestoreTargets
+from mediator.base.clock import Clock
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.rows import CatalogueRows
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.changes.feed import Feed
 from mediator.changes.subscriptions import Subscriptions
-from mediator.clock import Clock
-from mediator.guard import WriteGuard
-from mediator.planes import ControlPlane, DataPlane
+from mediator.control.port import ControlPlane
+from mediator.data_plane.port import DataPlane
+from mediator.model.guard import WriteGuard
 
 __all__ = ["Archive"]
 

@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from mediator.base.errors import Unavailable
 from mediator.catalogue.revisions import Revisions, Standing
-from mediator.errors import Unavailable
 from mediator.stores.postgres.pool import Pool
 
 __all__ = ["Catalogue"]

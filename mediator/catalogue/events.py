@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import delete, func, select
 
+from mediator.base.observation import ViolationDetected
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import violations
-from mediator.observation import ViolationDetected
 
 __all__ = ["CatalogueEvents"]
 

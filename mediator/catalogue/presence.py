@@ -14,8 +14,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mediator.base.errors import Conflict
 from mediator.catalogue.connection import Catalogue
-from mediator.errors import Conflict
 
 __all__ = ["NotAlone", "Presence"]
 

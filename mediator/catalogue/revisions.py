@@ -27,8 +27,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, MetaData, inspect, select, text
 
+from mediator.base.errors import Conflict
 from mediator.catalogue.tables import SCHEMA, revisions
-from mediator.errors import Conflict
 
 __all__ = ["CatalogueMismatch", "Revision", "Revisions", "Standing"]
 

@@ -39,15 +39,15 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.access.metering import refusal
-from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.tables import runs
-from mediator.errors import (
+from mediator.base.errors import (
     Conflict,
     IdempotencyReused,
     NotFound,
     TooManyRequests,
     Unavailable,
 )
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.tables import runs
 
 __all__ = [
     "ENDED",

@@ -35,6 +35,7 @@ from sqlalchemy.dialects.postgresql import JSONB, JSONPATH, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.access.former_owners import owned_until
+from mediator.base.errors import Conflict, PreconditionFailed
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.stored_databases import (
     Difference,
@@ -52,7 +53,6 @@ from mediator.catalogue.tables import (
     transactions,
     violations,
 )
-from mediator.errors import Conflict, PreconditionFailed
 from mediator.transactions.log import State
 
 __all__ = ["HOLD_S", "NOTED", "CatalogueSchemas"]

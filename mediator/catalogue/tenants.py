@@ -12,12 +12,12 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mediator.access.book import AccessSnapshot, Tenant
+from mediator.access.cache import AccessSnapshot, Tenant
 from mediator.access.keys import ApiKey, NewKey
 from mediator.access.model import OPERATOR, Principal, parse_grants
+from mediator.base.errors import AlreadyExists, Conflict, NotFound
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import access, api_keys, tenant_databases, tenants
-from mediator.errors import AlreadyExists, Conflict, NotFound
 
 __all__ = ["MOST_KEYS", "MOST_KEYS_OF_TENANT", "CatalogueTenants", "changed"]
 
@@ -29,7 +29,7 @@ MOST_KEYS_OF_TENANT: Final = 1_000
 
 
 class CatalogueTenants:
-    """Reads and changes tenants and keys; implements `mediator.access.book.AccessSource`."""
+    """Reads and changes tenants and keys; implements `mediator.access.cache.AccessSource`."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mediator.changes.writers import Writers
-from mediator.placement.routing import RoutingModel
+from mediator.routing.model import RoutingModel
 from mediator.stores.port import Fragment, PendingChanges, Store
 
 __all__ = ["Acknowledging"]

@@ -8,7 +8,7 @@ from typing import Final
 
 import orjson
 
-from mediator.changes.model import Change
+from mediator.model.change import Change
 
 __all__ = ["change_from", "document_of", "time_of"]
 

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from mediator.base.errors import MediatorError
 from mediator.changes.feed import Event, Feed
 from mediator.changes.partitions import PARTITIONS
 from mediator.changes.position import order_of
-from mediator.errors import MediatorError
 
 __all__ = ["Buffer", "Fanout"]
 

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from mediator.changes.model import Change
-from mediator.coordination.leases import Lease
-from mediator.errors import MediatorError
+from mediator.base.errors import MediatorError
+from mediator.base.lease import Lease
+from mediator.model.change import Change
 
 __all__ = [
     "BEGINNING",

@@ -8,15 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from mediator.changes.feed import Feed, FeedWentBack, LeaseLost
-from mediator.changes.idle import Idle
-from mediator.changes.relay import LogRelay, Round
-from mediator.changes.routes import SystemRoutes
-from mediator.clock import Clock
-from mediator.coordination.leases import Lease
-from mediator.ending import end
-from mediator.errors import MediatorError
-from mediator.observation import (
+from mediator.base.clock import Clock
+from mediator.base.ending import end
+from mediator.base.errors import MediatorError
+from mediator.base.lease import Lease
+from mediator.base.observation import (
     ChangesRelayed,
     FeedFellBack,
     FeedGapFound,
@@ -24,9 +20,13 @@ from mediator.observation import (
     Observer,
     StoreCallFinished,
 )
+from mediator.changes.feed import Feed, FeedWentBack, LeaseLost
+from mediator.changes.idle import Idle
+from mediator.changes.relay import LogRelay, Round
+from mediator.changes.routes import SystemRoutes
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import ChangeLog, StoreError
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 
 __all__ = ["Leasing", "LogRelays"]
 

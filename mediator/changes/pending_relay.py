@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 
-from mediator.changes.model import Change
-from mediator.clock import Clock
+from mediator.base.clock import Clock
+from mediator.model.change import Change
 from mediator.stores.port import Fragment, FragmentOf, PendingChanges, StoreRefused, Unsettled
 
 __all__ = ["Append", "PendingRelay"]

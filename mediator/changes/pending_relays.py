@@ -7,17 +7,17 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
+from mediator.base.clock import Clock
+from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observer
 from mediator.changes.feed import Account, Feed, FeedWentBack
-from mediator.changes.model import Change
 from mediator.changes.pending_relay import Append, PendingRelay
 from mediator.changes.recent import Recent
 from mediator.changes.routes import SystemRoutes
 from mediator.changes.writers import Standing, Writers
-from mediator.clock import Clock
-from mediator.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observer
+from mediator.model.change import Change
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import PendingChanges, StoreError, Unsettled
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 
 __all__ = ["PendingRelays"]
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
+from mediator.base.errors import Invalid, Place
 from mediator.changes.feed import BEGINNING
 from mediator.changes.partitions import PARTITIONS
-from mediator.errors import Invalid, Place
 
 __all__ = ["FeedPosition", "order_of"]
 

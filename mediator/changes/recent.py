@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from mediator.changes.model import Change
+from mediator.base.clock import Clock
 from mediator.changes.relay import KEEP_S
-from mediator.clock import Clock
+from mediator.model.change import Change
 
 __all__ = ["Recent"]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
+from mediator.base.lease import Lease
 from mediator.changes.cursors import Cursors
 from mediator.changes.feed import Brought, Feed, Source
-from mediator.changes.model import Change
 from mediator.changes.routes import SystemRoutes
-from mediator.coordination.leases import Lease
+from mediator.model.change import Change
 from mediator.schema.tree import SCRATCH_DATABASE
 from mediator.stores.port import ChangeLog, Fragment, FragmentOf, Logged
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from mediator.placement.routing import RoutingModel
+from mediator.routing.model import RoutingModel
 from mediator.stores.port import Fragment
 
 __all__ = ["SystemRoutes"]

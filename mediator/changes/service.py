@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from mediator.base.clock import Clock
+from mediator.base.errors import MediatorError
+from mediator.base.observation import FeedLagMeasured, Observation, Observer
+from mediator.base.periodic_tasks import Duty
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import Leasing, LogRelays
 from mediator.changes.pending_relays import PendingRelays
@@ -12,13 +16,9 @@ from mediator.changes.routes import SystemRoutes
 from mediator.changes.subscriptions import Subscriptions
 from mediator.changes.ticks import TickTimes
 from mediator.changes.writers import RENEW_S, Writers
-from mediator.clock import Clock
-from mediator.control.watch import Duty
-from mediator.errors import MediatorError
-from mediator.observation import FeedLagMeasured, Observation, Observer
-from mediator.placement.routing import RoutingModel
+from mediator.routing.model import RoutingModel
 from mediator.stores.port import StoreError
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 
 __all__ = ["ChangeService"]
 

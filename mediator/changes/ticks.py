@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from mediator.clock import Clock
+from mediator.base.clock import Clock
 
 __all__ = ["TickTimes"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import uuid4
 
-from mediator.clock import DRIFT, Clock, Unchanged
+from mediator.base.clock import DRIFT, Clock, Unchanged
 
 __all__ = ["LEASE_S", "OVER_S", "RENEW_S", "Seen", "SharedWriters", "Standing", "Writers"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from mediator.base.errors import DataWouldMove, Unplaceable
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
 from mediator.control.layout import fragments_of, layout_of, primary_of, same_place
-from mediator.errors import DataWouldMove, Unplaceable
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, primary_system
-from mediator.placement.routing import DatabaseRoute
+from mediator.routing.model import DatabaseRoute
 from mediator.schema.render import schema_document
 from mediator.schema.tree import Mode, Schema
 from mediator.stores.port import Fragment

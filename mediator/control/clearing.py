@@ -8,13 +8,13 @@ not learnt of it yet may leave something once more, and a system may not have an
 
 from __future__ import annotations
 
+from mediator.base.errors import Unavailable
 from mediator.catalogue.dropped_databases import DroppedDatabases
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.changes.feed import Feed
 from mediator.control.layout import copies_of, fragments_of, route_of
-from mediator.errors import Unavailable
 from mediator.stores.port import Fragment, StoreError
-from mediator.systems import Systems, unavailable
+from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["Clearing"]
 

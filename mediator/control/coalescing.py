@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from mediator.errors import MediatorError
+from mediator.base.errors import MediatorError
 
 __all__ = ["Coalesced"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mediator.control.port import SystemRegistration
 from mediator.placement.calibration import Calibration
-from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.types import FieldType
 from mediator.stores.port import ServerFacts, SystemConfig

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import (
     Difference,
@@ -33,10 +34,9 @@ from mediator.catalogue.stored_databases import (
 )
 from mediator.control.coalescing import Coalesced
 from mediator.control.layout import fragments_of, is_read_by, route_of, same_place
-from mediator.offload import offload
+from mediator.data_plane.executor import Executor
 from mediator.operations.calls import StoreCalls
-from mediator.operations.executor import Executor
-from mediator.placement.routing import DatabaseRoute, RoutingModel
+from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.stores.port import Fragment
 
 __all__ = ["Follower"]

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mediator.base.errors import Conflict, Invalid, Place
 from mediator.catalogue.registrations import StoredSystem
 from mediator.control.findings import Findings, registration_from, registration_to
-from mediator.errors import Conflict, Invalid, Place
-from mediator.planes import SystemRegistration
+from mediator.control.port import SystemRegistration
 from mediator.stores.port import SystemConfig
 
 __all__ = [

@@ -13,10 +13,10 @@ from datetime import datetime
 from secrets import token_hex
 from typing import Any
 
+from mediator.base.offload import paced
 from mediator.catalogue.stored_databases import StoredDatabase
-from mediator.offload import paced
 from mediator.placement.decide import Decision, GroupPlacement, build_routes
-from mediator.placement.routing import ClassRoute, DatabaseRoute
+from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import Fragment
 

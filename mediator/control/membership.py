@@ -14,9 +14,9 @@ from contextlib import suppress
 from math import inf
 from typing import Final
 
+from mediator.base.clock import Clock
+from mediator.base.errors import Unavailable
 from mediator.catalogue.replicas import CatalogueReplicas
-from mediator.clock import Clock
-from mediator.errors import Unavailable
 from mediator.operations.calls import StoreCalls
 
 __all__ = ["LEASE_S", "Membership"]

@@ -10,7 +10,7 @@ from mediator.placement.calibration import calibrate
 from mediator.schema.annotations import Capability
 from mediator.stores.port import Store, StoreUnavailable, SystemConfig
 from mediator.stores.probe import probe
-from mediator.systems import StoreFactory
+from mediator.stores.systems import StoreFactory
 
 __all__ = ["Opening"]
 

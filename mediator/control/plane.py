@@ -6,22 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from mediator.base.errors import Conflict, Invalid, MediatorError, Place
 from mediator.catalogue.connection import Catalogue
 from mediator.control.changes import would_move
-from mediator.control.judgement import Judgement
+from mediator.control.evaluation import Judgement
+from mediator.control.port import BeforeChange, SchemaChange, SystemRegistration
 from mediator.control.registry import KnownSystem, Registry
 from mediator.control.schemas import Schemas
-from mediator.errors import Conflict, Invalid, MediatorError, Place
-from mediator.operations.executor import Executor
+from mediator.data_plane.executor import Executor
 from mediator.placement.advice import advice_for, advise
 from mediator.placement.rank import ROOT
-from mediator.placement.routing import RoutingModel
-from mediator.planes import BeforeChange, SchemaChange, SystemRegistration
+from mediator.routing.model import RoutingModel
 from mediator.scaling.advisor import Advisor
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import StoreError
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 
 __all__ = ["Control"]
 
@@ -29,7 +29,7 @@ PING_S = 2.0
 
 
 class Control:
-    """Implements `mediator.planes.ControlPlane`."""
+    """Implements `mediator.data_plane.port.ControlPlane`."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.changes import drifted, reinterpreted
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of
-from mediator.placement.routing import DatabaseRoute
+from mediator.routing.model import DatabaseRoute
 from mediator.schema.tree import Schema
 
 __all__ = ["Plan", "decide_change"]

@@ -9,8 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from mediator.base.clock import Clock
+from mediator.base.errors import Conflict, MediatorError, NotFound, Unavailable
+from mediator.base.observation import Observer, SystemRegistered
 from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
-from mediator.clock import Clock
 from mediator.control.findings import Findings
 from mediator.control.known_systems import (
     KnownSystem,
@@ -25,16 +27,14 @@ from mediator.control.known_systems import (
     with_statements,
 )
 from mediator.control.opening import Opening
+from mediator.control.port import SystemRegistration
 from mediator.control.retirement import Retirement
-from mediator.errors import Conflict, MediatorError, NotFound, Unavailable
-from mediator.observation import Observer, SystemRegistered
 from mediator.placement.candidates import Candidate
 from mediator.placement.metrics import History, MetricsBook
-from mediator.planes import SystemRegistration
 from mediator.schema.annotations import Capability, Metric
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import Store, StoreError
-from mediator.systems import StoreFactory, Systems
+from mediator.stores.systems import StoreFactory, Systems
 
 __all__ = ["KnownSystem", "Registry"]
 

@@ -30,6 +30,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
+from mediator.base.errors import (
+    Conflict,
+    NotFound,
+    PreconditionFailed,
+    SchemaInvalid,
+    Unavailable,
+)
+from mediator.base.observation import Observer, PlacementDecided
+from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.changes import (
@@ -51,7 +60,9 @@ from mediator.control.layout import (
 )
 from mediator.control.membership import Membership
 from mediator.control.plans import Plan, decide_change
-from mediator.control.primaries import (
+from mediator.control.port import BeforeChange, SchemaChange
+from mediator.control.registry import Registry
+from mediator.control.views import (
     PrimaryKeeper,
     check_primary,
     notes_on_primary,
@@ -59,27 +70,16 @@ from mediator.control.primaries import (
     unheld,
     without_copies,
 )
-from mediator.control.registry import Registry
-from mediator.errors import (
-    Conflict,
-    NotFound,
-    PreconditionFailed,
-    SchemaInvalid,
-    Unavailable,
-)
-from mediator.observation import Observer, PlacementDecided
-from mediator.offload import offload
-from mediator.operations.executor import Executor
+from mediator.data_plane.executor import Executor
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
-from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.planes import BeforeChange, SchemaChange
+from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.mistakes import invalid
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment, Lockable, Store, StoreError
-from mediator.systems import Systems, unavailable
+from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["Schemas"]
 

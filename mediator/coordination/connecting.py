@@ -8,10 +8,10 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from mediator.clock import ServerClock, SystemClock
+from mediator.base.clock import ServerClock, SystemClock
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
-from mediator.coordination.primary_state import RedisPrimaryState
+from mediator.coordination.view_state import RedisPrimaryState
 from mediator.coordination.writers import RedisWriters
 from mediator.stores.port import SystemConfig
 from mediator.stores.redis.commands import command

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mediator.errors import Unavailable
+from mediator.base.errors import Unavailable
 
 __all__ = ["unavailable"]
 

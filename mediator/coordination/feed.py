@@ -29,6 +29,7 @@ from uuid import uuid4
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import (
     BEGINNING,
@@ -40,12 +41,11 @@ from mediator.changes.feed import (
     PositionGone,
     Source,
 )
-from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.failures import unavailable
-from mediator.coordination.leases import Lease
 from mediator.coordination.scripts import TICKS, source_of
 from mediator.coordination.writers import SETTLED, WRITERS
+from mediator.model.change import Change
 from mediator.stores.port import StoreError
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.line import Line

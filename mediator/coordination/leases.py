@@ -7,18 +7,16 @@ somebody else has taken meanwhile. Where that would do harm, the script that act
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from redis.asyncio import Redis
 from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
+from mediator.base.lease import Lease
 from mediator.coordination.failures import unavailable
 
-__all__ = ["Lease", "Leases"]
-
-_PREFIX: Final = "portolan:lease:"
+__all__ = ["Leases"]
 
 _ACQUIRE: Final = """
 if (redis.call('GET', KEYS[1]) or ARGV[1]) ~= ARGV[1] then return 0 end
@@ -33,19 +31,6 @@ _RELEASE: Final = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A lease as its holder shows it: what it is for, and the holder's token."""
-
-    name: str
-    token: str
-
-    @property
-    def key(self) -> str:
-        """The key that has the token while the lease is held."""
-        return _PREFIX + self.name
 
 
 class Leases:

@@ -10,7 +10,7 @@ import orjson
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from mediator.clock import SystemClock, Unchanged
+from mediator.base.clock import SystemClock, Unchanged
 
 __all__ = ["MetricsExchange", "NoExchange", "RedisExchange"]
 

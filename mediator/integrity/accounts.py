@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.changes.model import Change
-from mediator.operations.model import Outcome
+from mediator.model.change import Change
+from mediator.model.operations import Outcome
 
 __all__ = ["Account", "Mismatch", "Wrong", "compare"]
 

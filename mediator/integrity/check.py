@@ -20,17 +20,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from mediator.base.clock import Clock
+from mediator.base.errors import Conflict, NotFound, Unavailable
 from mediator.changes.feed import Feed, PositionGone
-from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS, partition_of
-from mediator.clock import Clock
-from mediator.errors import Conflict, NotFound, Unavailable
+from mediator.data_plane.port import DataPlane
+from mediator.data_plane.walking import pages
 from mediator.integrity.accounts import Account, Mismatch, Wrong, compare
-from mediator.materialise.freshness import STRONG
-from mediator.operations.model import Get, Outcome
-from mediator.placement.routing import DatabaseRoute
-from mediator.planes import DataPlane
-from mediator.query.walking import pages
+from mediator.model.change import Change
+from mediator.model.operations import Get, Outcome
+from mediator.routing.freshness import STRONG
+from mediator.routing.model import DatabaseRoute
 
 __all__ = ["Integrity", "Report"]
 

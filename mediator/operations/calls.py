@@ -15,15 +15,15 @@ from math import inf
 from typing import Final, Protocol, TypeVar
 from weakref import WeakSet
 
-from mediator.clock import Clock
-from mediator.concurrency import concurrently
-from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
-from mediator.guard import WriteGuard, guard_key
+from mediator.base.clock import Clock
+from mediator.base.concurrency import concurrently
+from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
+from mediator.base.results import all_or_raise, or_raise
+from mediator.model.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import ends, living
-from mediator.operations.marks import Marks
+from mediator.operations.intents import Marks
 from mediator.operations.waiting import Told, wait_out
-from mediator.results import all_or_raise, or_raise
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
     Fragment,
@@ -36,7 +36,7 @@ from mediator.stores.port import (
     WriteKind,
     WriteResult,
 )
-from mediator.systems import Systems, unavailable
+from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["StoreCalls"]
 

@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from mediator.errors import Unavailable
+from mediator.base.errors import Unavailable
+from mediator.model.operations import Get, Outcome
 from mediator.operations.calls import StoreCalls
-from mediator.operations.marks import Marker, Met
-from mediator.operations.model import Get, Outcome
+from mediator.operations.intents import Marker, Met
 from mediator.operations.objects import read_objects
-from mediator.operations.plan import Resource, resource_of
 from mediator.operations.waiting import Patience
-from mediator.placement.routing import ClassRoute
+from mediator.routing.fragments import Resource, resource_of
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, Standing
 
 __all__ = ["Doubts"]

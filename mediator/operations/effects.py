@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from mediator.operations.operators import FIELD_OF
-from mediator.query.results.effects import Effect, Image, unknown
+from mediator.model.effects import Effect, Image, unknown
+from mediator.model.operators import FIELD_OF
 from mediator.schema.tree import MISSING
 from mediator.stores.port import Fragment, Record, Status, Write, WriteKind, WriteResult
 

@@ -21,11 +21,11 @@ from functools import partial
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
-from mediator.errors import MediatorError
-from mediator.placement.routing import RoutingModel
+from mediator.base.errors import MediatorError
+from mediator.routing.model import RoutingModel
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import Fragment, Read, Record, StoreError, Write, WriteKind
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 
 __all__ = ["Delete", "Sweep", "ends", "expired", "living"]
 

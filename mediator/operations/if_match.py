@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mediator.errors import PreconditionFailed, PreconditionRequired
+from mediator.base.errors import PreconditionFailed, PreconditionRequired
+from mediator.model.operations import ANYTHING, Condition, Create, Outcome, Put, WriteOperation
 from mediator.operations.merge import failure_of, merge_results
-from mediator.operations.model import ANYTHING, Condition, Create, Outcome, Put, WriteOperation
-from mediator.operations.plan import Steps
-from mediator.placement.routing import ClassRoute
+from mediator.routing.fragments import Steps
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import Status, WriteResult
 
 __all__ = ["asked_for", "check_if_match", "if_match_required", "outcome_of"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mediator.errors import MediatorError
-from mediator.operations.model import Outcome, Update, WriteOperation
-from mediator.placement.routing import ClassRoute
+from mediator.base.errors import MediatorError
+from mediator.model.operations import Outcome, Update, WriteOperation
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
 __all__ = ["JointWrites", "is_joint", "lacks_fragment"]

@@ -18,7 +18,7 @@ from jsonpatch import (
     JsonPointerException,
 )
 
-from mediator.errors import Conflict, Place
+from mediator.base.errors import Conflict, Place
 from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.mistakes import Misfit, invalid, places_below
 

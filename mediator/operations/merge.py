@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mediator.errors import (
+from mediator.base.errors import (
     AlreadyExists,
     IdempotencyReused,
     MediatorError,
@@ -13,10 +13,10 @@ from mediator.errors import (
     Place,
     PreconditionFailed,
 )
-from mediator.operations.model import Get, Outcome, Put, WriteOperation
-from mediator.operations.operators import OperatorFailure
-from mediator.operations.plan import Resource, Steps, resource_of
-from mediator.placement.routing import ClassRoute
+from mediator.model.operations import Get, Outcome, Put, WriteOperation
+from mediator.model.operators import OperatorFailure
+from mediator.routing.fragments import Resource, Steps, resource_of
+from mediator.routing.model import ClassRoute
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Record, Status, WriteKind, WriteResult
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mediator.model.operations import Get, Outcome
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_fragments
-from mediator.operations.model import Get, Outcome
-from mediator.operations.plan import resource_of
-from mediator.placement.routing import ClassRoute
+from mediator.routing.fragments import resource_of
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import Read
 
 __all__ = ["read_objects"]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from mediator.errors import Place
+from mediator.base.errors import Place
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.json_patch import Compute, json_patch
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.mistakes import Misfit, invalid, places_below, token
 from mediator.schema.tree import ClassSchema, Field

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from mediator.errors import IdempotencyReused
-from mediator.operations.model import Create, Delete, Outcome, Put, Update, WriteOperation
-from mediator.placement.routing import ClassRoute
+from mediator.base.errors import IdempotencyReused
+from mediator.model.operations import Create, Delete, Outcome, Put, Update, WriteOperation
+from mediator.routing.model import ClassRoute
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Recalled, StoreError
-from mediator.systems import Systems, unavailable
+from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["recall"]
 

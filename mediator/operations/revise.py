@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mediator.errors import Conflict, Invalid, NotFound, Place, PreconditionFailed
-from mediator.offload import offload
-from mediator.operations.model import ANYTHING, Condition, Get, Outcome, Revise, Update
-from mediator.placement.routing import ClassRoute
+from mediator.base.errors import Conflict, Invalid, NotFound, Place, PreconditionFailed
+from mediator.base.offload import offload
+from mediator.model.operations import ANYTHING, Condition, Get, Outcome, Revise, Update
+from mediator.routing.model import ClassRoute
 
 __all__ = ["ATTEMPTS", "alternative", "matches", "revise", "revised"]
 

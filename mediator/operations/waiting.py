@@ -7,8 +7,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from mediator.errors import MediatorError
-from mediator.operations.marks import Marks, Met
+from mediator.base.errors import MediatorError
+from mediator.operations.intents import Marks, Met
 from mediator.stores.port import RecordKey, Status, Write, WriteResult
 
 __all__ = ["LONGEST_PAUSE_S", "PATIENCE_S", "Patience", "Told", "wait_out"]

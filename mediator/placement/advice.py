@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mediator.errors import Invalid, Place, SchemaInvalid
-from mediator.offload import paced
-from mediator.placement.ballot import node_ballot
+from mediator.base.errors import Invalid, Place, SchemaInvalid
+from mediator.base.offload import paced
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
+from mediator.placement.scores import node_ballot
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.mistakes import invalid
 from mediator.schema.parse import parse_schema

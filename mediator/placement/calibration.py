@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from uuid import uuid4
 
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.annotations import Metric
 from mediator.schema.tree import MAIN_GROUP, SCRATCH_DATABASE, Field
 from mediator.schema.types import FieldType, Values

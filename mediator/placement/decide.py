@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from mediator.errors import Place
-from mediator.offload import paced
-from mediator.placement.ballot import Choice, Order, node_ballot
+from mediator.base.errors import Place
+from mediator.base.offload import paced
 from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
 from mediator.placement.moves import Move, moves_between
 from mediator.placement.rank import ROOT, NodeRank, rank
-from mediator.placement.routing import ClassRoute, DatabaseRoute
+from mediator.placement.scores import Choice, Order, node_ballot
 from mediator.placement.sentence import Sentences
+from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.annotations import Capability
 from mediator.schema.tree import ClassSchema, Mode, Schema
 from mediator.stores.port import Fragment

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mediator.errors import NotFound
-from mediator.placement.ballot import Ballot, Choice
+from mediator.base.errors import NotFound
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision
 from mediator.placement.rank import NodeRank
+from mediator.placement.scores import Ballot, Choice
 from mediator.placement.thresholds import Threshold, thresholds
 from mediator.placement.utility import FieldScore, Part, advantage
 

@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from mediator.offload import give_way, paced
-from mediator.placement.ballot import Choice, Order, node_ballot, shared_ballot
+from mediator.base.offload import give_way, paced
 from mediator.placement.rank import NodeRank
 from mediator.placement.refusal import Refusal, refuse
+from mediator.placement.scores import Choice, Order, node_ballot, shared_ballot
 from mediator.schema.tree import MAIN_GROUP, ClassSchema
 
 __all__ = ["GroupPlan", "Pins", "plan_groups"]

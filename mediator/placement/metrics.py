@@ -12,8 +12,8 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, ClassVar, Final
 
-from mediator.clock import Clock
-from mediator.observation import CircuitChanged, Observation, StoreCallFinished
+from mediator.base.clock import Clock
+from mediator.base.observation import CircuitChanged, Observation, StoreCallFinished
 from mediator.placement import pooling
 from mediator.placement.series import Lane, Series
 from mediator.schema.annotations import Metric

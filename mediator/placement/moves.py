@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mediator.placement.ballot import Choice
 from mediator.placement.groups import Pins
+from mediator.placement.scores import Choice
 from mediator.schema.tree import MAIN_GROUP, Schema
 
 __all__ = ["Move", "moves_between"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from mediator.offload import give_way, paced
+from mediator.base.offload import give_way, paced
 from mediator.placement.candidates import Candidate
 from mediator.placement.refusal import Refusal, refuse
 from mediator.placement.utility import FieldScore, score

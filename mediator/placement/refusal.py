@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mediator.errors import Unplaceable
+from mediator.base.errors import Unplaceable
 
 __all__ = ["Refusal", "refuse"]
 

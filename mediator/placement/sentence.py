@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
-from mediator.offload import give_way
-from mediator.placement.ballot import Ballot, Choice, Order, terms
+from mediator.base.offload import give_way
 from mediator.placement.candidates import Candidate
 from mediator.placement.figures import metric, name_of, seconds, share
 from mediator.placement.rank import ROOT, NodeRank
+from mediator.placement.scores import Ballot, Choice, Order, terms
 from mediator.placement.utility import fulfilment
 from mediator.schema.annotations import Metric, Statistic
 

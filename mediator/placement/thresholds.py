@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from mediator.placement.ballot import Ballot, Requirements, terms
 from mediator.placement.candidates import Candidate
+from mediator.placement.scores import Ballot, Requirements, terms
 from mediator.placement.utility import MET, fulfilment
 from mediator.schema.annotations import ContinuousRequirement, Metric, Sigmoid, Statistic
 

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from mediator.immutable import immutable
+from mediator.base.immutable import immutable
 from mediator.placement.candidates import Candidate
 from mediator.schema.annotations import (
     ContinuousRequirement,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from mediator.observation import ViolationDetected
+from mediator.base.observation import ViolationDetected
 from mediator.placement.candidates import Candidate
 from mediator.placement.utility import fulfilment
 from mediator.schema.annotations import ContinuousRequirement, ViolationRule

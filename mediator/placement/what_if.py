@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mediator.errors import Invalid, Place
+from mediator.base.errors import Invalid, Place
 from mediator.placement.advice import SYSTEM_NAME, SYSTEMS_AT_MOST, read_metrics
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from mediator.model.query import Aggregate, Computation, Function
 from mediator.query.conditions import FilterReader
-from mediator.query.model import Aggregate, Computation, Function
 from mediator.query.targets import (
     JSON_SCALAR,
     Scope,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, Inexact
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 from typing import Any, Final, TypeAlias
 
-from mediator.errors import Invalid, Place
-from mediator.query.evaluate import Lookup, kind_of
-from mediator.query.filters import Path
-from mediator.query.model import Aggregate, Computation, Function
-from mediator.query.ordering import rank
+from mediator.base.errors import Invalid, Place
+from mediator.model.average import average
+from mediator.model.evaluate import Lookup, kind_of
+from mediator.model.filters import Path
+from mediator.model.order import rank
+from mediator.model.query import Aggregate, Computation, Function
 from mediator.schema.limits import DECIMAL_DIGITS
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
@@ -20,7 +21,6 @@ from mediator.schema.types import Value
 __all__ = [
     "Groups",
     "Row",
-    "average",
     "checked",
     "lookup_of_row",
     "too_many_groups",
@@ -30,7 +30,6 @@ _Key: TypeAlias = tuple[Any, ...]
 
 _NUMBERS: Final = 2
 _EXACT: Final = Context(prec=10_000, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
-_ROUNDED: Final = Context(prec=DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +45,6 @@ def lookup_of_row(aggregate: Aggregate, row: Row) -> Lookup:
     found: dict[Path, Value | MissingType] = dict(zip(aggregate.group, row.group, strict=True))
     found |= {(name,): value for name, value in row.computed.items()}
     return lambda path: found.get(path, MISSING)
-
-
-def average(total: Any, count: int) -> Value:
-    """Divide a sum by its count: a float, correctly rounded; of decimals a decimal."""
-    if not count:
-        return None
-    if isinstance(total, Decimal):
-        return _ROUNDED.divide(total, Decimal(count))
-    return float(total / count)
 
 
 class _Count:

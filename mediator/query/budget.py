@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from mediator.clock import Clock
-from mediator.errors import TooCostly
+from mediator.base.clock import Clock
+from mediator.base.errors import TooCostly
 
 __all__ = ["Budget", "Ceiling", "Limits"]
 

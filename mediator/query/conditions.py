@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from mediator.query.filters import (
+from mediator.model.filters import (
     And,
     Between,
     Compare,
@@ -19,7 +19,7 @@ from mediator.query.filters import (
     Not,
     Or,
 )
-from mediator.query.patterns import Wildcard, tokens
+from mediator.model.patterns import Wildcard, tokens
 from mediator.query.targets import Scope, Target, only_member, target_at
 from mediator.schema.mistakes import Misfit, places_below
 from mediator.schema.reading import Node

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mediator.placement.routing import ClassRoute
-from mediator.query.model import Query
+from mediator.model.query import Query
 from mediator.query.semi_joins import RouteOf, SemiJoins
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, ShownJoin, Store, is_joining
 
 __all__ = ["PAGE_VALUES", "Shown", "shown"]

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
+from mediator.model.query import Position
 from mediator.operations.expiry import living
 from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
 from mediator.query.documents import PAGE_VALUES, Shown
-from mediator.query.model import Position
 from mediator.query.planner import Plan
 from mediator.stores.port import (
     Aggregating,
@@ -25,7 +25,7 @@ from mediator.stores.port import (
     StoreTooCostly,
     is_queryable,
 )
-from mediator.systems import Systems, unavailable
+from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["Driver"]
 

@@ -7,22 +7,22 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from mediator.immutable import immutable
+from mediator.base.immutable import immutable
+from mediator.model.evaluate import Lookup, lookup_of
+from mediator.model.operations import Freshness, Get, Outcome
+from mediator.model.order import Top, beyond, position_of, sort_key
+from mediator.model.query import OrderBy, Position
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_fragments
-from mediator.operations.model import Freshness, Get, Outcome
-from mediator.operations.plan import Resource, resource_of
-from mediator.placement.routing import ClassRoute
 from mediator.query.aggregation import Groups, Row, lookup_of_row
 from mediator.query.budget import Budget
 from mediator.query.documents import Shown
 from mediator.query.driving import Driver
-from mediator.query.evaluate import Lookup, lookup_of
 from mediator.query.joins import Joiner
-from mediator.query.model import OrderBy, Position
-from mediator.query.ordering import Top, beyond, position_of, sort_key
 from mediator.query.pacing import Pace, Sieve
 from mediator.query.planner import Plan
+from mediator.routing.fragments import Resource, resource_of
+from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Read, Record

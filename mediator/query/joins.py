@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from mediator.model.conjuncts import paths_of
+from mediator.model.evaluate import value_at
+from mediator.model.filters import ID, Path
+from mediator.model.operations import Get, Outcome
+from mediator.model.query import Join, Query
 from mediator.operations.calls import StoreCalls
-from mediator.operations.model import Get, Outcome
 from mediator.operations.objects import read_objects
-from mediator.operations.plan import reaching, resource_of
-from mediator.placement.routing import ClassRoute
 from mediator.query.budget import Budget
-from mediator.query.conjuncts import paths_of
-from mediator.query.evaluate import value_at
-from mediator.query.filters import ID, Path
-from mediator.query.model import Join, Query
+from mediator.routing.fragments import reaching, resource_of
+from mediator.routing.model import ClassRoute
 
 __all__ = ["Joined", "Joiner"]
 

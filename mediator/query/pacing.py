@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from mediator.offload import offload
+from mediator.base.offload import offload
+from mediator.model.evaluate import Lookup, compile_filter
+from mediator.model.filters import And, Contains, Filter, Like, Not, Or, Path
 from mediator.query.budget import Budget
-from mediator.query.evaluate import Lookup, compile_filter
-from mediator.query.filters import And, Contains, Filter, Like, Not, Or, Path
 
 __all__ = ["LONG", "Pace", "Sieve"]
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from mediator.errors import Invalid, Place
+from mediator.base.errors import Invalid, Place
 from mediator.query.conditions import OPERATORS
 from mediator.query.reading import ReadQuery, read_query
 from mediator.query.targets import Scope

@@ -16,14 +16,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from mediator.identity_cache import IdentityCache
-from mediator.operations.plan import reaching
-from mediator.placement.routing import ClassRoute
-from mediator.query.conjuncts import all_of, conjuncts, paths_of
+from mediator.base.identity_cache import IdentityCache
+from mediator.model.conjuncts import all_of, conjuncts, paths_of
+from mediator.model.evaluate import holds
+from mediator.model.filters import ID, Exists, Filter, Not, Path
+from mediator.model.query import Position, Query
 from mediator.query.documents import Shown, shown
-from mediator.query.evaluate import holds
-from mediator.query.filters import ID, Exists, Filter, Not, Path
-from mediator.query.model import Position, Query
 from mediator.query.scans import needs_scan
 from mediator.query.selectivity import UNBOUND, spread_of
 from mediator.query.semi_joins import (
@@ -33,6 +31,8 @@ from mediator.query.semi_joins import (
     followed,
     semi_joins,
 )
+from mediator.routing.fragments import reaching
+from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING
 from mediator.stores.port import Access, Aggregating, Fragment, Pushdown, Store, is_queryable
 

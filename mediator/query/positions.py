@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mediator.errors import Invalid, Place
-from mediator.query.model import Position
+from mediator.base.errors import Invalid, Place
+from mediator.model.query import Position
 from mediator.query.targets import Target
 from mediator.schema.mistakes import Misfit
 from mediator.schema.tree import MISSING, MissingType

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import orjson
 
+from mediator.model.query import Join, OrderBy, Query
 from mediator.query.aggregates import read_aggregate
 from mediator.query.conditions import FilterReader
-from mediator.query.model import Join, OrderBy, Query
 from mediator.query.targets import Scope, Target, target_at
 from mediator.schema.mistakes import invalid
 from mediator.schema.reading import FIELD_NAME, Node

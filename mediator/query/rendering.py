@@ -6,9 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from mediator.operations.plan import resource_of
-from mediator.query.budget import Budget
-from mediator.query.filters import (
+from mediator.model.filters import (
     And,
     Between,
     Compare,
@@ -21,7 +19,9 @@ from mediator.query.filters import (
     Or,
     Path,
 )
+from mediator.query.budget import Budget
 from mediator.query.planner import Plan
+from mediator.routing.fragments import resource_of
 from mediator.schema.scalars import SCALAR_ENCODERS
 from mediator.schema.types import FieldType, Value
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mediator.errors import NeedsScan, Place
-from mediator.placement.routing import ClassRoute
-from mediator.query.conjuncts import paths_of
-from mediator.query.filters import Filter, Path
-from mediator.query.model import OrderBy, Query
+from mediator.base.errors import NeedsScan, Place
+from mediator.model.conjuncts import paths_of
+from mediator.model.filters import Filter, Path
+from mediator.model.query import OrderBy, Query
+from mediator.routing.model import ClassRoute
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mediator.query.filters import Between, Compare, Comparison, Exists, Filter, In, Not
+from mediator.model.filters import Between, Compare, Comparison, Exists, Filter, In, Not
 
 __all__ = ["UNBOUND", "spread_of"]
 

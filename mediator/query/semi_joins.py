@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from mediator.placement.routing import ClassRoute
-from mediator.query.conjuncts import paths_of
-from mediator.query.evaluate import holds
-from mediator.query.filters import ID, And, Filter, Not, Or
-from mediator.query.model import Join, Query
+from mediator.model.conjuncts import paths_of
+from mediator.model.evaluate import holds
+from mediator.model.filters import ID, And, Filter, Not, Or
+from mediator.model.query import Join, Query
+from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING
 from mediator.stores.port import Fragment, SemiJoin, SemiJoining, Store, is_semi_joining
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from mediator.query.filters import ID, Path
+from mediator.model.filters import ID, Path
 from mediator.schema.documents import document
 from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.mistakes import Misfit

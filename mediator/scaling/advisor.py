@@ -13,7 +13,7 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any, Final
 
-from mediator.clock import Clock
+from mediator.base.clock import Clock
 from mediator.placement.candidates import Candidate
 from mediator.scaling.energy import Energy, Load, tell
 from mediator.scaling.forecast import HISTORY_S

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
-from mediator.errors import Place
+from mediator.base.errors import Place
 from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MISTAKES_TOLD
 from mediator.schema.mistakes import Misfit, places_below, token
 from mediator.schema.scalars import text_mistake

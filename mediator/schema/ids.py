@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mediator.errors import Invalid, Place
+from mediator.base.errors import Invalid, Place
 from mediator.schema.limits import ID_BYTES
 
 __all__ = ["check_id", "id_mistake"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mediator.errors import Invalid
+from mediator.base.errors import Invalid
 
 __all__ = ["merge_patch"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, NoReturn
 
-from mediator.errors import Invalid, Place
+from mediator.base.errors import Invalid, Place
 from mediator.schema.limits import MISTAKES_TOLD
 
 __all__ = ["Misfit", "gather", "invalid", "places_below", "token"]

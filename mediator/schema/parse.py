@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from mediator.errors import Place, SchemaInvalid
-from mediator.offload import give_way
+from mediator.base.errors import Place, SchemaInvalid
+from mediator.base.offload import give_way
 from mediator.schema.limits import (
     CACHE_COST_MAX,
     CACHE_COST_MIN,

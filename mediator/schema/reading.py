@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import inf, isfinite, nextafter
 from typing import Any, Final, TypeVar
 
-from mediator.errors import Place
+from mediator.base.errors import Place
 from mediator.schema.limits import MISTAKES_TOLD
 from mediator.schema.mistakes import token
 from mediator.schema.tree import MISSING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from mediator.offload import paced
+from mediator.base.offload import paced
 from mediator.schema.annotations import Annotation, BinaryRequirement, Sigmoid, Utility
 from mediator.schema.tree import MAIN_GROUP, ClassSchema, Field, MissingType, Schema
 from mediator.schema.types import Value

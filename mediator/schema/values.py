@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from mediator.errors import Place
+from mediator.base.errors import Place
 from mediator.schema.documents import document
 from mediator.schema.limits import MAP_KEY_BYTES
 from mediator.schema.mistakes import Misfit, gather, invalid, places_below, token

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from mediator.clock import Clock, ServerClock
-from mediator.observation import (
+from mediator.base.clock import Clock, ServerClock
+from mediator.base.observation import (
     CallOutcome,
     CircuitChanged,
     ClockSkewMeasured,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mediator.query.filters import ID
-from mediator.query.model import OrderBy
+from mediator.model.filters import ID
+from mediator.model.query import OrderBy
 
 __all__ = ["only_level"]
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from mediator.operations.operators import APPLICABLE, Operator
+from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.annotations import DURABLE_S, Capability
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Check

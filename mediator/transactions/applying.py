@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from mediator.concurrency import both, concurrently
-from mediator.errors import MediatorError
+from mediator.base.concurrency import both, concurrently
+from mediator.base.errors import MediatorError
+from mediator.model.operations import Outcome
 from mediator.operations.calls import StoreCalls
-from mediator.operations.marks import Marker
+from mediator.operations.intents import Marker
 from mediator.operations.merge import merge_results
-from mediator.operations.model import Outcome
-from mediator.operations.plan import Steps
-from mediator.placement.routing import ClassRoute
+from mediator.routing.fragments import Steps
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey, Status, Write, WriteKind, WriteResult
 from mediator.transactions.preparing import Work
 

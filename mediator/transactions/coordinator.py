@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import uuid4
 
-from mediator.clock import Clock
-from mediator.errors import (
+from mediator.base.clock import Clock
+from mediator.base.errors import (
     IdempotencyReused,
     Locked,
     NotFound,
@@ -21,12 +21,12 @@ from mediator.errors import (
     TransactionAborted,
     Unavailable,
 )
-from mediator.observation import Observer
+from mediator.base.observation import Observer
+from mediator.base.results import all_or_raise
+from mediator.model.operations import Outcome
 from mediator.operations.calls import StoreCalls
-from mediator.operations.model import Outcome
 from mediator.operations.waiting import Patience
-from mediator.placement.routing import ClassRoute
-from mediator.results import all_or_raise
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
 from mediator.transactions.joint import JointWriter
 from mediator.transactions.log import Entry, State, TransactionLog

@@ -19,12 +19,12 @@ from typing import Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from mediator.concurrency import concurrently
-from mediator.errors import Locked, MediatorError, Unavailable
+from mediator.base.concurrency import concurrently
+from mediator.base.errors import Locked, MediatorError, Unavailable
+from mediator.model.operations import Outcome, WriteOperation
 from mediator.operations.calls import StoreCalls
-from mediator.operations.model import Outcome, WriteOperation
 from mediator.operations.waiting import Patience
-from mediator.placement.routing import ClassRoute
+from mediator.routing.model import ClassRoute
 from mediator.transactions.applying import Answer
 from mediator.transactions.log import Entry
 from mediator.transactions.model import Blocked

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mediator.errors import Invalid, Place
-from mediator.immutable import immutable
-from mediator.operations.marks import Met
-from mediator.operations.model import WriteOperation
+from mediator.base.errors import Invalid, Place
+from mediator.base.immutable import immutable
+from mediator.model.operations import WriteOperation
+from mediator.operations.intents import Met
 
 __all__ = ["MOST_READS", "MOST_WRITES", "Blocked", "Seen", "Transaction", "check"]
 

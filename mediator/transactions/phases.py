@@ -15,9 +15,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from mediator.clock import Clock
-from mediator.concurrency import both
-from mediator.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
+from mediator.base.clock import Clock
+from mediator.base.concurrency import both
+from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import expired
 from mediator.operations.waiting import Patience

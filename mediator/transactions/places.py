@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mediator.errors import MediatorError
-from mediator.placement.routing import ClassRoute
+from mediator.base.errors import MediatorError
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, Standing
 
 __all__ = ["Held", "Target", "held_of", "keys_of"]

@@ -11,12 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from mediator.errors import MediatorError
-from mediator.operations.apply import Refused, apply_operator
-from mediator.operations.calls import StoreCalls
-from mediator.operations.if_match import asked_for, check_if_match, if_match_required
-from mediator.operations.merge import failure_of, merge_records, refusal_of
-from mediator.operations.model import (
+from mediator.base.errors import MediatorError
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.operations import (
     ANYTHING,
     Create,
     Delete,
@@ -27,8 +24,11 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.operations.plan import Steps, plan_read, plan_write
+from mediator.operations.calls import StoreCalls
+from mediator.operations.if_match import asked_for, check_if_match, if_match_required
+from mediator.operations.merge import failure_of, merge_records, refusal_of
 from mediator.operations.revise import revised
+from mediator.routing.fragments import Steps, plan_read, plan_write
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult

@@ -7,15 +7,15 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from mediator.concurrency import concurrently
-from mediator.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
-from mediator.observation import Observer, RedoRecovered
+from mediator.base.concurrency import concurrently
+from mediator.base.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.base.observation import Observer, RedoRecovered
+from mediator.base.results import all_or_raise
+from mediator.model.operations import Outcome, WriteOperation
 from mediator.operations.calls import StoreCalls
-from mediator.operations.marks import Marker, Met
-from mediator.operations.model import Outcome, WriteOperation
+from mediator.operations.intents import Marker, Met
 from mediator.operations.waiting import LONGEST_PAUSE_S
-from mediator.placement.routing import ClassRoute, RoutingModel
-from mediator.results import all_or_raise
+from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
 from mediator.transactions.log import Entry, State, TransactionLog

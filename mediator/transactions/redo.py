@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from mediator.operations.model import Outcome
-from mediator.operations.operators import Operator, OperatorCall
-from mediator.operations.plan import Steps
-from mediator.placement.routing import ClassRoute
+from mediator.model.operations import Outcome
+from mediator.model.operators import Operator, OperatorCall
+from mediator.routing.fragments import Steps
+from mediator.routing.model import ClassRoute
 from mediator.schema.tagged import dump, load
 from mediator.stores.port import Write, WriteKind
 from mediator.transactions.places import Target

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mediator.errors import Place, TransactionAborted
+from mediator.base.errors import Place, TransactionAborted
 from mediator.operations.expiry import expired
-from mediator.operations.marks import Marker
-from mediator.placement.routing import ClassRoute
+from mediator.operations.intents import Marker
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Record, RecordKey, Standing
 from mediator.transactions.model import Seen
 

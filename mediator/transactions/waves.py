@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from mediator.operations.model import Delete, Revise, Update, WriteOperation
-from mediator.placement.routing import ClassRoute
+from mediator.model.operations import Delete, Revise, Update, WriteOperation
+from mediator.routing.model import ClassRoute
 
 __all__ = ["WAVE_BYTES", "WAVE_OPERATIONS", "Routed", "waves"]
 

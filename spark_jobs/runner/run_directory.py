@@ -36,7 +36,7 @@ from uuid import uuid4
 
 import orjson
 
-from mediator.stores.embedded.private import private_directory
+from mediator.embedded.private import private_directory
 
 __all__ = ["KeptStage", "RunDirectory"]
 

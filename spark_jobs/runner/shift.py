@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from mediator.base.errors import Unavailable
 from mediator.catalogue.run_queue import Heard, RunQueue, TakenRun
 from mediator.catalogue.runs import RunState
-from mediator.errors import Unavailable
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.execution import FORECAST, Ending, InputReader, ResultWriter, Run
 from spark_jobs.runner.failures import reason_of

@@ -19,9 +19,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from mediator.base.errors import Unavailable
 from mediator.catalogue.run_queue import RunQueue
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.errors import Unavailable
 from spark_jobs.runner.execution import InputReader, ResultWriter
 from spark_jobs.runner.shift import Bench, Shift
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
-from mediator.errors import AdvisoryOnly, Invalid, MediatorError, NotFound
-from mediator.operations.model import Operation, Put
-from mediator.placement.routing import ClassRoute
-from mediator.planes import DataPlane
+from mediator.base.errors import AdvisoryOnly, Invalid, MediatorError, NotFound
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import Operation, Put
+from mediator.routing.model import ClassRoute
 from mediator.schema.ids import check_id
 from spark_jobs.runner.job import Into
 from spark_jobs.runner.port import ColumnType, Desk, InputUnfit

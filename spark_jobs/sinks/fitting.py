@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mediator.errors import Place
+from mediator.base.errors import Place
 from mediator.schema.tree import MISSING, ClassSchema, Field
 from mediator.schema.types import FieldType
 from spark_jobs.runner.job import Into

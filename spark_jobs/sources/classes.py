@@ -29,14 +29,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from mediator.errors import MediatorError, NotFound
-from mediator.materialise.freshness import STRONG
-from mediator.operations.model import Outcome
-from mediator.placement.routing import ClassRoute
+from mediator.base.errors import MediatorError, NotFound
+from mediator.model.operations import Outcome
+from mediator.model.query import Position, Query
 from mediator.query.budget import Limits
 from mediator.query.execution import Answer
-from mediator.query.model import Position, Query
 from mediator.query.reading import read_query
+from mediator.routing.freshness import STRONG
+from mediator.routing.model import ClassRoute
 from mediator.schema.types import FieldType
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.kinds import make_store

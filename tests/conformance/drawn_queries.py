@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from mediator.query.conjuncts import all_of, conjuncts
-from mediator.query.evaluate import holds, lookup_of
-from mediator.query.filters import (
+from mediator.model.conjuncts import all_of, conjuncts
+from mediator.model.evaluate import holds, lookup_of
+from mediator.model.filters import (
     ID,
     And,
     Between,
@@ -29,7 +29,7 @@ from mediator.query.filters import (
     Or,
     Path,
 )
-from mediator.query.model import OrderBy, Position
+from mediator.model.query import OrderBy, Position
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.port import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from examples.kept_record import KeptRecord, write_to
-from mediator.operations.operators import APPLICABLE, Operator
+from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (

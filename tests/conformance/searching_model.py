@@ -7,10 +7,10 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from mediator.query.evaluate import Lookup, holds, lookup_of
-from mediator.query.filters import Filter, Path
-from mediator.query.model import Computation, Function, OrderBy, Position
-from mediator.query.ordering import beyond, position_of, sort_key
+from mediator.model.evaluate import Lookup, holds, lookup_of
+from mediator.model.filters import Filter, Path
+from mediator.model.order import beyond, position_of, sort_key
+from mediator.model.query import Computation, Function, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Access, Find, Found, Fragment, Pushdown, Record

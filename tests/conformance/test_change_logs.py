@@ -13,8 +13,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from mediator.changes.model import Change
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.change import Change
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.kinds import make_store

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mediator.query.evaluate import Lookup, holds
-from mediator.query.filters import And, Compare, Comparison, Contains, Filter, Like, Not, Path
-from mediator.query.model import Computation, OrderBy, Position
+from mediator.model.evaluate import Lookup, holds
+from mediator.model.filters import And, Compare, Comparison, Contains, Filter, Like, Not, Path
+from mediator.model.query import Computation, OrderBy, Position
 from mediator.schema.tree import MISSING
 from mediator.schema.types import Value
 from mediator.stores.conformance import CHECKS, Judgement, run

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from mediator.operations.operators import Operator
+from mediator.model.operators import Operator
 from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance import CHECKS, Judgement, run
 from mediator.stores.conformance.concurrency import _race

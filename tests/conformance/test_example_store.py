@@ -13,7 +13,7 @@ import pytest
 from app.settings import SystemSettings
 from examples.kept_record import KeptRecord, write_to
 from examples.sqlite_store import SqliteStore
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.stores import kinds
 from mediator.stores.conformance import CHECKS, Judgement, run, run_check
 from mediator.stores.conformance.samples import counter

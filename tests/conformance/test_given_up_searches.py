@@ -15,8 +15,8 @@ from uuid import uuid4
 import bson
 import pytest
 
-from mediator.query.filters import ID, Compare, Comparison, Filter, In
-from mediator.query.model import OrderBy
+from mediator.model.filters import ID, Compare, Comparison, Filter, In
+from mediator.model.query import OrderBy
 from mediator.stores.mongo import MongoStore
 from mediator.stores.port import Find, SystemConfig
 from mediator.stores.redis import RedisStore

@@ -16,8 +16,8 @@ from bson.int64 import Int64
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mediator.changes.model import Change
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
+from mediator.model.change import Change
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore

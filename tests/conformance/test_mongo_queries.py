@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pymongo.asynchronous.collection import AsyncCollection
 
-from mediator.query.filters import (
+from mediator.model.filters import (
     ID,
     And,
     Between,
@@ -26,7 +26,7 @@ from mediator.query.filters import (
     Not,
     Or,
 )
-from mediator.query.model import OrderBy, Position
+from mediator.model.query import OrderBy, Position
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.layout import Document
 from mediator.stores.mongo.searches import pushdown

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from bson.int64 import Int64
 
-from mediator.clock import SystemClock
-from mediator.query.filters import Compare, Comparison
+from mediator.base.clock import SystemClock
+from mediator.model.filters import Compare, Comparison
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from mediator.operations.apply import Refused, apply_operator
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore

@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from mediator.query.filters import (
+from mediator.model.filters import (
     ID,
     And,
     Between,
@@ -29,7 +29,7 @@ from mediator.query.filters import (
     Not,
     Or,
 )
-from mediator.query.model import Computation, Function, OrderBy, Position
+from mediator.model.query import Computation, Function, OrderBy, Position
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.samples import HOSTILE_TEXTS

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mediator.operations.apply import Refused, apply_operator
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import SCALARS, FieldType
 from mediator.stores.port import (

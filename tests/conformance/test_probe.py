@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from mediator.operations.operators import Operator
+from mediator.model.operators import Operator
 from mediator.schema.annotations import Capability
 from mediator.schema.types import FieldType
 from mediator.stores.port import (

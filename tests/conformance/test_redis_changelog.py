@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 import redis.asyncio
 
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, Subject

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mediator.query.filters import (
+from mediator.model.filters import (
     ID,
     And,
     Between,
@@ -23,7 +23,7 @@ from mediator.query.filters import (
     Not,
     Or,
 )
-from mediator.query.model import OrderBy
+from mediator.model.query import OrderBy
 from mediator.stores.port import (
     Access,
     Find,

@@ -17,8 +17,8 @@ import redis.asyncio
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mediator.operations.apply import Refused, apply_operator
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.clock import SystemClock
+from mediator.base.clock import SystemClock
 from mediator.schema.annotations import Capability
 from mediator.stores.conformance import Judgement, Report, run
 from mediator.stores.probe import probe

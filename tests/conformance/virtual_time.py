@@ -7,7 +7,7 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from mediator.clock import Clock
+from mediator.base.clock import Clock
 
 __all__ = ["HandClock", "LoopClock", "run_virtually"]
 

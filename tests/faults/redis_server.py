@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from mediator.stores.embedded.redis import EmbeddedRedis
+from mediator.embedded.redis import EmbeddedRedis
 
 __all__ = ["Server", "running"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.port import Kind
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import Kind
 from mediator.stores.port import SystemConfig
 
 __all__ = ["KINDS", "OwnStores", "Stores"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mediator.stores.embedded.redis import EmbeddedRedis
+from mediator.embedded.redis import EmbeddedRedis
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service

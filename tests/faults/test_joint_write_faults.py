@@ -16,8 +16,8 @@ import pytest
 
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
-from mediator.errors import NotFound, PreconditionFailed, Unavailable
-from mediator.operations.model import (
+from mediator.base.errors import NotFound, PreconditionFailed, Unavailable
+from mediator.model.operations import (
     Condition,
     Delete,
     Get,
@@ -26,7 +26,7 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import Values
 from mediator.stores.port import SystemConfig, Write
 from tests.faults.conditions import eventually

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, event, insert, select, text, update
 
+from mediator.base.clock import SystemClock
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.catalogue.tables import databases, epoch, schema_changes
-from mediator.clock import SystemClock
 from mediator.control.follower import Follower
 from mediator.control.layout import route_of
-from mediator.guard import NullGuard
+from mediator.data_plane.executor import Executor
+from mediator.model.guard import NullGuard
 from mediator.operations.calls import StoreCalls
-from mediator.operations.executor import Executor
 from mediator.query.budget import Limits
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 
 __all__ = ["Replica", "World", "documented", "opened_world"]
 

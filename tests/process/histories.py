@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mediator.errors import Locked, PreconditionFailed, TransactionAborted
-from mediator.operations.model import Condition, Update
+from mediator.base.errors import Locked, PreconditionFailed, TransactionAborted
+from mediator.model.operations import Condition, Update
 from mediator.transactions.log import State
 from mediator.transactions.model import Seen, Transaction
 from tests.process.mortal import FATE, Fate, Killed

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from mediator.base.periodic_tasks import Duty, Watch
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.control.watch import Duty, Watch
 
 __all__ = ["idle_worker"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from mediator.clock import SystemClock
-from mediator.errors import (
+from mediator.base.clock import SystemClock
+from mediator.base.errors import (
     AdvisoryOnly,
     AlreadyExists,
     IdempotencyReused,
@@ -19,10 +19,9 @@ from mediator.errors import (
     PreconditionFailed,
     PreconditionRequired,
 )
-from mediator.materialise.freshness import ANY, Wish
-from mediator.operations.apply import Refused, apply_operator
-from mediator.operations.if_match import asked_for, check_if_match
-from mediator.operations.model import (
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.evaluate import compile_filter, lookup_of
+from mediator.model.operations import (
     Create,
     Delete,
     Get,
@@ -33,14 +32,15 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.operations.plan import resource_groups
-from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
+from mediator.model.order import Top, beyond, position_of, sort_key
+from mediator.model.query import Query
+from mediator.operations.if_match import asked_for, check_if_match
 from mediator.query.budget import Budget, Ceiling, Limits
-from mediator.query.evaluate import compile_filter, lookup_of
 from mediator.query.execution import Answer, Item
-from mediator.query.model import Query
-from mediator.query.ordering import Top, beyond, position_of, sort_key
 from mediator.query.planner import Plan
+from mediator.routing.fragments import resource_groups
+from mediator.routing.freshness import ANY, Wish
+from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.tree import MAIN_GROUP, MISSING, ClassSchema, MissingType, Schema
 from mediator.schema.types import Values
 from mediator.stores.port import Access, Fragment, Pushdown

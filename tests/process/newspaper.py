@@ -11,7 +11,7 @@ import httpx
 
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
-from mediator.observation import Observation
+from mediator.base.observation import Observation
 from mediator.schema.tree import ClassSchema, Field, Mode, Schema
 from mediator.schema.types import FieldType
 from tests.process.memory_plane import MemoryPlane, routing_model

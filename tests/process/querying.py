@@ -13,10 +13,10 @@ import orjson
 
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
-from mediator.errors import Unavailable
-from mediator.operations.executor import Executor
-from mediator.operations.model import Create
-from mediator.operations.plan import plan_write
+from mediator.base.errors import Unavailable
+from mediator.data_plane.executor import Executor
+from mediator.model.operations import Create
+from mediator.routing.fragments import plan_write
 from mediator.schema.types import Values
 from mediator.stores.port import Status, Write, WriteResult
 from tests.process.service import Service, unique

@@ -13,11 +13,11 @@ from pymongo import AsyncMongoClient
 from redis.asyncio import Redis
 from sqlalchemy import make_url
 
-from mediator.clock import SystemClock
-from mediator.observation import Observation
-from mediator.operations.model import Create, Get, Outcome, Update
-from mediator.operations.operators import Operator, OperatorCall
-from mediator.planes import SystemRegistration
+from mediator.base.clock import SystemClock
+from mediator.base.observation import Observation
+from mediator.control.port import SystemRegistration
+from mediator.model.operations import Create, Get, Outcome, Update
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import Values
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.kinds import make_store

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from app.checkup import look_at
 from app.commands.key import key
 from app.commands.key_option import key_in
-from mediator.access.book import AccessBook
-from mediator.clock import SystemClock
+from mediator.access.cache import AccessBook
+from mediator.base.clock import SystemClock
 from tests.process.guarded import Guarded, bearer
 from tests.process.service import NOWHERE, unique
 

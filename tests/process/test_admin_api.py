@@ -11,7 +11,7 @@ import pytest
 
 from app.admin.main import create_admin_app
 from app.telemetry.instruments import Instruments
-from mediator.observation import CircuitChanged, RedoRecovered, StoreCallFinished
+from mediator.base.observation import CircuitChanged, RedoRecovered, StoreCallFinished
 from mediator.stores.port import StoreUnavailable
 from tests.process.service import NOWHERE, Service, field_on, unique
 

@@ -26,16 +26,16 @@ from mediator.archive.backup import Progress
 from mediator.archive.files import read_manifest, write_manifest
 from mediator.archive.filling import Restored
 from mediator.archive.model import MANIFEST, ArchiveInvalid, Manifest
+from mediator.base.errors import Conflict, MediatorError, NotFound, Unplaceable
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.rows import KEPT, LEFT, CatalogueRows
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.tables import metadata
 from mediator.changes.feed import PositionGone
 from mediator.changes.position import FeedPosition
-from mediator.errors import Conflict, MediatorError, NotFound, Unplaceable
-from mediator.guard import guard_key
-from mediator.operations.model import Delete, Outcome, Put
-from mediator.query.walking import pages
+from mediator.data_plane.walking import pages
+from mediator.model.guard import guard_key
+from mediator.model.operations import Delete, Outcome, Put
 from mediator.stores.port import SystemConfig, Write, WriteKind
 from sketch.port import Part
 from tests.faults.conditions import eventually

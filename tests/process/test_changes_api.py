@@ -14,8 +14,8 @@ import pytest
 
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from mediator.base.observation import ChangesRelayed
 from mediator.changes.partitions import PARTITIONS
-from mediator.observation import ChangesRelayed
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.asgi_driver import Answer, send_raw
@@ -338,7 +338,7 @@ async def test_without_a_feed_the_setting_is_named(bench: Bench) -> None:
 
 
 async def test_deletions_are_told(bench: Bench) -> None:
-    from mediator.operations.model import Delete
+    from mediator.model.operations import Delete
     from tests.process.service import unique
 
     await bench.create("dead")

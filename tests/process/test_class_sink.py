@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mediator.operations.model import Delete
+from mediator.model.operations import Delete
 from spark_jobs.runner.job import Into
 from spark_jobs.runner.port import Desk, InputUnfit, RunCancelled
 from spark_jobs.runner.results import ResultFiles

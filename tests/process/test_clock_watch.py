@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.coherence.clock_watch import ClockWatch
-from mediator.clock import SystemClock
-from mediator.errors import Unavailable
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
 from sketch.bloom import FilterShape
 from sketch.lifetimes import lifetime_us
 from sketch.port import Part, SketchLimits, SketchUnavailable, Snapshot

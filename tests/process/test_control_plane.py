@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from mediator.catalogue.stored_databases import Moment, StoredDatabase
-from mediator.clock import SystemClock
-from mediator.errors import (
+from mediator.base.clock import SystemClock
+from mediator.base.errors import (
     AdvisoryOnly,
     Conflict,
     DataWouldMove,
@@ -23,10 +22,11 @@ from mediator.errors import (
     Unavailable,
     Unplaceable,
 )
-from mediator.observation import ViolationDetected
-from mediator.operations.model import Create, Outcome
-from mediator.planes import SystemRegistration
-from mediator.query.model import OrderBy, Query
+from mediator.base.observation import ViolationDetected
+from mediator.catalogue.stored_databases import Moment, StoredDatabase
+from mediator.control.port import SystemRegistration
+from mediator.model.operations import Create, Outcome
+from mediator.model.query import OrderBy, Query
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
 from mediator.stores.kinds import make_store

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import OutcomeUnknown, Unavailable
-from mediator.observation import RequestFinished
-from mediator.operations.model import Outcome, WriteOperation
+from mediator.base.errors import OutcomeUnknown, Unavailable
+from mediator.base.observation import RequestFinished
+from mediator.model.operations import Outcome, WriteOperation
 from tests.process.newspaper import (
     JSON_PATCH,
     MERGE,

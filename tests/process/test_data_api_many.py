@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from mediator.errors import Unavailable
-from mediator.operations.model import Create, Update
-from mediator.placement.routing import RoutingModel
+from mediator.base.errors import Unavailable
+from mediator.model.operations import Create, Update
+from mediator.routing.model import RoutingModel
 from tests.process.asgi_driver import send_raw
 from tests.process.memory_plane import routing_model
 from tests.process.newspaper import NEWS, Newspaper, assert_problem, newspaper

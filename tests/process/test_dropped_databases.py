@@ -13,8 +13,8 @@ from redis.asyncio import Redis
 
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
-from mediator.errors import NotFound, Unavailable
-from mediator.operations.model import Get
+from mediator.base.errors import NotFound, Unavailable
+from mediator.model.operations import Get
 from mediator.stores.port import StoreRefused, SystemConfig, Write, WriteKind
 from tests.faults.conditions import eventually
 from tests.process.asgi_driver import Answer, send_raw

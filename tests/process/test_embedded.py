@@ -22,24 +22,24 @@ import pymongo
 import pytest
 import redis
 
-from mediator.stores.embedded.account import unprivileged_account
-from mediator.stores.embedded.address import socket_path
-from mediator.stores.embedded.fleet import EmbeddedFleet
-from mediator.stores.embedded.jars import fetch_jars
-from mediator.stores.embedded.java_mongo import EmbeddedJavaMongo
-from mediator.stores.embedded.lifecycle import OwnedServer
-from mediator.stores.embedded.lock import DataDirectoryBusy
-from mediator.stores.embedded.mongodb import EmbeddedMongo
-from mediator.stores.embedded.placing import placed
-from mediator.stores.embedded.port import (
+from mediator.embedded.account import unprivileged_account
+from mediator.embedded.address import socket_path
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.jars import fetch_jars
+from mediator.embedded.java_mongo import EmbeddedJavaMongo
+from mediator.embedded.lifecycle import OwnedServer
+from mediator.embedded.lock import DataDirectoryBusy
+from mediator.embedded.mongodb import EmbeddedMongo
+from mediator.embedded.placing import placed
+from mediator.embedded.port import (
     EmbeddedStartError,
     Endpoint,
     Kind,
     ServerUnavailable,
 )
-from mediator.stores.embedded.postgresql import EmbeddedPostgres
-from mediator.stores.embedded.redis import EmbeddedRedis
-from mediator.stores.embedded.waiting import wait_for
+from mediator.embedded.postgresql import EmbeddedPostgres
+from mediator.embedded.redis import EmbeddedRedis
+from mediator.embedded.waiting import wait_for
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 WITHIN_S = 60
@@ -49,8 +49,8 @@ STRANGER = 65_533
 SERVICE = """
 import signal, sys
 from pathlib import Path
-from mediator.stores.embedded.address import socket_path
-from mediator.stores.embedded.fleet import EmbeddedFleet
+from mediator.embedded.address import socket_path
+from mediator.embedded.fleet import EmbeddedFleet
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 fleet = EmbeddedFleet(Path(sys.argv[1]))

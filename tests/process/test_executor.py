@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import (
+from mediator.base.errors import (
     AdvisoryOnly,
     AlreadyExists,
     IdempotencyReused,
@@ -20,7 +20,8 @@ from mediator.errors import (
     PreconditionRequired,
     Unavailable,
 )
-from mediator.operations.model import (
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import (
     Condition,
     Create,
     Delete,
@@ -31,11 +32,10 @@ from mediator.operations.model import (
     Revise,
     Update,
 )
-from mediator.operations.operators import Operator, OperatorCall
-from mediator.operations.plan import plan_write
-from mediator.planes import DataPlane
+from mediator.model.operators import Operator, OperatorCall
+from mediator.model.query import OrderBy, Query
 from mediator.query.execution import Item
-from mediator.query.model import OrderBy, Query
+from mediator.routing.fragments import plan_write
 from mediator.stores.port import StoreUnavailable
 from tests.process.service import Service, field_on, inc, unique
 

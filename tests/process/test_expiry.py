@@ -12,10 +12,11 @@ from functools import partial
 
 import pytest
 
-from mediator.clock import SystemClock
-from mediator.errors import MediatorError, NotFound, OutcomeUnknown, Unavailable
-from mediator.observation import ClockSkewMeasured
-from mediator.operations.model import (
+from mediator.base.clock import SystemClock
+from mediator.base.errors import MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.base.observation import ClockSkewMeasured
+from mediator.model.filters import Compare, Comparison
+from mediator.model.operations import (
     Condition,
     Create,
     Delete,
@@ -25,9 +26,8 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
+from mediator.model.query import Join, Query
 from mediator.query.execution import Answer
-from mediator.query.filters import Compare, Comparison
-from mediator.query.model import Join, Query
 from mediator.schema.types import Values
 from mediator.stores.kinds import make_store
 from mediator.stores.port import SystemConfig

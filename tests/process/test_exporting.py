@@ -21,7 +21,7 @@ from app.telemetry.settings import TelemetrySettings
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traced import traced
 from benchmarks.otlp_sink import OtlpSink, attributes_of, otlp_sink
-from mediator.observation import RequestFinished, StoreCallFinished, SystemRegistered
+from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service

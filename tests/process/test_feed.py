@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
+from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of, time_of
 from mediator.changes.feed import (
     BEGINNING,
@@ -20,14 +21,14 @@ from mediator.changes.feed import (
     PositionGone,
     Source,
 )
-from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.coordination.connecting import connect, line_to
 from mediator.coordination.feed import RedisFeed, Retention
-from mediator.coordination.leases import Lease, Leases
-from mediator.coordination.primary_state import RedisPrimaryState
+from mediator.coordination.leases import Leases
 from mediator.coordination.scripts import TICKS
+from mediator.coordination.view_state import RedisPrimaryState
 from mediator.coordination.writers import RedisWriters
+from mediator.model.change import Change
 from mediator.stores.port import SystemConfig
 from mediator.stores.redis.commands import command
 

@@ -12,16 +12,17 @@ from typing import Any, cast
 
 import pytest
 
+from mediator.base.lease import Lease
 from mediator.changes.feed import BEGINNING, Brought, Feed, FeedWentBack, LeaseLost
-from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS
 from mediator.changes.relay import LogRelay, Round
 from mediator.changes.routes import SystemRoutes
 from mediator.coordination.connecting import connect, line_to
 from mediator.coordination.feed import RedisFeed
-from mediator.coordination.leases import Lease, Leases
+from mediator.coordination.leases import Leases
 from mediator.coordination.scripts import TICKS
-from mediator.placement.routing import RoutingModel
+from mediator.model.change import Change
+from mediator.routing.model import RoutingModel
 from mediator.stores.port import Fragment, FragmentOf, Logged, StoreUnavailable, SystemConfig
 from tests.faults.conditions import eventually
 

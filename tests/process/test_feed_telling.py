@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
+from mediator.base.clock import SystemClock
+from mediator.base.ending import end
+from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
 from mediator.changes.feed import BEGINNING
-from mediator.changes.model import Change
 from mediator.changes.partitions import PARTITIONS
 from mediator.changes.pending_relays import PendingRelays
 from mediator.changes.routes import SystemRoutes
 from mediator.changes.writers import LEASE_S, OVER_S, Writers
-from mediator.clock import SystemClock
 from mediator.coordination.connecting import connect, line_to
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.writers import SETTLED, WRITERS, RedisWriters
-from mediator.ending import end
-from mediator.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
-from mediator.placement.routing import RoutingModel
+from mediator.model.change import Change
+from mediator.routing.model import RoutingModel
 from mediator.stores.port import Fragment, StoreUnavailable, SystemConfig, Unsettled
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import OutcomeUnknown, Unavailable
-from mediator.guard import Effects, NullGuard, guard_key
-from mediator.materialise.freshness import WHOLE
-from mediator.operations.model import Create, Delete, Get, Update
+from mediator.base.errors import OutcomeUnknown, Unavailable
+from mediator.model.guard import Effects, NullGuard, guard_key
+from mediator.model.operations import Create, Delete, Get, Update
+from mediator.routing.freshness import WHOLE
 from mediator.stores.port import SystemConfig
 from tests.process.service import (
     Service,

@@ -16,11 +16,11 @@ from redis.asyncio import Redis
 from app.admin.main import create_admin_app
 from app.admin.parts import AdminParts
 from app.checkup import look_at
-from mediator.changes.model import Change
-from mediator.errors import Conflict, NotFound
+from mediator.base.errors import Conflict, NotFound
 from mediator.integrity.accounts import Account, Wrong
 from mediator.integrity.check import Integrity, Report
-from mediator.operations.model import Delete, Update
+from mediator.model.change import Change
+from mediator.model.operations import Delete, Update
 from mediator.stores.port import SystemConfig
 from mediator.stores.postgres.names import column_name, table_name
 from tests.process.service import (

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import command_line
-from mediator.stores.embedded.joining import join
-from mediator.stores.embedded.lifecycle import OwnedServer
-from mediator.stores.embedded.port import EmbeddedStartError
-from mediator.stores.embedded.postgresql import EmbeddedPostgres
-from mediator.stores.embedded.redis import EmbeddedRedis
+from mediator.embedded.joining import join
+from mediator.embedded.lifecycle import OwnedServer
+from mediator.embedded.port import EmbeddedStartError
+from mediator.embedded.postgresql import EmbeddedPostgres
+from mediator.embedded.redis import EmbeddedRedis
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from mediator.errors import MediatorError, NotFound, OutcomeUnknown, PreconditionFailed
-from mediator.materialise.freshness import WHOLE
-from mediator.operations.model import Condition, Create, Delete, Get, Put, Update, WriteOperation
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.base.errors import MediatorError, NotFound, OutcomeUnknown, PreconditionFailed
+from mediator.model.operations import Condition, Create, Delete, Get, Put, Update, WriteOperation
+from mediator.model.operators import Operator, OperatorCall
+from mediator.routing.freshness import WHOLE
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.mortal import FATE, Fate, Killed, make_mortal

@@ -20,17 +20,17 @@ from app.admin.main import create_admin_app
 from app.admin.parts import AdminParts
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from mediator.base.errors import Conflict, SchemaInvalid
+from mediator.base.lease import Lease
+from mediator.base.observation import PrimaryTried
 from mediator.changes.feed import LeaseLost
 from mediator.coordination.connecting import Coordination
-from mediator.coordination.leases import Lease
 from mediator.coordination.scripts import source_of
-from mediator.errors import Conflict, SchemaInvalid
-from mediator.materialise.freshness import Wish
-from mediator.materialise.state import CopyState, PartitionState, Step
-from mediator.materialise.upkeep import Kind
-from mediator.observation import PrimaryTried
-from mediator.operations.model import Get, Outcome
-from mediator.placement.routing import ClassRoute
+from mediator.materialisation.state import CopyState, PartitionState, Step
+from mediator.materialisation.upkeep import Kind
+from mediator.model.operations import Get, Outcome
+from mediator.routing.freshness import Wish
+from mediator.routing.model import ClassRoute
 from mediator.service import Mediator
 from mediator.stores.port import Fragment, Mirror, Read, Record, SystemConfig
 from tests.faults.conditions import eventually
@@ -645,7 +645,7 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
     """Ages were differences of that clock: nothing was relayed, and all of it looked new."""
     shift = f"test:{unique()}"
     monkeypatch.setattr(
-        "mediator.coordination.primary_state.source_of",
+        "mediator.coordination.view_state.source_of",
         lambda name: (
             _SHIFTED.format(shift) + source_of(name).replace("redis.call('TIME')", "time()")
         ),

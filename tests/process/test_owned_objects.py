@@ -18,10 +18,10 @@ import pytest
 
 from app.api.asgi import DataApi
 from app.api.options import DataOptions
-from mediator.access.owned import OwnedPlane
-from mediator.errors import AlreadyExists, NotFound
-from mediator.materialise.freshness import ANY, STRONG, Wish
-from mediator.operations.model import (
+from mediator.base.errors import AlreadyExists, NotFound
+from mediator.data_plane.owned import OwnedPlane
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import (
     Create,
     Delete,
     Get,
@@ -31,8 +31,8 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.placement.routing import ClassRoute
-from mediator.planes import DataPlane
+from mediator.routing.freshness import ANY, STRONG, Wish
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import SystemConfig
 from tests.process.guarded import Guarded, bearer, guarded
 from tests.process.memory_plane import MemoryPlane, routing_model

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from mediator.changes.model import Change
 from mediator.changes.pending_relay import PendingRelay
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.change import Change
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore

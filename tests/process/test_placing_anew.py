@@ -13,12 +13,7 @@ from typing import Any
 
 import pytest
 
-from mediator.catalogue import schemas as catalogue_schemas
-from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.replicas import CatalogueReplicas
-from mediator.catalogue.transaction_log import CatalogueTransactions
-from mediator.control import membership
-from mediator.errors import (
+from mediator.base.errors import (
     Conflict,
     MediatorError,
     NotFound,
@@ -26,9 +21,14 @@ from mediator.errors import (
     TransactionAborted,
     Unavailable,
 )
+from mediator.catalogue import schemas as catalogue_schemas
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.replicas import CatalogueReplicas
+from mediator.catalogue.transaction_log import CatalogueTransactions
+from mediator.control import membership
+from mediator.control.port import SchemaChange
+from mediator.model.operations import Put
 from mediator.operations.calls import StoreCalls
-from mediator.operations.model import Put
-from mediator.planes import SchemaChange
 from mediator.stores.port import SystemConfig
 from mediator.transactions.log import Entry
 from mediator.transactions.model import Seen, Transaction

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from mediator.clock import SystemClock
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Conflict, Unavailable
 from mediator.coordination.connecting import connect
 from mediator.coordination.leases import Leases
-from mediator.errors import Conflict, Unavailable
-from mediator.probing import ProbePlan, ProbeRequest, StalenessProbes, turns
 from mediator.schema.parse import parse_schema
+from mediator.staleness_probes import ProbePlan, ProbeRequest, StalenessProbes, turn
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.memory_plane import MemoryPlane, routing_model
@@ -54,7 +54,7 @@ async def replica(url: str) -> AsyncIterator[Replica]:
 
 @pytest.fixture(autouse=True)
 def own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_NAME", unique("probe"))
+    monkeypatch.setattr(turn, "_NAME", unique("probe"))
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ async def test_a_turn_is_taken_over_from_one_that_died(
     pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = pair
-    monkeypatch.setattr(turns, "LEASE_S", 0.2)
-    monkeypatch.setattr(turns, "RENEW_S", 600.0)  # as if it had stopped
+    monkeypatch.setattr(turn, "LEASE_S", 0.2)
+    monkeypatch.setattr(turn, "RENEW_S", 600.0)  # as if it had stopped
     await one.probes.begin(LONG)
 
     async def taken_over() -> bool:
@@ -114,7 +114,7 @@ async def test_who_has_lost_the_turn_ends_and_clears_up(
     pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch, redis_config: SystemConfig
 ) -> None:
     one, _ = pair
-    monkeypatch.setattr(turns, "RENEW_S", 0.05)
+    monkeypatch.setattr(turn, "RENEW_S", 0.05)
     await one.probes.begin(LONG)
 
     async def there() -> bool:
@@ -122,7 +122,7 @@ async def test_who_has_lost_the_turn_ends_and_clears_up(
 
     await eventually(there)
     redis = connect(redis_config.url)
-    await redis.set(f"portolan:lease:{turns._NAME}", "another", px=600)
+    await redis.set(f"portolan:lease:{turn._NAME}", "another", px=600)
     await redis.aclose()
     await eventually(one.has_ended)
     assert await one.state() == "failed"
@@ -136,13 +136,13 @@ async def test_a_turn_is_kept_for_as_long_as_it_takes(
     pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch, redis_config: SystemConfig
 ) -> None:
     one, other = pair
-    monkeypatch.setattr(turns, "RENEW_S", 0.05)
+    monkeypatch.setattr(turn, "RENEW_S", 0.05)
     await one.probes.begin(LONG)
     redis = connect(redis_config.url)
     left: list[int] = []
 
     async def renewed() -> bool:
-        left.append(await redis.pttl(f"portolan:lease:{turns._NAME}"))
+        left.append(await redis.pttl(f"portolan:lease:{turn._NAME}"))
         return left[-1] > min(left)
 
     await eventually(renewed)

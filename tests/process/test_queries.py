@@ -14,8 +14,8 @@ import orjson
 import pytest
 
 from benchmarks.profiles import CLASSES, QUERIED, QUERIES, ProfileQuery, Profiles, generate, placed
-from mediator.errors import OutcomeUnknown
-from mediator.operations.model import Delete
+from mediator.base.errors import OutcomeUnknown
+from mediator.model.operations import Delete
 from mediator.query.budget import Limits
 from mediator.stores.port import Find, Found, Queryable, StoreUnavailable
 from tests.process.newspaper import assert_problem

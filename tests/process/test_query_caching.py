@@ -10,7 +10,7 @@ import pytest
 
 from app.coherence.uncovered import MOST_UNCOVERED
 from app.settings import CacheSettings
-from mediator.errors import Unavailable
+from mediator.base.errors import Unavailable
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
 from sketch.port import Grant, Part

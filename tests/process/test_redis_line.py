@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from redis.asyncio import Redis
 
-from mediator.clock import SystemClock
+from mediator.base.clock import SystemClock
 from mediator.stores.port import StoreUnavailable, SystemConfig
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.line import Line

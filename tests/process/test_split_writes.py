@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import (
+from mediator.base.errors import (
     AlreadyExists,
     Conflict,
     IdempotencyReused,
@@ -20,9 +20,8 @@ from mediator.errors import (
     OutcomeUnknown,
     PreconditionFailed,
 )
-from mediator.materialise.freshness import Wish
-from mediator.observation import RedoRecovered
-from mediator.operations.model import (
+from mediator.base.observation import RedoRecovered
+from mediator.model.operations import (
     Condition,
     Create,
     Delete,
@@ -33,8 +32,9 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.operations.operators import Operator, OperatorCall
-from mediator.query.model import Query
+from mediator.model.operators import Operator, OperatorCall
+from mediator.model.query import Query
+from mediator.routing.freshness import Wish
 from mediator.stores.port import StoreUnavailable
 from mediator.transactions.log import Entry, State
 from tests.process.mortal import FATE, Fate, Killed, make_mortal

@@ -18,10 +18,10 @@ from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.coherence.probing import cache_readers
 from app.settings import CacheSettings
-from mediator.clock import SystemClock
-from mediator.planes import DataPlane
-from mediator.probing import ProbeLimits, StalenessProbes
+from mediator.base.clock import SystemClock
+from mediator.data_plane.port import DataPlane
 from mediator.schema.parse import parse_schema
+from mediator.staleness_probes import ProbeLimits, StalenessProbes
 from tests.faults.conditions import eventually
 from tests.process.coherent_origin import served
 from tests.process.memory_plane import MemoryPlane, routing_model

@@ -17,9 +17,9 @@ from redis.asyncio import Redis
 
 from app.settings import MissingSetting, SystemSettings
 from app.systems_file import SystemsFile, read_systems
+from mediator.base.errors import Conflict, Unavailable
 from mediator.control import retirement
-from mediator.errors import Conflict, Unavailable
-from mediator.planes import SystemRegistration
+from mediator.control.port import SystemRegistration
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as Process

@@ -9,9 +9,9 @@ from threading import Thread
 import asyncpg
 import pytest
 
+from mediator.base.errors import Unavailable
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.transaction_log import CatalogueTransactions
-from mediator.errors import Unavailable
 from mediator.stores.port import SystemConfig
 from mediator.transactions.log import Entry, State
 from tests.process.service import scratch_catalogue

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import (
+from mediator.base.errors import (
     AlreadyExists,
     IdempotencyReused,
     Invalid,
@@ -21,7 +21,7 @@ from mediator.errors import (
     TransactionAborted,
     Unavailable,
 )
-from mediator.operations.model import (
+from mediator.model.operations import (
     Condition,
     Create,
     Delete,
@@ -31,7 +31,7 @@ from mediator.operations.model import (
     Update,
     WriteOperation,
 )
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.stores.port import SystemConfig
 from mediator.transactions import coordinator
 from mediator.transactions.log import Entry

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from mediator.base.errors import Conflict, NotFound, TransactionAborted
 from mediator.catalogue.tables import transactions as table
 from mediator.catalogue.transaction_log import CatalogueTransactions
-from mediator.errors import Conflict, NotFound, TransactionAborted
-from mediator.operations.model import Outcome, Put
+from mediator.model.operations import Outcome, Put
 from mediator.transactions.model import Seen, Transaction
 from tests.process.service import Service, field_on, unique
 

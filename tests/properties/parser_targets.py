@@ -30,11 +30,11 @@ from app.http.preconditions import parse_tags
 from app.http.prefer import parse_prefer
 from app.http.problems import HttpError
 from app.http.tokens import TokenRules, Tokens
-from mediator.access.book import AccessBook, AccessSnapshot
+from mediator.access.cache import AccessBook, AccessSnapshot
 from mediator.access.model import parse_grant
+from mediator.base.clock import SystemClock
+from mediator.base.errors import MediatorError, SchemaInvalid, Unauthenticated
 from mediator.changes.position import FeedPosition
-from mediator.clock import SystemClock
-from mediator.errors import MediatorError, SchemaInvalid, Unauthenticated
 from mediator.operations.patch import json_patch, merge_patch, parse_update
 from mediator.query.parameters import read_parameters
 from mediator.query.positions import read_position

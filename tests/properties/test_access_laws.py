@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mediator.access.decision import Decision, Target, decide
 from mediator.access.keys import mint, split
 from mediator.access.model import ANY, OPERATOR, Grant, Principal, Scope, parse_grant, parse_grants
-from mediator.errors import Invalid
+from mediator.base.errors import Invalid
 from mediator.schema.tree import Visibility
 
 DATABASES = ("news", "club")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mediator.operations.apply import Refused, apply_operator
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import FieldType
 from tests.properties.things import CODEC, SCALAR_VALUES, THINGS, integers, names, values_of

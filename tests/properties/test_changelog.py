@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mediator.changes.model import Change
-from mediator.operations.operators import OperatorCall
+from mediator.model.change import Change
+from mediator.model.operators import OperatorCall
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.conformance.told import Listener, json_of
 from mediator.stores.port import ChangeLog, Record, WriteKind

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.errors import Conflict, Invalid
+from mediator.base.errors import Conflict, Invalid
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.json_patch import COPY_BUDGET, OPERATIONS_MAX, POINTER_TOKENS
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.patch import UpdateParts, json_patch, merge_patch, parse_update
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mediator.errors import Unavailable
-from mediator.probing import Measurement, Probe, Probed, ProbePlan, Versions
-from mediator.probing.probe import PAUSE_SHARE, SHORTEST_PAUSE_S
-from mediator.probing.report import summary
+from mediator.base.errors import Unavailable
+from mediator.staleness_probes import Measurement, Probe, Probed, ProbePlan, Versions
+from mediator.staleness_probes.probe import PAUSE_SHARE, SHORTEST_PAUSE_S
+from mediator.staleness_probes.report import summary
 from mediator.stores.port import Fragment, Read, Write, WriteKind
 from mediator.stores.sick import Constant, PerServer, Replicas, SickStore, Uniform, Windows
 from tests.conformance.virtual_time import LoopClock, run_virtually

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import Invalid, TooCostly
+from mediator.base.errors import Invalid, TooCostly
+from mediator.model.effects import Effect, Image
+from mediator.model.evaluate import Lookup, holds, lookup_of, same_value
+from mediator.model.filters import Compare, Comparison, Contains, Filter, In, Like, Not
+from mediator.model.patterns import matcher
+from mediator.model.query import Query
 from mediator.query.budget import Budget, Limits
 from mediator.query.conditions import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
-from mediator.query.evaluate import Lookup, holds, lookup_of, same_value
-from mediator.query.filters import Compare, Comparison, Contains, Filter, In, Like, Not
-from mediator.query.model import Query
 from mediator.query.pacing import LONG, Sieve
-from mediator.query.patterns import matcher
 from mediator.query.reading import read_query
-from mediator.query.results.effects import Effect, Image
 from mediator.query.results.index import QueryIndex, WatchedQuery
 from mediator.query.results.possibility import Truth
 from mediator.query.results.work import MOST_WORK, Work

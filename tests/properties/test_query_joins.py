@@ -11,21 +11,21 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mediator.clock import SystemClock
-from mediator.guard import NullGuard
+from mediator.base.clock import SystemClock
+from mediator.data_plane.executor import Executor
+from mediator.model.evaluate import Lookup, holds, lookup_of
+from mediator.model.filters import And, Compare, Comparison, Exists, Filter, Like, Not, Or, Path
+from mediator.model.guard import NullGuard
+from mediator.model.operations import Delete, Outcome
+from mediator.model.query import Join, OrderBy, Query
 from mediator.operations.calls import StoreCalls
-from mediator.operations.executor import Executor
-from mediator.operations.model import Delete, Outcome
-from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.query.budget import Limits
-from mediator.query.evaluate import Lookup, holds, lookup_of
-from mediator.query.filters import And, Compare, Comparison, Exists, Filter, Like, Not, Or, Path
-from mediator.query.model import Join, OrderBy, Query
+from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.tree import MISSING, ClassSchema, Field, Schema
 from mediator.schema.types import FieldType, Values
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import Fragment, SystemConfig
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 from tests.conformance.drawn_queries import FIELDS, FILTERS, drawn_records
 from tests.conformance.real_stores import opened
 from tests.process.querying import fill

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.errors import Invalid
+from mediator.base.errors import Invalid
+from mediator.model.evaluate import holds, lookup_of
+from mediator.model.filters import And, Between, Compare, Comparison, Filter, In, Not, Or
+from mediator.model.order import Top, beyond, position_of, rank, sort_key
+from mediator.model.patterns import matcher
+from mediator.model.query import Aggregate, Computation, Function, OrderBy
 from mediator.query.aggregation import Groups
-from mediator.query.evaluate import holds, lookup_of
-from mediator.query.filters import And, Between, Compare, Comparison, Filter, In, Not, Or
-from mediator.query.model import Aggregate, Computation, Function, OrderBy
-from mediator.query.ordering import Top, beyond, position_of, rank, sort_key
 from mediator.query.parameters import read_parameters
-from mediator.query.patterns import matcher
 from mediator.query.positions import read_position, write_position
 from mediator.query.reading import read_query
 from mediator.query.targets import Scope

@@ -11,8 +11,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mediator.query.evaluate import holds, lookup_of
-from mediator.query.filters import (
+from mediator.model.effects import Effect, Image, unknown
+from mediator.model.evaluate import holds, lookup_of
+from mediator.model.filters import (
     And,
     Between,
     Compare,
@@ -25,10 +26,9 @@ from mediator.query.filters import (
     Not,
     Or,
 )
-from mediator.query.model import OrderBy, Position, Query
-from mediator.query.ordering import beyond, sort_key
+from mediator.model.order import beyond, sort_key
+from mediator.model.query import OrderBy, Position, Query
 from mediator.query.results.cover import cover_of
-from mediator.query.results.effects import Effect, Image, unknown
 from mediator.query.results.index import QueryIndex, WatchedQuery
 from mediator.query.results.intervals import Intervals
 from mediator.query.results.possibility import Truth, judge_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mediator.errors import Unplaceable
+from mediator.base.errors import Unplaceable
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
 from mediator.placement.explain import explain

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mediator.query.filters import (
+from mediator.model.filters import (
     ID,
     And,
     Between,
@@ -27,7 +27,7 @@ from mediator.query.filters import (
     Or,
     Path,
 )
-from mediator.query.model import OrderBy
+from mediator.model.query import OrderBy
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value, Values

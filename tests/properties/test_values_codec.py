@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonpointer import JsonPointer
 
-from mediator.errors import Invalid, Place
+from mediator.base.errors import Invalid, Place
 from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.scalars import DECIMAL128
 from tests.properties.things import (

@@ -23,7 +23,7 @@ from app.api.asgi import DataApi
 from app.api.options import DataOptions
 from app.coherence.caches import Caches
 from app.settings import CacheSettings
-from mediator.clock import SystemClock
+from mediator.base.clock import SystemClock
 from mediator.stores.port import SystemConfig
 from sketch.bloom import FilterShape
 from sketch.port import Begun, Changes, Ended, Part, Purge, SketchLimits

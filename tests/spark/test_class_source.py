@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from mediator.operations.model import Create
+from mediator.model.operations import Create
 from mediator.schema.types import Values
 from mediator.stores.port import SystemConfig
 from spark_jobs.runner.failures import reason_of

@@ -23,7 +23,7 @@ from app.admin.pages.assets import Assets
 from app.admin.pages.page import Page
 from app.admin.pages.site import PAGES, mount_pages
 from app.recent import Recent
-from mediator.observation import PlacementDecided, RequestFinished
+from mediator.base.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
 from mediator.placement.explain import explain

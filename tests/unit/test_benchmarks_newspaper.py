@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.newspaper import BATCH, batched_hits, single_hits, top_ten
 from examples.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
-from mediator.errors import Unplaceable
+from mediator.base.errors import Unplaceable
 from mediator.placement.advice import advise
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import decoder

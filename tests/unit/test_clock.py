@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.clock import DRIFT, ServerClock
+from mediator.base.clock import DRIFT, ServerClock
 
 START_S = 1_800_000_000.0
 SECONDS = st.floats(0.0, 1_000.0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.coherence.grants import Grants, Place
-from mediator.placement.routing import ClassRoute
+from mediator.routing.model import ClassRoute
 from sketch.port import Grant
 
 ROUTE, OTHER = (cast(ClassRoute, object()) for _ in range(2))

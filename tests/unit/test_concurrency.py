@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mediator.concurrency import both, concurrently
+from mediator.base.concurrency import both, concurrently
 
 
 async def _step(log: list[str], name: str, gate: asyncio.Event | None = None) -> str:

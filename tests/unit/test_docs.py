@@ -32,9 +32,9 @@ from app.telemetry.settings import TelemetrySettings
 from benchmarks.readme import FIGURES, README
 from benchmarks.runner import available
 from docs.reference import generated
-from mediator.operations.operators import APPLICABLE, Operator
+from mediator.model.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
-from mediator.placement.ballot import Kind
+from mediator.placement.scores import Kind
 from mediator.query.conditions import OPERATORS
 from mediator.query.reading import read_query
 from mediator.schema import limits

@@ -11,9 +11,9 @@ import pytest
 from app.api.access import Access
 from app.api.former_owners import CLOCKS_DIFFER, require_open, was_made_after
 from mediator.access.former_owners import MOST_CLASSES, had_owners_until, owned_until
+from mediator.base.errors import Forbidden
 from mediator.changes.document import document_of
-from mediator.changes.model import Change
-from mediator.errors import Forbidden
+from mediator.model.change import Change
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OWNED: dict[str, Any] = {"owner_field": "author"}

@@ -23,10 +23,10 @@ from app.http.browser import BrowserGuard, from_same_site, is_loopback
 from app.http.jwks import FLOOR_S, KeySet
 from app.http.tokens import LONGEST_TOKEN, TokenRules, Tokens
 from app.settings import HttpSettings, MediatorSettings, MissingSetting
-from mediator.access.book import BELIEVED_S, AccessBook, AccessSnapshot, Tenant
+from mediator.access.cache import BELIEVED_S, AccessBook, AccessSnapshot, Tenant
 from mediator.access.keys import ApiKey, mint
 from mediator.access.model import Grant, Principal, Scope
-from mediator.errors import Unauthenticated, Unavailable
+from mediator.base.errors import Unauthenticated, Unavailable
 
 NOW_S = 1_800_000_000.0
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)

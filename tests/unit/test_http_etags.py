@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from app.http.etags import format_tag, parse_tag
 from app.http.preconditions import Preconditions, Tags, binding_versions, parse_tags
 from app.http.problems import HttpError
-from mediator.errors import PreconditionFailed
+from mediator.base.errors import PreconditionFailed
 
 groups = st.from_regex(r"[a-z][a-z0-9_]{0,62}", fullmatch=True)
 versions = st.dictionaries(groups, st.none() | st.integers(0, 2**63 - 1), min_size=1, max_size=5)

@@ -10,7 +10,7 @@ import pytest
 from app.api.asgi import DataApi
 from app.api.openapi import data_components, data_paths
 from app.api.options import DataOptions
-from mediator.placement.routing import EMPTY
+from mediator.routing.model import EMPTY
 from tests.process.asgi_driver import send_raw
 from tests.process.memory_plane import MemoryPlane
 

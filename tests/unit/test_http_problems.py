@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.http.problems import INTERNAL, INVALID, PROBLEM_TYPES, HttpError, problem_of
-from mediator import errors
-from mediator.errors import MediatorError, Place
+from mediator.base import errors
+from mediator.base.errors import MediatorError, Place
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "problems.md"
 ERRORS = [

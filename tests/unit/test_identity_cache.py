@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mediator.identity_cache import IdentityCache
+from mediator.base.identity_cache import IdentityCache
 
 SIZE = 3
 

@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from mediator.errors import Invalid
+from mediator.base.errors import Invalid
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import ClassSchema
 from mediator.schema.types import FieldType

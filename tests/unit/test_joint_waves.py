@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from mediator.operations.model import Delete, Put, Revise, Update, WriteOperation
-from mediator.operations.operators import Operator, OperatorCall
-from mediator.placement.routing import ClassRoute
+from mediator.model.operations import Delete, Put, Revise, Update, WriteOperation
+from mediator.model.operators import Operator, OperatorCall
+from mediator.routing.model import ClassRoute
 from mediator.transactions.waves import WAVE_BYTES, WAVE_OPERATIONS, waves
 
 HEAD = ("shop", "orders", "o1", "operation")

@@ -9,7 +9,7 @@ import pytest
 
 from app.coherence import lingering
 from app.coherence.lingering import Lingering
-from mediator.clock import SystemClock
+from mediator.base.clock import SystemClock
 from sketch.port import Ended, Part, SketchLimits, SketchUnavailable, TellWanted
 
 PART = Part("news", "articles")

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.changes.model import Change
+from mediator.base.observation import Observation, ViolationDetected
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.changes.ticks import TickTimes
-from mediator.materialise.audit import Finding, Wrong, compare
-from mediator.materialise.condense import condense
-from mediator.materialise.copier import join_parts
-from mediator.materialise.freshness import ANY, STRONG, Wish, bound_of, has_seen, is_for_primary
-from mediator.materialise.lateness import Lateness
-from mediator.materialise.materialiser import period_s
-from mediator.materialise.watermarks import Marks, Watermarks, place_of
-from mediator.observation import Observation, ViolationDetected
-from mediator.operations.model import Outcome
+from mediator.materialisation.audit import Finding, Wrong, compare
+from mediator.materialisation.condense import condense
+from mediator.materialisation.copier import join_parts
+from mediator.materialisation.lateness import Lateness
+from mediator.materialisation.materialiser import period_s
+from mediator.materialisation.watermarks import Marks, Watermarks, place_of
+from mediator.model.change import Change
+from mediator.model.operations import Outcome
 from mediator.placement.decide import GroupPlacement, build_routes
-from mediator.placement.routing import ClassRoute, DatabaseRoute, RoutingModel
+from mediator.routing.freshness import ANY, STRONG, Wish, bound_of, has_seen, is_for_primary
+from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import Record
 

@@ -9,23 +9,23 @@ from typing import Any, cast
 
 import pytest
 
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
+from mediator.base.lease import Lease
 from mediator.changes.feed import Feed, LeaseLost, PositionGone
-from mediator.changes.model import Change
-from mediator.clock import SystemClock
-from mediator.coordination.leases import Lease
-from mediator.errors import Unavailable
-from mediator.materialise.builds import Builds
-from mediator.materialise.copier import Copier
-from mediator.materialise.isolation import Bringer
-from mediator.materialise.rounds import PAGE, Rounds, Slot
-from mediator.materialise.state import CopyState, PartitionState, PrimaryState, Step
-from mediator.materialise.watermarks import place_of
+from mediator.materialisation.builds import Builds
+from mediator.materialisation.copier import Copier
+from mediator.materialisation.isolation import Bringer
+from mediator.materialisation.rounds import PAGE, Rounds, Slot
+from mediator.materialisation.state import CopyState, PartitionState, PrimaryState, Step
+from mediator.materialisation.watermarks import place_of
+from mediator.model.change import Change
 from mediator.placement.decide import GroupPlacement, build_routes
-from mediator.placement.routing import ClassRoute
+from mediator.routing.model import ClassRoute
 from mediator.schema.parse import parse_schema
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import StoreUnavailable
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 
 DOCUMENT = {
     "mode": "microbatched",

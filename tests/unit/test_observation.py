@@ -6,7 +6,7 @@ from typing import get_args
 
 from app.recent import KEPT
 from app.telemetry.log import LOGGED
-from mediator.observation import (
+from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,
     Hearing,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from mediator.offload import give_way, offload
+from mediator.base.offload import give_way, offload
 from mediator.placement.advice import notes_on, placements_of
-from mediator.placement.ballot import node_ballot
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
+from mediator.placement.scores import node_ballot
 from mediator.schema.annotations import Metric
 from mediator.schema.parse import parse_schema
 from mediator.schema.render import schema_document
@@ -38,7 +38,7 @@ SYSTEMS = [
 def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds of every rest that is taken."""
     taken: list[float] = []
-    monkeypatch.setattr("mediator.offload.time.sleep", taken.append)
+    monkeypatch.setattr("mediator.base.offload.time.sleep", taken.append)
     return taken
 
 
@@ -68,7 +68,7 @@ async def test_the_event_loop_never_rests(rests: list[float]) -> None:
 def test_every_step_of_placing_a_large_schema_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Field by field: what is computed at once must not grow with the schema."""
     calls: list[None] = []
-    monkeypatch.setattr("mediator.offload.give_way", lambda: calls.append(None))
+    monkeypatch.setattr("mediator.base.offload.give_way", lambda: calls.append(None))
     schema = parse_schema("news", WIDE)
     decision = decide(schema, SYSTEMS)
     steps: tuple[Callable[[], object], ...] = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mediator.clock import SystemClock
-from mediator.observation import CircuitChanged, Observation, StoreCallFinished
+from mediator.base.clock import SystemClock
+from mediator.base.observation import CircuitChanged, Observation, StoreCallFinished
 from mediator.stores.guarded import FAILURES_TO_OPEN, FIRST_PAUSE_S, GuardedStore
 from mediator.stores.port import (
     Fragment,

@@ -9,18 +9,18 @@ from decimal import Decimal
 import orjson
 import pytest
 
-from mediator.clock import SystemClock
-from mediator.guard import NullGuard
+from mediator.base.clock import SystemClock
+from mediator.model.guard import NullGuard
+from mediator.model.operations import Condition, Create, Delete, Get, Outcome, Put, Update
+from mediator.model.operators import Operator, OperatorCall
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
-from mediator.operations.model import Condition, Create, Delete, Get, Outcome, Put, Update
-from mediator.operations.operators import Operator, OperatorCall
-from mediator.operations.plan import Steps, plan_read, plan_write
-from mediator.placement.routing import ClassRoute
+from mediator.routing.fragments import Steps, plan_read, plan_write
+from mediator.routing.model import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Values
 from mediator.stores.port import Fragment, Record, Standing, WriteKind
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 from mediator.transactions.places import Held, Target
 from mediator.transactions.preparing import Asked, Work, prepare
 from mediator.transactions.redo import dump_work, load_work

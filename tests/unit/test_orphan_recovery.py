@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from app.coherence.recovery import AT_ONCE, Recovery
-from mediator.errors import Unavailable
-from mediator.guard import NullGuard
-from mediator.placement.routing import EMPTY
+from mediator.base.errors import Unavailable
+from mediator.model.guard import NullGuard
+from mediator.routing.model import EMPTY
 from sketch.port import Ended, Part, PendingWrite, SketchUnavailable
 
 PART = Part("news", "articles")

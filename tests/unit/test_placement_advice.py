@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import Invalid, SchemaInvalid, Unplaceable
+from mediator.base.errors import Invalid, SchemaInvalid, Unplaceable
 from mediator.placement.advice import advise
 
 READ = {"metric": "read_latency", "goal": 0.020, "weight": 1}

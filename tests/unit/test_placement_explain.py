@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import NotFound
+from mediator.base.errors import NotFound
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
 from mediator.placement.explain import explain

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from mediator.observation import (
+from mediator.base.observation import (
     CallOutcome,
     CircuitChanged,
     RequestFinished,

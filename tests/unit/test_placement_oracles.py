@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import Unplaceable
+from mediator.base.errors import Unplaceable
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
 from mediator.placement.utility import evaluate, goal_index

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import Unplaceable
+from mediator.base.errors import Unplaceable
 from mediator.placement.candidates import Candidate
 from mediator.placement.rank import NodeRank, rank
 from mediator.schema.annotations import Capability, Metric

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.errors import Invalid, SchemaInvalid, Unplaceable
+from mediator.base.errors import Invalid, SchemaInvalid, Unplaceable
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
 from mediator.placement.what_if import read_supposition, what_if

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.errors import NeedsScan
-from mediator.placement.routing import ClassRoute
-from mediator.query.conjuncts import all_of, conjuncts, paths_of
-from mediator.query.evaluate import holds, lookup_of
-from mediator.query.filters import (
+from mediator.base.errors import NeedsScan
+from mediator.model.conjuncts import all_of, conjuncts, paths_of
+from mediator.model.evaluate import holds, lookup_of
+from mediator.model.filters import (
     ID,
     And,
     Between,
@@ -27,9 +26,10 @@ from mediator.query.filters import (
     Or,
     Path,
 )
-from mediator.query.model import Aggregate, Computation, Function, Join, OrderBy, Query
+from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy, Query
 from mediator.query.planner import Plan, make_plan
 from mediator.query.rendering import filter_document
+from mediator.routing.model import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType
 from mediator.stores.port import Access, Find, Found, Fragment, Pushdown

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.errors import Invalid
+from mediator.base.errors import Invalid
 from mediator.schema.ids import check_id
 
 

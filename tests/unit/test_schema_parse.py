@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.errors import SchemaInvalid
+from mediator.base.errors import SchemaInvalid
 from mediator.schema.annotations import (
     BinaryRequirement,
     Capability,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mediator.errors import Invalid
+from mediator.base.errors import Invalid
 from mediator.schema.limits import DOCUMENT_DEPTH, MISTAKES_TOLD
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec

@@ -6,12 +6,12 @@ import gc
 
 import pytest
 
-from mediator.clock import SystemClock
-from mediator.errors import Unavailable
-from mediator.guard import NullGuard
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
+from mediator.model.guard import NullGuard
 from mediator.operations.calls import StoreCalls
 from mediator.stores.port import Fragment
-from mediator.systems import Systems
+from mediator.stores.systems import Systems
 
 
 def refused(calls: StoreCalls) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import pytest
 
-from mediator.errors import OutcomeUnknown
+from mediator.base.errors import OutcomeUnknown
 from mediator.stores.port import StoreError, StoreRefused, StoreTimeout, StoreUnavailable
-from mediator.systems import unavailable
+from mediator.stores.systems import unavailable
 
 STORE: Any = SimpleNamespace(name="postgres", breaker=SimpleNamespace(retry_after_s=0.0))
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.telemetry.log import JsonLines, log_observation
 from app.telemetry.traces import Traces
-from mediator.observation import (
+from mediator.base.observation import (
     CircuitChanged,
     FeedGapFound,
     RequestFinished,

@@ -13,9 +13,9 @@ from app.admin.parts import AdminParts
 from app.lifecycle import Lifecycle
 from app.telemetry.instruments import MOST_WAITING, Instruments
 from app.telemetry.jobs import JobFigures, JobWatch
-from mediator.clock import SystemClock
-from mediator.errors import Unavailable
-from mediator.observation import (
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
+from mediator.base.observation import (
     PlacementDecided,
     PrimaryTried,
     RequestFinished,

@@ -21,7 +21,7 @@ from app.telemetry.spans import Ended
 from app.telemetry.traced import traced
 from app.telemetry.traces import Traces, caller_of
 from benchmarks.otlp_sink import attributes_of
-from mediator.observation import RequestFinished, StoreCallFinished, SystemRegistered
+from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
 CALLER = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE, SPAN = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331

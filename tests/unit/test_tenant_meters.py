@@ -14,8 +14,8 @@ from app.http.problems import problem_of
 from mediator.access.limits import TenantLimits
 from mediator.access.metering import Meter
 from mediator.access.stored import COUNTED_EVERY_S, StoredObjects
-from mediator.errors import MediatorError, TooManyRequests, Unavailable
-from mediator.observation import Observation, RequestRefused
+from mediator.base.errors import MediatorError, TooManyRequests, Unavailable
+from mediator.base.observation import Observation, RequestRefused
 
 
 class SetClock:

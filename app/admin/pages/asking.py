@@ -13,7 +13,7 @@ import orjson
 from fastapi import Request
 
 from app.http.authentication import as_bearer
-from mediator.errors import NotFound, Unavailable
+from mediator.base.errors import NotFound, Unavailable
 
 __all__ = ["Refused", "ask", "chosen_database"]
 

@@ -11,8 +11,8 @@ from fastapi.responses import RedirectResponse
 from app.admin.pages.forms import read_form
 from app.admin.pages.page import HEADERS, Page, page_router, render
 from app.admin.pages.series import lives, purges
-from mediator.errors import Conflict
-from mediator.probing import StalenessProbes, read_request
+from mediator.base.errors import Conflict
+from mediator.staleness_probes import StalenessProbes, read_request
 
 __all__ = ["PAGE"]
 

@@ -10,7 +10,7 @@ from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.schema_map import hues_of
 from app.admin.pages.series import requests
 from app.recent import Event
-from mediator.observation import (
+from mediator.base.observation import (
     CircuitChanged,
     PlacementDecided,
     ProposalRecorded,

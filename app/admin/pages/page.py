@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 
 from app.admin.pages.asking import Refused
 from app.http.problems import INVALID, HttpError, problem_of
-from mediator.errors import MediatorError, Place
+from mediator.base.errors import MediatorError, Place
 
 __all__ = ["HEADERS", "Page", "page_router", "render"]
 

@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 from app.admin.pages.asking import chosen_database
 from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.words import flips, margin, reasons
-from mediator.planes import ControlPlane
+from mediator.control.port import ControlPlane
 
 __all__ = ["PAGE", "hues_of"]
 

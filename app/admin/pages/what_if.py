@@ -12,8 +12,8 @@ from app.admin.pages.asking import chosen_database
 from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.schema_map import hues_of
 from app.http.paths import parse_pairs
-from mediator.errors import Invalid, MediatorError, Place
-from mediator.planes import ControlPlane
+from mediator.base.errors import Invalid, MediatorError, Place
+from mediator.control.port import ControlPlane
 
 __all__ = ["PAGE"]
 

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from mediator.query.evaluate import key_of, kind_of
-from mediator.query.filters import (
+from mediator.model.evaluate import key_of, kind_of
+from mediator.model.filters import (
     And,
     Between,
     Compare,
@@ -23,7 +23,7 @@ from mediator.query.filters import (
     Or,
     Path,
 )
-from mediator.query.patterns import tokens
+from mediator.model.patterns import tokens
 
 __all__ = ["Demand", "Element", "Equal", "Prefix", "Range", "cover_of"]
 

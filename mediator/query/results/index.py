@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from mediator.query.conjuncts import paths_of
-from mediator.query.evaluate import COMPARABLE, key_of, kind_of
-from mediator.query.filters import ID, Path
-from mediator.query.model import Query
+from mediator.model.conjuncts import paths_of
+from mediator.model.effects import Effect, Image
+from mediator.model.evaluate import COMPARABLE, key_of, kind_of
+from mediator.model.filters import ID, Path
+from mediator.model.query import Query
 from mediator.query.results.cover import (
     Demand,
     Element,
@@ -21,7 +22,6 @@ from mediator.query.results.cover import (
     Range,
     cover_of,
 )
-from mediator.query.results.effects import Effect, Image
 from mediator.query.results.intervals import Intervals
 from mediator.query.results.possibility import NO, Judge, Truth, judge_of
 from mediator.query.results.work import Cost, Work, cost_of

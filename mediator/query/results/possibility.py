@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from mediator.query.conjuncts import paths_of
-from mediator.query.evaluate import compile_filter
-from mediator.query.filters import ID, And, Filter, Not, Or
-from mediator.query.results.effects import Image
+from mediator.model.conjuncts import paths_of
+from mediator.model.effects import Image
+from mediator.model.evaluate import compile_filter
+from mediator.model.filters import ID, And, Filter, Not, Or
 
 __all__ = ["NO", "YES", "Judge", "Truth", "judge_of"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from mediator.query.filters import And, Contains, Filter, In, Like, Not, Or, Path
-from mediator.query.patterns import Wildcard, tokens
-from mediator.query.results.effects import Image
+from mediator.model.effects import Image
+from mediator.model.filters import And, Contains, Filter, In, Like, Not, Or, Path
+from mediator.model.patterns import Wildcard, tokens
 
 __all__ = ["MOST_WORK", "Cost", "Work", "cost_of"]
 

@@ -10,9 +10,9 @@ from fractions import Fraction
 from itertools import product
 from typing import Any, Final, TypeAlias
 
-from mediator.query.evaluate import lookup_of
-from mediator.query.filters import ID, Compare, Comparison, Exists, Filter, Like, Not, Path
-from mediator.query.model import Computation, Function
+from mediator.model.evaluate import lookup_of
+from mediator.model.filters import ID, Compare, Comparison, Exists, Filter, Like, Not, Path
+from mediator.model.query import Computation, Function
 from mediator.schema.limits import DECIMAL_DIGITS, INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field, MissingType
 from mediator.schema.types import FieldType, Value, Values

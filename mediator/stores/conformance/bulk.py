@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Theme

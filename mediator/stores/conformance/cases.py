@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import product
 from typing import Any
 
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import SCALARS, FieldType, Value

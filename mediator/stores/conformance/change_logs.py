@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from mediator.changes.model import Change, change_id
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.change import Change, change_id
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import applied, require, same

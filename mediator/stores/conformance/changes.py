@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from mediator.changes.model import change_id
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
+from mediator.model.change import change_id
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX
 from mediator.schema.tree import Field, MissingType
 from mediator.schema.types import SCALARS, FieldType, Values

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from mediator.operations.operators import Operator
+from mediator.model.operators import Operator
 from mediator.schema.annotations import Capability
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.annotations import Capability
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Theme

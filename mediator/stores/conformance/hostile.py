@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import applied, present, require, same

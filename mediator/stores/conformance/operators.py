@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from mediator.operations.apply import Refused, apply_operator
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.limits import INTEGER_MAX
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Values

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from mediator.query.filters import (
+from mediator.model.filters import (
     ID,
     Between,
     Compare,

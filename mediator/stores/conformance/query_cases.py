@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any, Final
 
-from mediator.query.filters import (
+from mediator.model.filters import (
     And,
     Between,
     Compare,

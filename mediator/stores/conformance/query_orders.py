@@ -7,8 +7,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from mediator.query.filters import ID, Compare, Comparison, Exists, Filter, Not
-from mediator.query.model import OrderBy
+from mediator.model.filters import ID, Compare, Comparison, Exists, Filter, Not
+from mediator.model.query import OrderBy
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType, Values
 from mediator.stores.conformance.check import Theme

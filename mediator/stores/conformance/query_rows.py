@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mediator.query.evaluate import compile_filter, lookup_of
-from mediator.query.filters import Filter
-from mediator.query.model import OrderBy, Position
-from mediator.query.ordering import position_of, sort_key
+from mediator.model.evaluate import compile_filter, lookup_of
+from mediator.model.filters import Filter
+from mediator.model.order import position_of, sort_key
+from mediator.model.query import OrderBy, Position
 from mediator.schema.tree import Field
 from mediator.schema.types import Values
 from mediator.stores.conformance.expect import (

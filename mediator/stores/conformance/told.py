@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from mediator.changes.model import Change, change_id
+from mediator.model.change import Change, change_id
 from mediator.schema.tree import Field
 from mediator.schema.values import encoder
 from mediator.stores.conformance.expect import NotOffered, applied, require, same

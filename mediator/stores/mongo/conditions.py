@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from mediator.query.filters import (
+from mediator.model.filters import (
     ID,
     And,
     Between,

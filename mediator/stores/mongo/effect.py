@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.operations.operators import Operator
+from mediator.model.operators import Operator
 from mediator.schema.scalars import SCALAR_ENCODERS
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType

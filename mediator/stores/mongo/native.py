@@ -1,7 +1,7 @@
 """Operators as MongoDB's own update operators, wherever these do exactly the same.
 
 A native operator comes with a *guard*: a condition on the value that is there, under which MongoDB
-and mongo-java-server both do what `mediator.operations.apply` does. Where the guard fails (at the
+and mongo-java-server both do what `mediator.model.apply` does. Where the guard fails (at the
 ends of a type's range, for null, for a full list) the record is read and the value computed, which
 is as exact, and costs two more round trips. Overflow must never reach a server: `$inc` turns a long
 into a double or an error in MongoDB, and wraps in mongo-java-server.
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from bson.int64 import Int64
 
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mediator.offload import is_large, offload
+from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.layout import LIVE, Document, Layout, is_live, layout_of
 from mediator.stores.mongo.ordering import Position, ranges
 from mediator.stores.mongo.outbox import recalled

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mediator.query.patterns import Wildcard, tokens
+from mediator.model.patterns import Wildcard, tokens
 from mediator.stores.mongo.constants import Inexact
 from mediator.stores.mongo.layout import Document
 from mediator.stores.mongo.text import ordered_text

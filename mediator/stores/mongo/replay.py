@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from mediator.changes.model import Change, change_id, kind_of
-from mediator.operations.apply import Refused, apply_operator
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.apply import Refused, apply_operator
+from mediator.model.change import Change, change_id, kind_of
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import FieldType
 from mediator.stores.mongo.effect import Effect

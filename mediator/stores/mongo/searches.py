@@ -5,8 +5,8 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from typing import Final
 
-from mediator.query.conjuncts import all_of, conjuncts
-from mediator.query.filters import (
+from mediator.model.conjuncts import all_of, conjuncts
+from mediator.model.filters import (
     ID,
     Between,
     Compare,
@@ -17,8 +17,8 @@ from mediator.query.filters import (
     Or,
     Path,
 )
-from mediator.query.model import OrderBy
-from mediator.query.patterns import tokens
+from mediator.model.patterns import tokens
+from mediator.model.query import OrderBy
 from mediator.schema.tree import MISSING
 from mediator.schema.types import SCALARS, FieldType
 from mediator.stores.levels import only_level

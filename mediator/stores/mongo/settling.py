@@ -9,7 +9,7 @@ from typing import Any, Final
 from pymongo import UpdateOne
 from pymongo.asynchronous.collection import AsyncCollection
 
-from mediator.offload import is_large, offload
+from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, layout_of
 from mediator.stores.mongo.replay import AT_ONCE, Pulled, replay_of
 from mediator.stores.mongo.session import Session

@@ -7,7 +7,7 @@ from typing import Final
 
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
-from mediator.offload import is_large, offload
+from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.attempt import Attempt, attempt
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
 from mediator.stores.mongo.outbox import FULL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mediator.clock import Clock
+from mediator.base.clock import Clock
 
 __all__ = ["Stamps"]
 

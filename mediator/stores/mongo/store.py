@@ -8,10 +8,10 @@ from typing import Final, TypeVar
 
 from pymongo.errors import OperationFailure, PyMongoError
 
-from mediator.clock import Clock, ServerClock, SystemClock
-from mediator.operations.operators import APPLICABLE, Operator
-from mediator.query.filters import Filter
-from mediator.query.model import OrderBy
+from mediator.base.clock import Clock, ServerClock, SystemClock
+from mediator.model.filters import Filter
+from mediator.model.operators import APPLICABLE, Operator
+from mediator.model.query import OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.mongo import marks

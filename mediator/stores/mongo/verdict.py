@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from bson.int64 import Int64
 
-from mediator.operations.apply import Refused, apply_operator
+from mediator.model.apply import Refused, apply_operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.mongo.forms import moment

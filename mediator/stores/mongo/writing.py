@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
-from mediator.clock import Clock
+from mediator.base.clock import Clock
 from mediator.stores.mongo.bulk import BulkWriter, Call
 from mediator.stores.mongo.layout import Layout, layout_of
 from mediator.stores.mongo.session import Session

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mediator.base.errors import PortolanError
+
 __all__ = [
     "StoreBusy",
     "StoreError",
@@ -12,7 +14,7 @@ __all__ = [
 ]
 
 
-class StoreError(Exception):
+class StoreError(PortolanError):
     """A store did not do what was asked; subclasses say whether it may have."""
 
 

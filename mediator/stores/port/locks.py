@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
 
-from mediator.immutable import immutable
+from mediator.base.immutable import immutable
 from mediator.stores.port.records import Fragment
 
 __all__ = ["Lockable", "RecordKey", "Standing", "is_lockable"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from mediator.changes.model import Change
-from mediator.immutable import immutable
+from mediator.base.immutable import immutable
+from mediator.model.change import Change
 from mediator.stores.port.records import Fragment
 
 __all__ = ["ChangeLog", "FragmentOf", "Logged", "PendingChanges", "Unsettled"]

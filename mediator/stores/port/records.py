@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mediator.immutable import immutable
+from mediator.base.immutable import immutable
 from mediator.schema.tree import Field
 from mediator.schema.types import Values
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
-from mediator.immutable import immutable
-from mediator.query.filters import Filter, Path
-from mediator.query.model import Computation, OrderBy, Position
+from mediator.base.immutable import immutable
+from mediator.model.filters import Filter, Path
+from mediator.model.query import Computation, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port.records import Fragment, Record

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from mediator.operations.operators import Operator
+from mediator.model.operators import Operator
 from mediator.schema.types import FieldType
 from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.writes import Write, WriteResult

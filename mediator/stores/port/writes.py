@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum, auto
 
-from mediator.immutable import immutable
-from mediator.operations.operators import OperatorCall, OperatorFailure
+from mediator.base.immutable import immutable
+from mediator.model.operators import OperatorCall, OperatorFailure
 from mediator.schema.types import Value, Values
 from mediator.stores.port.records import Fragment
 

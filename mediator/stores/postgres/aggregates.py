@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
-from mediator.query.aggregation import average
-from mediator.query.filters import ID, Filter, Path
-from mediator.query.model import Computation, Function
+from mediator.model.average import average
+from mediator.model.filters import ID, Filter, Path
+from mediator.model.query import Computation, Function
 from mediator.schema.scalars import canonical_decimal
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import SCALARS, FieldType, Value

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from mediator.operations.operators import OperatorFailure
+from mediator.model.operators import OperatorFailure
 from mediator.schema.types import Values
 from mediator.stores.port import (
     Recalled,

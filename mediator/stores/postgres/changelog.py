@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 
-from mediator.changes.model import Change, kind_of
+from mediator.model.change import Change, kind_of
 from mediator.schema.types import Value
 from mediator.stores.images import image_of
 from mediator.stores.logs import Page, Portions, numbers_of, position_of, read_on

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from mediator.query.filters import ID
+from mediator.model.filters import ID
 from mediator.stores.port import Fragment
 from mediator.stores.postgres.predicates import Joined, Negated, Predicate, Shape
 from mediator.stores.postgres.reads import NULL_RANK, VALUE_RANK

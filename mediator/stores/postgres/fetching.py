@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from mediator.offload import offload
+from mediator.base.offload import offload
 from mediator.stores.port import Fragment, Read, Record
 from mediator.stores.postgres.answers import RecordReader, are_large
 from mediator.stores.postgres.plans import Plans

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from mediator.operations.apply import apply_operator
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.apply import apply_operator
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import Fragment, Record, Write

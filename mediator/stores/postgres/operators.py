@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from mediator.operations.operators import APPLICABLE, Operator
+from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.limits import (
     DECIMAL_DIGITS,
     DECIMAL_MAX_EXPONENT,

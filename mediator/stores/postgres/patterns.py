@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mediator.query.patterns import Token, Wildcard, tokens
+from mediator.model.patterns import Token, Wildcard, tokens
 
 __all__ = ["like_pattern", "prefix_range"]
 

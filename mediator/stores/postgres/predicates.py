@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from mediator.query.filters import (
+from mediator.model.filters import (
     ID,
     And,
     Between,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mediator.query.conjuncts import all_of, conjuncts
-from mediator.query.filters import ID, Filter
-from mediator.query.model import OrderBy
+from mediator.model.conjuncts import all_of, conjuncts
+from mediator.model.filters import ID, Filter
+from mediator.model.query import OrderBy
 from mediator.stores.port import Access, Fragment, Pushdown
 from mediator.stores.postgres.conditions import served
 from mediator.stores.postgres.predicates import Predicate, Shape, question

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
-from mediator.query.filters import ID
-from mediator.query.model import OrderBy, Position
+from mediator.model.filters import ID
+from mediator.model.query import OrderBy, Position
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import SCALARS, Value
 from mediator.stores.port import Fragment, Record

@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 
 import asyncpg
 
-from mediator.identity_cache import IdentityCache
-from mediator.offload import offload
-from mediator.query.filters import Filter, Path
-from mediator.query.model import Computation, OrderBy, Position
+from mediator.base.identity_cache import IdentityCache
+from mediator.base.offload import offload
+from mediator.model.filters import Filter, Path
+from mediator.model.query import Computation, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import (

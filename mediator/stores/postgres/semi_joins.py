@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
-from mediator.query.filters import Filter
+from mediator.model.filters import Filter
 from mediator.stores.port import Fragment, SemiJoin
 from mediator.stores.postgres.conditions import condition
 from mediator.stores.postgres.predicates import Question, Shape

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mediator.operations.operators import Operator
+from mediator.model.operators import Operator
 from mediator.stores.port import Fragment, StoreRefused, Write, WriteKind
 from mediator.stores.postgres.codecs import Codec
 

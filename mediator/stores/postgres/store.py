@@ -8,9 +8,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mediator.operations.operators import Operator
-from mediator.query.filters import Filter, Path
-from mediator.query.model import Computation, OrderBy
+from mediator.model.filters import Filter, Path
+from mediator.model.operators import Operator
+from mediator.model.query import Computation, OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (

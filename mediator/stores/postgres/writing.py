@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import asyncpg
 
-from mediator.offload import is_large, offload
-from mediator.operations.apply import Refused
+from mediator.base.offload import is_large, offload
+from mediator.model.apply import Refused
 from mediator.stores.port import (
     Read,
     Record,

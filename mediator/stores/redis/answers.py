@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mediator.operations.operators import OperatorFailure
+from mediator.model.operators import OperatorFailure
 from mediator.stores.port import Recalled, Status, WriteResult
 from mediator.stores.redis.codec import decode
 from mediator.stores.redis.lua import UPDATE

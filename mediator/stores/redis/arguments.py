@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mediator.operations.operators import APPLICABLE, Operator, OperatorCall
+from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.port import StoreRefused

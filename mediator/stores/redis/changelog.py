@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from mediator.changes.model import Change, change_id, kind_of
+from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.types import Value
 from mediator.stores.images import UNREADABLE, image_of
 from mediator.stores.logs import Page, Portions, numbers_of, padded, read_on

@@ -17,7 +17,7 @@ from typing import Any
 import hiredis
 from redis.asyncio.connection import AbstractConnection
 
-from mediator.clock import Clock
+from mediator.base.clock import Clock
 from mediator.stores.port import StoreError, StoreTimeout, StoreUnavailable
 from mediator.stores.redis.failures import error_of_reply
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from mediator.query.filters import Between, Compare, Comparison, Exists, Filter, In, Not, Path
+from mediator.model.filters import Between, Compare, Comparison, Exists, Filter, In, Not, Path
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 

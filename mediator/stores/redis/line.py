@@ -8,7 +8,7 @@ from typing import Any
 
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 
-from mediator.clock import Clock
+from mediator.base.clock import Clock
 from mediator.stores.port import StoreError, StoreUnavailable, SystemConfig
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.connection import Wire

@@ -24,7 +24,7 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any
 
-from mediator.operations.operators import Operator, OperatorCall
+from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType
 from mediator.stores.port import StoreRefused, Write, WriteKind
 from mediator.stores.redis.arguments import (

@@ -8,7 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from mediator.offload import offload
+from mediator.base.offload import offload
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Record

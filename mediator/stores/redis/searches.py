@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from mediator.query.conjuncts import all_of, conjuncts
-from mediator.query.filters import ID, Filter, Path
-from mediator.query.model import OrderBy, Position
+from mediator.model.conjuncts import all_of, conjuncts
+from mediator.model.filters import ID, Filter, Path
+from mediator.model.query import OrderBy, Position
 from mediator.stores.levels import only_level
 from mediator.stores.port import Access, Find, Found, Pushdown, Read, StoreRefused
 from mediator.stores.redis.intervals import (

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from mediator.clock import Clock, SystemClock
-from mediator.offload import offload
-from mediator.operations.operators import Operator
-from mediator.query.filters import Filter
-from mediator.query.model import OrderBy
+from mediator.base.clock import Clock, SystemClock
+from mediator.base.offload import offload
+from mediator.model.filters import Filter
+from mediator.model.operators import Operator
+from mediator.model.query import OrderBy
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (

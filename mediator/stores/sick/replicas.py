@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from mediator.clock import Clock
+from mediator.base.clock import Clock
 from mediator.stores.sick.windows import Windows
 
 __all__ = ["Replicas"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from mediator.operations.apply import Refused, apply_operator
+from mediator.model.apply import Refused, apply_operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Recalled, Record, Status, Write, WriteKind, WriteResult

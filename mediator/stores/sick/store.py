@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from mediator.clock import Clock
-from mediator.operations.operators import APPLICABLE, Operator
+from mediator.base.clock import Clock
+from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.types import FieldType
 from mediator.stores.port import (
     Fragment,

@@ -1,0 +1,251 @@
+"""What happens, told once: logs, metrics, placement statistics and violations subscribe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from mediator.base.immutable import immutable
+
+__all__ = [
+    "CallOutcome",
+    "ChangesRelayed",
+    "CircuitChanged",
+    "ClockSkewMeasured",
+    "FeedFellBack",
+    "FeedGapFound",
+    "FeedLagMeasured",
+    "Hearing",
+    "Observation",
+    "Observer",
+    "PlacementDecided",
+    "PrimaryDecision",
+    "PrimaryTried",
+    "ProposalRecorded",
+    "RedoRecovered",
+    "RequestFinished",
+    "RequestRefused",
+    "StoreCallFinished",
+    "SystemRegistered",
+    "ViolationDetected",
+    "broadcast",
+]
+
+CallOutcome: TypeAlias = Literal["ok", "unavailable", "timeout", "refused"]
+PrimaryDecision: TypeAlias = Literal["answered", "stale", "unseen", "unavailable", "missing"]
+
+
+@immutable
+class StoreCallFinished:
+    """One round trip to a store, of `count` calls of one class; `seconds` is the store's time."""
+
+    system: str
+    database: str
+    class_name: str
+    operation: Literal["read", "write"]
+    count: int
+    seconds: float
+    outcome: CallOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitChanged:
+    """The circuit breaker of a system opened (no calls until it is probed) or closed."""
+
+    system: str
+    open: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRegistered:
+    """A system was registered, probed and calibrated."""
+
+    system: str
+    kind: str
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementDecided:
+    """The placements of a database were decided with a schema.
+
+    Attributes:
+        database: The database.
+        epoch: Of the routing model that they are in.
+        placements: The system of each node.
+        reasons: The kind of choice by which each node came there.
+    """
+
+    database: str
+    epoch: int
+    placements: dict[str, str]
+    reasons: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalRecorded:
+    """Scores now favour another system; data moves only by migration."""
+
+    database: str
+    node: str
+    current: str
+    proposed: str
+    margin: float
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationDetected:
+    """An annotation's score stayed below its threshold."""
+
+    database: str
+    node: str
+    metric: str
+    system: str
+    measured: float
+    score: float
+    below: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RedoRecovered:
+    """A write over several systems was rolled forward, or dropped: its coordinator had gone."""
+
+    database: str
+    mark: str
+    outcome: Literal["applied", "dropped"]
+
+
+@immutable
+class ChangesRelayed:
+    """A relay brought changes of a system to the feed."""
+
+    system: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFellBack:
+    """The feed lost what it had of a system's changes; they are brought again from its logs."""
+
+    system: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeedGapFound:
+    """Changes are missing from the feed for good; the feeds of these databases begin anew."""
+
+    system: str
+    databases: tuple[str, ...]
+    reason: str
+
+
+@immutable
+class FeedLagMeasured:
+    """How long ago the feed of a database was complete, as far as a system is concerned."""
+
+    database: str
+    system: str
+    seconds: float
+
+
+@immutable
+class ClockSkewMeasured:
+    """By how much a server's clock differs from this replica's at least; negative: it is behind."""
+
+    system: str
+    seconds: float
+
+
+@immutable
+class PrimaryTried:
+    """A read could have been answered by a primary; what became of it.
+
+    Attributes:
+        database: The database.
+        class_name: The class.
+        decision: `answered`; or its systems are asked, because the copies are too old (`stale`),
+            lack what the reader has seen (`unseen`), do not have the object (`missing`), or the
+            primary does not answer (`unavailable`).
+        measured_s: How old the copies were at most; None: not known.
+    """
+
+    database: str
+    class_name: str
+    decision: PrimaryDecision
+    measured_s: float | None
+
+
+@immutable
+class RequestFinished:
+    """One HTTP request was answered."""
+
+    method: str
+    route: str
+    status: int
+    seconds: float
+    scheme: str = "http"
+
+
+@immutable
+class RequestRefused:
+    """A request went beyond a limit of its tenant; `limit` is its name in `TenantLimits`."""
+
+    tenant: str
+    limit: str
+
+
+Observation: TypeAlias = (
+    StoreCallFinished
+    | CircuitChanged
+    | ClockSkewMeasured
+    | SystemRegistered
+    | PlacementDecided
+    | ProposalRecorded
+    | ViolationDetected
+    | RedoRecovered
+    | ChangesRelayed
+    | FeedFellBack
+    | FeedGapFound
+    | FeedLagMeasured
+    | PrimaryTried
+    | RequestFinished
+    | RequestRefused
+)
+Observer: TypeAlias = Callable[[Observation], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """An observer that `broadcast` tells of some kinds only; called by itself it hears all.
+
+    Attributes:
+        observer: The observer.
+        kinds: What it is told of.
+    """
+
+    observer: Observer
+    kinds: Collection[type[Any]]
+
+    def __call__(self, observation: Observation) -> None:
+        """Tell the observer."""
+        self.observer(observation)
+
+
+def broadcast(*observers: Observer) -> Observer:
+    """Return an observer that tells all of `observers` in their order; see `Hearing`."""
+    concerned: dict[type[Any], tuple[Observer, ...]] = {}
+
+    def choose(kind: type[Any]) -> tuple[Observer, ...]:
+        hearing = [one for one in observers if not isinstance(one, Hearing) or kind in one.kinds]
+        chosen = tuple([one.observer if isinstance(one, Hearing) else one for one in hearing])
+        return concerned.setdefault(kind, chosen)
+
+    def tell(observation: Observation) -> None:
+        kind = observation.__class__
+        for observer in concerned.get(kind) or choose(kind):
+            observer(observation)
+
+    return tell

@@ -1,0 +1,24 @@
+"""Results of several calls, in which an error stands in the place of what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from mediator.base.errors import MediatorError
+
+__all__ = ["all_or_raise", "or_raise"]
+
+_T = TypeVar("_T")
+
+
+def or_raise(result: _T | MediatorError) -> _T:
+    """Return a result; raises the error that stands in its place."""
+    if isinstance(result, MediatorError):
+        raise result
+    return result
+
+
+def all_or_raise(results: Iterable[_T | MediatorError]) -> list[_T]:
+    """Return results; raises the first error among them."""
+    return [or_raise(result) for result in results]

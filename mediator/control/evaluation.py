@@ -1,0 +1,190 @@
+"""Judging the placements that are in force: proposals, violations, explanations."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mediator.base.clock import Clock
+from mediator.base.errors import NotFound, Unplaceable
+from mediator.base.observation import Observer, ProposalRecorded
+from mediator.base.offload import offload
+from mediator.catalogue.events import CatalogueEvents
+from mediator.catalogue.proposals import CatalogueProposals
+from mediator.control.registry import Registry
+from mediator.data_plane.executor import Executor
+from mediator.placement.candidates import Candidate
+from mediator.placement.decide import Decision, decide, pins_of
+from mediator.placement.explain import explain
+from mediator.placement.proposals import (
+    NOTHING_PROPOSED,
+    Proposal,
+    Proposals,
+    differ,
+    propose,
+)
+from mediator.placement.survey import survey
+from mediator.placement.violations import NOTHING_WATCHED, Watch, watch
+from mediator.placement.what_if import read_supposition, what_if
+from mediator.routing.model import DatabaseRoute, RoutingModel
+from mediator.schema.tree import Mode
+
+__all__ = ["Judgement", "Patience"]
+
+_FEW_FIELDS: Final = 20
+"""Fields of a database up to which its placement is decided in a millisecond or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When a better score becomes a proposal: by which ratio, and after how many seconds."""
+
+    margin: float
+    dwell_s: float
+
+
+class Judgement:
+    """Holds what is in force against what is measured and against what is asked for."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        executor: Executor,
+        events: CatalogueEvents,
+        proposals: CatalogueProposals,
+        patience: Patience,
+        observe: Observer,
+        clock: Clock,
+    ) -> None:
+        self._registry = registry
+        self._executor = executor
+        self._events = events
+        self._proposals = proposals
+        self._observe = observe
+        self._clock = clock
+        self._patience = patience
+        self._spells: dict[str, Watch] = {}
+
+    async def judge(self, busy_share: float = 1.0) -> None:
+        """Look at every database once: record proposals and violations.
+
+        Others are let in after each of them, however many there are.
+
+        Args:
+            busy_share: Of the time that this takes, how much may be taken from the event loop.
+        """
+        model = self._executor.model
+        self._forget(model.databases.keys())
+        now, proposed = await self._proposals.load()
+        began = time.perf_counter()
+        async for database, route, decision in self._decisions(model):
+            took_s = time.perf_counter() - began
+            await self._propose(route, decision, proposed.get(route.id, NOTHING_PROPOSED), now)
+            await self._look_for_violations(database, route, decision)
+            await asyncio.sleep(took_s * (1 / busy_share - 1))
+            began = time.perf_counter()
+
+    async def proposals(self, database: str | None) -> list[dict[str, Any]]:
+        """List what is proposed now, for all databases or one; the unripe ones say so."""
+        _, proposed = await self._proposals.load()
+        return [
+            _document(name, proposal)
+            for name, route in sorted(self._executor.model.databases.items())
+            if database in (None, name) and route.id in proposed
+            for proposal in proposed[route.id].by_node.values()
+        ]
+
+    async def violations(self, database: str | None) -> list[dict[str, Any]]:
+        """List violation events, newest first."""
+        return await self._events.newest(database)
+
+    def explain(self, database: str, node: str) -> dict[str, Any]:
+        """Explain the placement of a node that is in force, by today's metrics."""
+        decision = _decision(self._route(database), self._registry.candidates())
+        return {**explain(decision, node), "epoch": self._executor.model.epoch}
+
+    def survey(self, database: str) -> dict[str, Any]:
+        """Tell of all nodes in short where they are, by today's metrics."""
+        decision = _decision(self._route(database), self._registry.candidates())
+        return {**survey(decision), "epoch": self._executor.model.epoch}
+
+    def what_if(self, database: str, document: Any) -> dict[str, Any]:
+        """Hold what scores choose today against what they would choose under a supposition."""
+        schema = self._route(database).schema
+        return what_if(schema, self._registry.candidates(), read_supposition(document))
+
+    def _route(self, database: str) -> DatabaseRoute:
+        route = self._executor.model.databases.get(database)
+        if route is None:
+            raise NotFound(f"There is no database {database}.")
+        return route
+
+    async def _propose(
+        self, route: DatabaseRoute, decision: Decision, before: Proposals, now: float
+    ) -> None:
+        after, recorded = propose(
+            before,
+            decision.moves,
+            now,
+            margin=self._patience.margin,
+            dwell_s=self._patience.dwell_s,
+        )
+        if differ(before, after):
+            await self._proposals.store(route.id, after)
+        name = route.schema.database
+        for p in recorded:
+            self._observe(ProposalRecorded(name, p.node, p.current, p.proposed, p.margin))
+
+    def _forget(self, kept: Collection[str]) -> None:
+        """Forget what was seen of databases that have been dropped."""
+        for database in self._spells.keys() - kept:
+            del self._spells[database]
+
+    async def _look_for_violations(
+        self, database: str, route: DatabaseRoute, decision: Decision
+    ) -> None:
+        self._spells[database], events = watch(
+            self._spells.get(database, NOTHING_WATCHED),
+            route.schema,
+            {node: placement.system for node, placement in decision.placements.items()},
+            {candidate.name: candidate for candidate in decision.candidates},
+            self._clock.monotonic(),
+        )
+        for event in events:
+            if event.phase == "began":
+                self._observe(event.detected)
+            await self._events.record(event.phase, event.detected)
+
+    async def _decisions(
+        self, model: RoutingModel
+    ) -> AsyncIterator[tuple[str, DatabaseRoute, Decision]]:
+        for name, route in model.databases.items():
+            fields = sum(len(class_.fields) for class_ in route.schema.classes.values())
+            try:
+                decision = await offload(
+                    fields > _FEW_FIELDS, _decision, route, self._registry.candidates()
+                )
+                yield name, route, decision
+            except Unplaceable:
+                continue  # a system is away: what it serves is not judged meanwhile
+
+
+def _decision(route: DatabaseRoute, candidates: Sequence[Candidate]) -> Decision:
+    if route.schema.mode is Mode.ADVISORY:
+        return decide(route.schema, candidates)
+    return decide(route.schema, candidates, pins_of(route, list(route.classes)))
+
+
+def _document(database: str, proposal: Proposal) -> dict[str, Any]:
+    """Return the form of a proposal for operators; its times are RFC 3339."""
+    document = {"database": database, **asdict(proposal), "since": _time(proposal.since)}
+    document["lost_at"] = None if proposal.lost_at is None else _time(proposal.lost_at)
+    return document
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,0 +1,292 @@
+"""The data plane: operations are planned, sent to their stores, and their results joined."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from mediator.base.clock import Clock
+from mediator.base.errors import (
+    AdvisoryOnly,
+    MediatorError,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
+from mediator.base.observation import Observer
+from mediator.data_plane.batch import run_batch
+from mediator.materialisation.copier import Copier
+from mediator.materialisation.reads import PrimaryReads
+from mediator.model.operations import (
+    Condition,
+    Delete,
+    Freshness,
+    Get,
+    Operation,
+    Outcome,
+    Revise,
+    Update,
+    WriteOperation,
+)
+from mediator.model.query import Query
+from mediator.operations.calls import StoreCalls
+from mediator.operations.doubt import Doubts
+from mediator.operations.if_match import asked_for, check_if_match, outcome_of
+from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
+from mediator.operations.merge import merge_records
+from mediator.operations.recall import recall
+from mediator.operations.revise import matches, revise
+from mediator.query.budget import Budget, Ceiling, Limits
+from mediator.query.execution import Answer, Execution
+from mediator.query.joins import Joiner
+from mediator.query.planner import make_plan
+from mediator.routing.fragments import Steps, plan_read, plan_write
+from mediator.routing.freshness import ANY, Staleness, Wish
+from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
+from mediator.schema.tree import Mode
+
+__all__ = ["Executor"]
+
+
+class Executor:
+    """Implements `mediator.data_plane.port.DataPlane` over opened systems.
+
+    Attributes:
+        joint: Carries out writes over several systems.
+
+    Args:
+        calls: Sends store calls.
+        staleness: Knows how old the primary's copies may be.
+        refresh: Looks for a newer routing model; called before a class is said not to exist.
+        limits: What a query may cost.
+        clock: The time, for queries.
+        observe: Told what became of reads that a primary could have answered.
+    """
+
+    joint: JointWrites
+
+    def __init__(
+        self,
+        calls: StoreCalls,
+        staleness: Staleness,
+        refresh: Callable[[], Awaitable[None]],
+        limits: Limits,
+        clock: Clock,
+        observe: Observer,
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._calls = calls
+        self._primary = PrimaryReads(calls, staleness, observe)
+        self._copier = Copier(calls)
+        self._doubts = Doubts(calls)
+        self._refresh = refresh
+        self._model = EMPTY
+
+    @property
+    def model(self) -> RoutingModel:
+        """The routing model in force."""
+        return self._model
+
+    def adopt(self, model: RoutingModel) -> None:
+        """Put a routing model in force, unless it is older than the present one."""
+        if model.epoch >= self._model.epoch:
+            self._model = model
+
+    async def route(self, database: str, class_name: str) -> ClassRoute:
+        """Find where a class lives; see `DataPlane.route`."""
+        route = self._find(database, class_name)
+        if route is None:
+            await self._refresh()
+            found = self._model.databases.get(database)
+            route = found.classes.get(class_name) if found is not None else None
+        return route or self._unknown(database, class_name)
+
+    async def read(self, operation: Get, wish: Wish = ANY) -> Outcome:
+        """Read one object; see `DataPlane.read`."""
+        route = await self._route_of(operation)
+        if route.copy is not None:
+            bound_s = self._model.databases[operation.database].schema.primary.staleness_s
+            copied = await self._primary.read(route, operation, bound_s, wish)
+            if copied is not None:
+                return copied
+        return await self.read_now(route, operation, whole=wish.whole)
+
+    async def read_now(self, route: ClassRoute, operation: Get, *, whole: bool = False) -> Outcome:
+        """Read one object as the systems hold it now; with `whole`, never a part of a write."""
+        records = await self._calls.read(plan_read(route, operation))
+        outcome = merge_records(route, operation, records)
+        if outcome is not None and (outcome.partial or (whole and outcome.pending)):
+            [outcome] = await self._doubts.look_again(route, operation, [outcome], whole=whole)
+        if outcome is None:
+            raise NotFound(f"{operation.class_name}/{operation.id} does not exist.")
+        return outcome
+
+    async def look_again(
+        self,
+        route: ClassRoute,
+        resource: Get,
+        outcomes: Sequence[Outcome | None],
+        *,
+        whole: bool = False,
+    ) -> list[Outcome | None]:
+        """Look at partial outcomes of one resource again; see `mediator.operations.doubt`."""
+        return await self._doubts.look_again(route, resource, outcomes, whole=whole)
+
+    async def write(self, operation: WriteOperation) -> Outcome:
+        """Write one object; see `DataPlane.write`."""
+        route = self._find(operation.database, operation.class_name)
+        if route is None:
+            route = await self.route(operation.database, operation.class_name)
+        if is_joint(route, operation):
+            return await self.joint.write(route, operation)
+        if isinstance(operation, Revise) or (isinstance(operation, Update) and operation.is_empty):
+            return await self._revise(route, operation)
+        steps = self.plan_simply(route, operation)
+        if steps is None:
+            expect = await self._expected(route, operation)
+            steps = plan_write(route, asked_for(route, operation), expect)
+        result = await self._calls.write(steps.first)
+        if lacks_fragment(route, steps.first, result):
+            return await self.joint.write(route, operation)
+        outcome = outcome_of(route, operation, steps, (result,))
+        if isinstance(operation, Delete) and route.copy is not None:
+            await self.remove_copy(route, operation.id, result.birth)
+        return outcome
+
+    async def _revise(self, route: ClassRoute, operation: Revise | Update) -> Outcome:
+        """Do a revision, or an update that changes nothing: it has conditions and an answer."""
+        if isinstance(operation, Update):
+            operation = Revise(*operation.head)
+        check_if_match(route, operation)
+        return await revise(route, operation, partial(self.read_now, route), self.apply)
+
+    async def apply(
+        self, route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]
+    ) -> Outcome:
+        """Write if the groups have the versions given; raises `PreconditionFailed` otherwise."""
+        steps = plan_write(route, operation, expect)
+        return outcome_of(route, operation, steps, (await self._calls.write(steps.first),))
+
+    def plan_simply(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
+        """Plan a write that one store can check and do by itself; None otherwise."""
+        if route.schema.require_if_match:
+            check_if_match(route, operation)
+        if is_joint(route, operation) or (isinstance(operation, Update) and operation.is_empty):
+            return None
+        alternatives = operation.condition.versions
+        if not alternatives:
+            if route.schema.require_if_match:
+                operation = asked_for(route, operation)
+            return plan_write(route, operation, {})
+        if len(alternatives) > 1:
+            return None
+        expect = {group: v for group, v in alternatives[0].items() if v is not None}
+        steps = plan_write(route, operation, expect)
+        # Else a group must be absent: that can only be read beforehand.
+        return steps if len(steps.first.expect) == len(alternatives[0]) else None
+
+    async def batch(
+        self, operations: Sequence[Operation], *, whole: bool = False
+    ) -> list[Outcome | MediatorError]:
+        """Do many operations; see `DataPlane.batch`."""
+        return await run_batch(self, self._calls, operations, whole=whole)
+
+    async def recall(self, operation: WriteOperation) -> Outcome | None:
+        """Return a remembered answer; see `DataPlane.recall`."""
+        route = await self._route_of(operation)
+        # What concerns several systems is asked for under the intents: before, it may be half done.
+        return None if is_joint(route, operation) else await self.recalled(route, operation)
+
+    async def recalled(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
+        """Return the answer that the stores remember of an operation.
+
+        Raises:
+            IdempotencyReused: The operation id was used with another fingerprint.
+            Unavailable: A system does not answer.
+        """
+        outcome = await recall(self._calls.systems, route, operation)
+        if outcome is not None:
+            # Whoever did it may have been killed before it was ended.
+            await self._calls.acknowledge(operation.database, operation.class_name)
+        if outcome is not None and isinstance(operation, Delete) and route.copy is not None:
+            # The primary may not have answered when the deletion was done: it was not acknowledged.
+            died = max(outcome.versions.get(group) or 0 for group in route.anchor.groups)
+            await self.remove_copy(route, operation.id, died)
+        return outcome
+
+    async def query(self, query: Query, wish: Wish = ANY, ceiling: Ceiling | None = None) -> Answer:
+        """Answer a query; see `DataPlane.query`."""
+        limits = self._limits if ceiling is None else self._limits.under(ceiling)
+        route = await self.route(query.database, query.class_name)
+        freshness = await self._fresh_copies(route, query, wish)
+        if freshness is not None and route.primary is not None:
+            with suppress(Unavailable):
+                answer = await self._execute(query, route.primary, limits, wish)
+                return replace(answer, freshness=freshness)
+        return await self._execute(query, route, limits, wish)
+
+    async def _execute(self, query: Query, route: ClassRoute, limits: Limits, wish: Wish) -> Answer:
+        route_of = partial(self._find, query.database)
+        plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store, route_of)
+        budget = Budget(limits, self._clock)
+        beside = partial(self.route, query.database)
+        look_again = partial(self._doubts.look_again, whole=wish.whole)
+        joiner = Joiner(self._calls, budget, beside, look_again)
+        return await Execution(plan, self._calls, budget, joiner, look_again).run()
+
+    async def _fresh_copies(self, route: ClassRoute, query: Query, wish: Wish) -> Freshness | None:
+        """Say how fresh the primary is, if it may answer a query."""
+        if route.copy is None or wish.consistency == "strong":
+            return None
+        bound_s = self._model.databases[query.database].schema.primary.staleness_s
+        return await self._primary.fresh_for_all(route, bound_s, wish)
+
+    async def newest(self) -> RoutingModel:
+        """Return a routing model that is not older than this call."""
+        await self._refresh()
+        return self._model
+
+    async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
+        """Remove the primary's copy before a deletion is acknowledged."""
+        try:
+            await self._copier.forget(route, {id_: died})
+        except Unavailable as error:
+            detail = "The object is deleted; its copy in the primary goes once that answers."
+            raise OutcomeUnknown(detail, system=error.system) from error
+
+    async def _expected(self, route: ClassRoute, operation: WriteOperation) -> Mapping[str, int]:
+        """Read the object to find which alternative of If-Match holds."""
+        whole = Get(operation.database, operation.class_name, operation.id)
+        try:
+            current = await self.read_now(route, whole)
+        except NotFound as error:
+            raise PreconditionFailed(error.detail) from error
+        for alternative in operation.condition.versions:
+            if matches(Condition(versions=(alternative,)), current):
+                return {group: v for group, v in alternative.items() if v is not None}
+        raise PreconditionFailed(f"{operation.class_name}/{operation.id} was changed meanwhile.")
+
+    def _find(self, database: str, class_name: str) -> ClassRoute | None:
+        """Find where a class lives; None if it is not known, or may be elsewhere by now."""
+        found = self._model.databases.get(database)
+        if found is None or class_name in found.held:
+            return None
+        return found.classes.get(class_name)
+
+    async def _route_of(self, operation: Operation) -> ClassRoute:
+        route = self._find(operation.database, operation.class_name)
+        if route is not None:
+            return route
+        return await self.route(operation.database, operation.class_name)
+
+    def _unknown(self, database: str, class_name: str) -> ClassRoute:
+        found = self._model.databases.get(database)
+        if found is None:
+            raise NotFound(f"There is no database {database}.")
+        if found.schema.mode is Mode.ADVISORY:
+            raise AdvisoryOnly(f"The database {database} only gives advice; it holds no data.")
+        raise NotFound(f"The database {database} has no class {class_name}.")

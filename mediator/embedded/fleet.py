@@ -1,0 +1,168 @@
+"""All embedded servers of one service, started together and stopped together."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mediator.embedded.lock import DataDirectoryLock
+from mediator.embedded.mongodb import EmbeddedMongo
+from mediator.embedded.port import (
+    Durability,
+    EmbeddedServer,
+    EmbeddedStartError,
+    Endpoint,
+    Kind,
+    ServerUnavailable,
+)
+from mediator.embedded.postgresql import EmbeddedPostgres
+from mediator.embedded.redis import EmbeddedRedis
+
+__all__ = ["EmbeddedFleet", "FleetState"]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetState:
+    """What runs, and what this machine cannot run."""
+
+    endpoints: Mapping[Kind, Endpoint] = field(default_factory=dict)
+    unavailable: tuple[ServerUnavailable, ...] = ()
+
+
+class EmbeddedFleet:
+    """Redis, PostgreSQL and MongoDB in one data directory.
+
+    A context manager: leaving it stops every server. It also stops them when the interpreter
+    exits, so a service has to turn SIGTERM into an exit and nothing more. Servers that outlive a
+    service that was killed are adopted by the next fleet on the same directory.
+
+    Args:
+        data_dir: The directory; created when it is not there.
+        durability: What a crash of a server may lose.
+    """
+
+    def __init__(self, data_dir: Path, durability: Durability = "second") -> None:
+        self._turn = threading.RLock()
+        self._lock = DataDirectoryLock(data_dir)
+        self._servers: tuple[EmbeddedServer, ...] = (
+            EmbeddedRedis(data_dir / "redis", durability),
+            EmbeddedPostgres(data_dir / "postgresql", durability),
+            EmbeddedMongo(data_dir / "mongodb", durability),
+        )
+        self._state = FleetState()
+
+    @property
+    def endpoints(self) -> Mapping[Kind, Endpoint]:
+        """The servers that run, by kind."""
+        return self._state.endpoints
+
+    @property
+    def unavailable(self) -> tuple[ServerUnavailable, ...]:
+        """The servers that this machine cannot run, with reasons and remedies."""
+        return self._state.unavailable
+
+    def start(self) -> FleetState:
+        """Start, adopt or revive every server, at the same time; block until they answer.
+
+        Calling it again starts what has died since; `revive` does so without asking the others.
+
+        Returns:
+            What runs and what cannot.
+
+        Raises:
+            DataDirectoryBusy: Another service uses the directory.
+            EmbeddedStartError: A server is installed and did not come up; all are stopped.
+        """
+        with self._turn:
+            self._lock.acquire()
+            atexit.register(self.stop)
+            try:
+                self._state = self._started()
+            except BaseException:
+                self.stop()
+                raise
+            return self._state
+
+    def revive(self) -> tuple[Kind, ...]:
+        """Start the servers again that have died since the start; leave what runs alone.
+
+        Asking costs next to nothing while all of them live.
+
+        Returns:
+            What was started again.
+
+        Raises:
+            ServerUnavailable: A program is no longer there.
+            EmbeddedStartError: A server does not come up. The others are not touched by that.
+        """
+        with self._turn:
+            dead = [
+                s for s in self._servers if s.kind in self._state.endpoints and not s.is_running
+            ]
+            failures = [error for server in dead if (error := _start(server))]
+        if failures:
+            raise failures[0]
+        return tuple(server.kind for server in dead)
+
+    def _started(self) -> FleetState:
+        endpoints: dict[Kind, Endpoint] = {}
+        unavailable: list[ServerUnavailable] = []
+        with ThreadPoolExecutor(len(self._servers), "embedded-start") as threads:
+            starts = [(server.kind, threads.submit(server.start)) for server in self._servers]
+        for kind, start in starts:
+            _sort_in(kind, start, endpoints, unavailable)
+        return FleetState(endpoints, tuple(unavailable))
+
+    def stop(self) -> None:
+        """Stop every server and release the directory; harmless when nothing runs."""
+        with self._turn:
+            if self._lock.is_held:
+                self._stop()
+
+    def _stop(self) -> None:
+        atexit.unregister(self.stop)
+        self._state = FleetState()
+        # One after the other: an interpreter that is exiting starts no more threads.
+        with ExitStack() as rest:
+            rest.callback(self._lock.release)
+            for server in self._servers:
+                rest.callback(server.stop)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _sort_in(
+    kind: Kind,
+    start: Future[Endpoint],
+    endpoints: dict[Kind, Endpoint],
+    unavailable: list[ServerUnavailable],
+) -> None:
+    try:
+        endpoints[kind] = start.result()
+    except ServerUnavailable as missing:
+        unavailable.append(missing)
+
+
+def _start(server: EmbeddedServer) -> EmbeddedStartError | ServerUnavailable | None:
+    try:
+        server.start()
+    except (EmbeddedStartError, ServerUnavailable) as error:
+        return error
+    return None

@@ -1,0 +1,155 @@
+"""The jars of the embedded MongoDB stand-in: fetched by Maven, verified, compiled for once.
+
+`python -m mediator.embedded.jars` fetches them ahead of time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from mediator.embedded.port import ServerUnavailable
+
+__all__ = ["LAUNCHER", "REMEDY", "VERSION", "class_path", "fetch_jars"]
+
+VERSION = "1.47.0"
+LAUNCHER = "MongoServerLauncher"
+
+_SOURCES = Path(__file__).parent / "java"
+# By its full name and version: a short name is whatever plugin Maven finds newest that day.
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_QUIET_AND_STRICT = ("--quiet", "--batch-mode", "--strict-checksums")
+_FETCH_WITHIN_S = 300
+_COMPILE_WITHIN_S = 120
+REMEDY = (
+    "Install a JDK (17 or newer) and Maven and run"
+    " `python -m mediator.embedded.jars`, or put `mongod` on PATH."
+    " Until then the service runs without MongoDB."
+)
+
+
+def fetch_jars() -> Path:
+    """Make sure that the jars and the compiled launcher are in the cache.
+
+    Returns:
+        The cache directory: `$PORTOLAN_CACHE` or `~/.cache/portolan`, below it `jars/VERSION`.
+
+    Raises:
+        ServerUnavailable: They are not there and cannot be made, with the reason.
+    """
+    place = _cache() / "jars" / VERSION
+    if not _is_complete(place):
+        _fetch_into(place)
+    if not _classes(place).exists():
+        _compile_into(place)
+    return place
+
+
+def class_path(place: Path) -> str:
+    """The Java class path of the launcher.
+
+    Args:
+        place: What `fetch_jars` returned.
+    """
+    return os.pathsep.join([str(_classes(place)), _jars(place)])
+
+
+def _jars(place: Path) -> str:
+    return os.pathsep.join(str(place / jar) for jar in _pinned())
+
+
+def _cache() -> Path:
+    given = os.environ.get("PORTOLAN_CACHE")
+    return Path(given) if given else Path.home() / ".cache" / "portolan"
+
+
+def _pinned() -> dict[str, str]:
+    """The SHA-256 of each jar by name; nothing else is ever put on the class path."""
+    lines = (_SOURCES / "jars.sha256").read_text().splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines)}
+
+
+def _is_complete(place: Path) -> bool:
+    return all(_digest(place / jar) == digest for jar, digest in _pinned().items())
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
+
+
+def _classes(place: Path) -> Path:
+    source = (_SOURCES / f"{LAUNCHER}.java").read_bytes()
+    return place / f"launcher-{hashlib.sha256(source).hexdigest()[:16]}"
+
+
+def _fetch_into(place: Path) -> None:
+    maven = _program("mvn", "Maven is not installed, and it is what fetches the jars")
+    with _draft(place) as name:
+        draft = Path(name)
+        # A copy of the project, as Maven may write next to it.
+        shutil.copy(_SOURCES / "pom.xml", draft)
+        goal = [maven, *_QUIET_AND_STRICT, "-f", str(draft / "pom.xml"), _COPY]
+        scope = ["-DincludeScope=runtime", f"-DoutputDirectory={draft}"]
+        _run([*goal, *scope], _FETCH_WITHIN_S, "Maven could not fetch the jars")
+        if not _is_complete(draft):
+            raise _unavailable("what Maven fetched differs from the pinned checksums")
+        place.mkdir(parents=True, exist_ok=True)
+        for jar in _pinned():
+            (draft / jar).replace(place / jar)
+
+
+def _compile_into(place: Path) -> None:
+    javac = _program("javac", "there is no Java compiler: a JDK is needed, a JRE is not enough")
+    with _draft(place) as draft:
+        source = str(_SOURCES / f"{LAUNCHER}.java")
+        options = ["--release", "17", "-cp", _jars(place), "-d", f"{draft}/classes"]
+        _run([javac, *options, source], _COMPILE_WITHIN_S, "the launcher did not compile")
+        try:
+            Path(draft, "classes").rename(_classes(place))
+        except OSError:
+            # Another process has just put the same classes there.
+            if not _classes(place).exists():
+                raise
+
+
+def _draft(place: Path) -> tempfile.TemporaryDirectory[str]:
+    """A directory next to the real one, so that what is finished can be renamed into it."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(dir=place.parent, prefix=".draft-")
+
+
+def _program(name: str, reason: str) -> str:
+    if found := shutil.which(name):
+        return found
+    raise _unavailable(reason)
+
+
+def _run(command: list[str], within_s: float, failure: str) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=within_s)
+    except subprocess.TimeoutExpired:
+        raise _unavailable(f"{failure} within {within_s:.0f} s") from None
+    except subprocess.CalledProcessError as error:
+        said = (error.stdout + error.stderr).strip().splitlines()
+        raise _unavailable(f"{failure} ({said[0] if said else 'it said nothing'})") from None
+
+
+def _unavailable(reason: str) -> ServerUnavailable:
+    return ServerUnavailable("mongodb", reason, REMEDY)
+
+
+def _main() -> None:
+    """Fetch ahead of time; what is missing is said and is not an error."""
+    try:
+        fetch_jars()
+    except ServerUnavailable as missing:
+        sys.stderr.write(f"{missing}\n")
+
+
+if __name__ == "__main__":
+    _main()

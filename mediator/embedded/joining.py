@@ -1,0 +1,30 @@
+"""Joining embedded stores that another process runs: nothing is started, nothing is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mediator.embedded.lifecycle import OwnedServer
+from mediator.embedded.port import EmbeddedStartError, Endpoint
+from mediator.embedded.postgresql import EmbeddedPostgres
+from mediator.embedded.redis import EmbeddedRedis
+
+__all__ = ["join"]
+
+
+def join(data_dir: Path) -> tuple[Endpoint, Endpoint]:
+    """Return the Redis and the PostgreSQL that run in a data directory.
+
+    Raises:
+        EmbeddedStartError: They do not run there.
+    """
+    redis = _found(EmbeddedRedis(data_dir / "redis"), data_dir)
+    return redis, _found(EmbeddedPostgres(data_dir / "postgresql"), data_dir)
+
+
+def _found(server: OwnedServer, data_dir: Path) -> Endpoint:
+    endpoint = server.found() if server.directory.exists() else None
+    if endpoint is None:
+        reason = f"nothing runs in {data_dir}; first start the service there: portolan serve"
+        raise EmbeddedStartError(server.kind, f"{reason} --embedded --data-dir {data_dir}")
+    return endpoint

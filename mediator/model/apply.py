@@ -1,0 +1,176 @@
+"""What every operator does to a value: the reference for all stores, and their fallback."""
+
+from __future__ import annotations
+
+import operator as arithmetic
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from mediator.model.operators import Operator, OperatorCall, OperatorFailure
+from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
+from mediator.schema.scalars import DECIMAL128, canonical_decimal
+from mediator.schema.tree import MISSING, Field, MissingType
+from mediator.schema.types import FieldType, Value
+
+__all__ = ["Refused", "apply_operator"]
+
+Present: TypeAlias = Any
+Step: TypeAlias = Callable[[Field, Any, Any], Any]
+
+
+class Refused(Exception):
+    """The operator cannot be applied to the value that is there; nothing of the write happens."""
+
+    def __init__(self, failure: OperatorFailure) -> None:
+        super().__init__(f"{failure.field}: {failure.reason}")
+        self.failure = failure
+
+
+def apply_operator(
+    field: Field, value: Value | MissingType, call: OperatorCall, now: datetime
+) -> Value | MissingType:
+    """Apply one operator to the value of a field.
+
+    What only takes away (`pop`, `shift`, `remove`) leaves null and missing as they are; every other
+    operator takes null for missing.
+
+    Args:
+        field: The field.
+        value: Its present value; never changed in place.
+        call: The operator, applicable to the field's type, with its decoded argument.
+        now: The store's clock, UTC; a store may keep milliseconds only.
+
+    Returns:
+        The new value.
+
+    Raises:
+        Refused: The result is beyond the field's type (``overflow``) or its `max_length`
+            (``too_long``).
+    """
+    if call.operator is Operator.NOW:
+        return now
+    absent = value is None or value is MISSING
+    if absent and call.operator in _TAKING:
+        return value
+    start = _start(field, call) if absent else value
+    try:
+        result: Value = _STEPS[call.operator](field, start, call.argument)
+    except ArithmeticError:
+        raise Refused(OperatorFailure(field.name, "overflow")) from None
+    return result
+
+
+def _start(field: Field, call: OperatorCall) -> Present:
+    """Return what a missing value counts as."""
+    if call.operator in {Operator.MIN, Operator.MAX}:
+        return call.argument
+    return {
+        FieldType.INTEGER: 0,
+        FieldType.FLOAT: 0.0,
+        FieldType.DECIMAL: Decimal(0),
+        FieldType.MAP: {},
+    }.get(field.type, [])
+
+
+def _inc(field: Field, value: Present, argument: Any) -> Present:
+    if field.type is FieldType.DECIMAL:
+        return canonical_decimal(DECIMAL128.add(value, argument))
+    return _number(value + argument)
+
+
+def _mul(field: Field, value: Present, argument: Any) -> Present:
+    if field.type is FieldType.DECIMAL:
+        return canonical_decimal(DECIMAL128.multiply(value, argument))
+    return _number(value * argument)
+
+
+def _number(result: Present) -> Present:
+    if isinstance(result, float):
+        if not isfinite(result):
+            raise OverflowError
+        # As in decoding, no store is asked to keep the sign of zero.
+        return result + 0.0
+    if not INTEGER_MIN <= result <= INTEGER_MAX:
+        raise OverflowError
+    return result
+
+
+def _min(_field: Field, value: Present, argument: Any) -> Present:
+    return min(value, argument)
+
+
+def _max(_field: Field, value: Present, argument: Any) -> Present:
+    return max(value, argument)
+
+
+def _bits(combine: Callable[[int, int], int]) -> Step:
+    """Python's integers are two's complement of any width, so 64 bits never overflow."""
+    return lambda _field, value, argument: combine(value, argument)
+
+
+def _push(field: Field, value: Present, argument: Any) -> Present:
+    return _bounded(field, [*value, argument])
+
+
+def _push_front(field: Field, value: Present, argument: Any) -> Present:
+    return _bounded(field, [argument, *value])
+
+
+def _add_to_set(field: Field, value: Present, argument: Any) -> Present:
+    return value if argument in value else _bounded(field, sorted([*value, argument]))
+
+
+def _put(field: Field, value: Present, argument: Any) -> Present:
+    return _bounded(field, {**value, **argument})
+
+
+def _bounded(field: Field, result: Present) -> Present:
+    if field.max_length is not None and len(result) > field.max_length:
+        raise Refused(OperatorFailure(field.name, "too_long"))
+    return result
+
+
+def _pop(_field: Field, value: Present, _argument: Any) -> Present:
+    return value[:-1]
+
+
+def _shift(_field: Field, value: Present, _argument: Any) -> Present:
+    return value[1:]
+
+
+def _remove(field: Field, value: Present, argument: Any) -> Present:
+    if field.type is FieldType.MAP:
+        return {key: member for key, member in value.items() if key != argument}
+    if field.items is FieldType.DOCUMENT:
+        unwanted = _as_json(argument)
+        return [element for element in value if _as_json(element) != unwanted]
+    return [element for element in value if element != argument]
+
+
+def _as_json(document: Any) -> bytes:
+    """Return text that is equal for equal JSON; to Python `true` equals 1."""
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+_TAKING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})
+_STEPS: Final[Mapping[Operator, Step]] = {
+    Operator.INC: _inc,
+    Operator.MUL: _mul,
+    Operator.MIN: _min,
+    Operator.MAX: _max,
+    Operator.PUSH: _push,
+    Operator.PUSH_FRONT: _push_front,
+    Operator.POP: _pop,
+    Operator.SHIFT: _shift,
+    Operator.REMOVE: _remove,
+    Operator.ADD_TO_SET: _add_to_set,
+    Operator.PUT: _put,
+    Operator.BIT_AND: _bits(arithmetic.and_),
+    Operator.BIT_OR: _bits(arithmetic.or_),
+    Operator.BIT_XOR: _bits(arithmetic.xor),
+}

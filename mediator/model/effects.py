@@ -1,0 +1,62 @@
+"""What a write did to one object, as far as that is known.
+
+What is not known counts as possible: whoever asks which results a write may have changed gets too
+many of them rather than too few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from mediator.model.evaluate import Lookup, lookup_of
+from mediator.model.filters import ID, Path
+from mediator.schema.types import Value
+
+__all__ = ["Effect", "Image", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An object before or after a write.
+
+    Attributes:
+        id: Its id.
+        known: The fields of which it is known what they were; of all others nothing is.
+        values: The values of those known fields that were not missing.
+        present: Whether the object is known to have been there.
+    """
+
+    id: str
+    known: AbstractSet[str]
+    values: Mapping[str, Value]
+    present: bool = True
+    lookup: Lookup = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lookup", lookup_of(self.id, self.values))
+
+    def knows(self, path: Path) -> bool:
+        """Whether it is known what was at a path."""
+        return path[0] in self.known or path == ID
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a write did to one object.
+
+    Attributes:
+        before: The object before; None: it is known that it was not there.
+        after: The object after; None: it is known that it is not there.
+        touched: The fields that may have changed; None: it may have come or gone as a whole.
+    """
+
+    before: Image | None
+    after: Image | None
+    touched: AbstractSet[str] | None = None
+
+
+def unknown(id_: str) -> Image:
+    """Return the image of an object of which nothing is known, not even whether it is there."""
+    return Image(id_, frozenset(), {}, present=False)

@@ -1,0 +1,178 @@
+"""The agnostic operations: what a client wants of one object, before anything is routed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from mediator.base.immutable import immutable
+from mediator.model.operators import FIELD_OF, OperatorCall
+from mediator.schema.types import Values
+
+__all__ = [
+    "ANYTHING",
+    "Condition",
+    "Create",
+    "Delete",
+    "Freshness",
+    "Get",
+    "Operation",
+    "Outcome",
+    "Put",
+    "Revise",
+    "Update",
+    "WriteOperation",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold for a write to happen (RFC 9110, section 13).
+
+    Attributes:
+        present: True: the object must be there (If-Match: *); False: it must not
+            (If-None-Match: *).
+        versions: Versions that groups must have (If-Match with an ETag); None stands for a group
+            that must be absent. Several alternatives: any one may match.
+    """
+
+    present: bool | None = None
+    versions: tuple[Mapping[str, int | None], ...] = ()
+
+
+ANYTHING = Condition()
+
+
+@immutable
+class Get:
+    """Read an object, or some of its fields (sorted, without duplicates)."""
+
+    database: str
+    class_name: str
+    id: str
+    fields: tuple[str, ...] | None = None
+
+
+@immutable
+class _Write:
+    """What all writes have.
+
+    `operation` identifies the write for ever; a retry carries the same one. `fingerprint` is set
+    when the client gave an Idempotency-Key: then the answer is remembered with the write.
+    """
+
+    database: str
+    class_name: str
+    id: str
+    operation: str
+    condition: Condition = ANYTHING
+    fingerprint: str | None = None
+
+    @property
+    def head(self) -> tuple[str, str, str, str, Condition, str | None]:
+        """What all writes have, in order."""
+        return (
+            self.database,
+            self.class_name,
+            self.id,
+            self.operation,
+            self.condition,
+            self.fingerprint,
+        )
+
+
+@immutable
+class Create(_Write):
+    """Create an object that must not be there."""
+
+    values: Values = field(default_factory=dict)
+
+
+@immutable
+class Put(_Write):
+    """Make an object exactly `values`, there before or not."""
+
+    values: Values = field(default_factory=dict)
+
+
+@immutable
+class Update(_Write):
+    """Set, remove and operate on fields of an object that is there.
+
+    `whole`: the outcome is to have all values of the object, which is on one system.
+    """
+
+    values: Values = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    operators: tuple[OperatorCall, ...] = ()
+    whole: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing."""
+        return not (self.values or self.unset or self.operators)
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """Names of the fields that it changes."""
+        return (*self.values, *self.unset, *map(FIELD_OF, self.operators))
+
+
+@immutable
+class Revise(_Write):
+    """Compute an object's new form from its present one; retried when somebody else was faster.
+
+    `compute` takes the object as JSON without `id` and returns the new one, or raises `Invalid`.
+    `whole` is that of the update that it becomes.
+    """
+
+    compute: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    whole: bool = False
+
+
+@immutable
+class Delete(_Write):
+    """Delete an object."""
+
+
+WriteOperation: TypeAlias = Create | Put | Update | Revise | Delete
+Operation: TypeAlias = Get | WriteOperation
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How old an answer of the primary may be: the bound it kept to, and the age measured (s)."""
+
+    bound_s: float
+    measured_s: float
+
+
+@immutable
+class Outcome:
+    """What came of an operation that succeeded; failures are raised as `MediatorError`.
+
+    Attributes:
+        id: The object's id.
+        values: Get, and writes that compute values in the store: the fields of the resource that
+            are there, merged over systems. None after a delete.
+        versions: Version of every group of the resource; None where the group is absent.
+        created: The write created the object.
+        replayed: The write had taken effect before, under the same operation id.
+        partial: Groups that may lack a write over several systems which others already show.
+        pending: A write over several systems is about to change what was read, or is under way.
+        schema_version: Version of the class's schema that the values belong to.
+        systems: Systems that took part, in order.
+        freshness: Set if the primary answered.
+    """
+
+    id: str
+    values: Values | None
+    versions: Mapping[str, int | None]
+    created: bool = False
+    replayed: bool = False
+    partial: tuple[str, ...] = ()
+    pending: bool = False
+    schema_version: int = 1
+    systems: tuple[str, ...] = ()
+    freshness: Freshness | None = None

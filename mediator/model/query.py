@@ -1,0 +1,125 @@
+"""A query, parsed and validated against its class: plain immutable data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mediator.model.filters import Filter, Path
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
+
+__all__ = [
+    "Aggregate",
+    "Computation",
+    "Function",
+    "Join",
+    "OrderBy",
+    "Position",
+    "Query",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBy:
+    """One level of an order. Ascending: missing, null, values."""
+
+    path: Path
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The place of an object in an order: its value (or MISSING) at each level, and its id.
+
+    Objects that are equal at all levels follow in the order of their ids, which has the direction
+    of the last level (ascending if there is none).
+    """
+
+    values: tuple[Value | MissingType, ...]
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The object that a reference points to, brought along under a name; null if there is none.
+
+    Attributes:
+        alias: The name.
+        reference: Path of the reference: ``("author",)``, or of a reference of an object joined
+            before: ``("writer", "employer")``.
+        class_name: The class that it points to.
+        fields: The fields brought along; None: all.
+    """
+
+    alias: str
+    reference: Path
+    class_name: str
+    fields: tuple[str, ...] | None = None
+
+
+class Function(StrEnum):
+    """What is computed over a group of objects. Nulls and missing values do not take part."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """A function of a field; without a path, COUNT counts objects (``*``)."""
+
+    function: Function
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Groups of objects, and what is computed over each.
+
+    Attributes:
+        group: Paths whose values (null and missing are values here) make up a group. None: all
+            objects are one group, which is there even if it is empty.
+        compute: Computations by the name of their result.
+        having: A filter on the results, whose paths are names of `compute` or paths of `group`.
+    """
+
+    group: tuple[Path, ...]
+    compute: Mapping[str, Computation]
+    having: Filter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a client asks of a class.
+
+    Attributes:
+        database: The database.
+        class_name: The class.
+        filter: Which objects; None: all.
+        order: In which order; empty: by id (aggregates: by their group).
+        limit: How many at most.
+        after: Beyond which position.
+        fields: Which fields of each, sorted; None: all.
+        joins: Objects brought along, each after those its reference needs.
+        aggregate: Computed instead of listing objects.
+        allow_scan: Whether a store without a fitting index may be read through (within the cost
+            limits).
+        as_documents: Whether documents are an answer as well as objects (`Answer.documents`).
+    """
+
+    database: str
+    class_name: str
+    filter: Filter | None = None
+    order: tuple[OrderBy, ...] = ()
+    limit: int = 100
+    after: Position | None = None
+    fields: tuple[str, ...] | None = None
+    joins: tuple[Join, ...] = field(default=())
+    aggregate: Aggregate | None = None
+    allow_scan: bool = False
+    as_documents: bool = False

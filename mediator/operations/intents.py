@@ -1,0 +1,122 @@
+"""Write intents on records: set, looked at and taken away through the systems at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+from mediator.base.concurrency import concurrently
+from mediator.base.errors import Conflict, MediatorError
+from mediator.base.results import all_or_raise
+from mediator.stores.port import Lockable, RecordKey, Standing, StoreError, is_lockable
+from mediator.stores.systems import Systems, unavailable
+
+__all__ = ["Marker", "Marks", "Met"]
+
+_T = TypeVar("_T")
+
+Met: TypeAlias = Mapping[str, Sequence[RecordKey]]
+"""Write intents of others, and the records on which they were met."""
+
+
+class Marks(Protocol):
+    """Resolves the writes whose intents others meet."""
+
+    async def resolve(self, met: Met) -> None:
+        """Roll committed writes forward, and take away the intents of those that are over.
+
+        Raises:
+            Unavailable: The catalogue or a system does not answer.
+        """
+
+
+class Marker:
+    """Sets and takes away write intents, with one round trip for each system.
+
+    Args:
+        systems: The systems at hand.
+    """
+
+    def __init__(self, systems: Systems) -> None:
+        self._systems = systems
+
+    async def lock_each(
+        self, keys: Sequence[RecordKey], mark: str
+    ) -> list[Standing | MediatorError]:
+        """Set an intent on each record that has none; see `Lockable.lock`.
+
+        The records of a system that does not answer get the error instead.
+        """
+
+        async def lock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
+            return await store.lock(own, mark)
+
+        return await self._send(keys, lock)
+
+    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+        """Set an intent on each record that has none; see `Lockable.lock`.
+
+        Raises:
+            Unavailable: A system does not answer.
+        """
+        return all_or_raise(await self.lock_each(keys, mark))
+
+    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+        """Take an intent away wherever it is this one; see `Lockable.unlock`.
+
+        Raises:
+            Unavailable: A system does not answer; the others have.
+        """
+
+        async def unlock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[None]:
+            await store.unlock(own, mark, joint=joint)
+            return [None] * len(own)
+
+        all_or_raise(await self._send(keys, unlock))
+
+    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+        """Tell what stands of records.
+
+        Raises:
+            Unavailable: A system does not answer.
+        """
+
+        async def look(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
+            return await store.standing(own)
+
+        return all_or_raise(await self._send(keys, look))
+
+    async def _send(
+        self,
+        keys: Sequence[RecordKey],
+        call: Callable[[Lockable, Sequence[RecordKey]], Awaitable[Sequence[_T]]],
+    ) -> list[_T | MediatorError]:
+        names = list(dict.fromkeys(fragment.system for fragment, _ in keys))
+        of = [[key for key in keys if key[0].system == name] for name in names]
+        answers = await concurrently(
+            self._ask(name, own, call) for name, own in zip(names, of, strict=True)
+        )
+        by_system = {name: iter(answer) for name, answer in zip(names, answers, strict=True)}
+        return [next(by_system[fragment.system]) for fragment, _ in keys]
+
+    async def _ask(
+        self,
+        system: str,
+        keys: Sequence[RecordKey],
+        call: Callable[[Lockable, Sequence[RecordKey]], Awaitable[Sequence[_T]]],
+    ) -> Sequence[_T | MediatorError]:
+        try:
+            guarded = self._systems.get(system)
+            store = guarded.store
+            if not is_lockable(store):
+                raise Conflict(f"The system {system} takes no part in writes over several systems.")
+
+            async def asked() -> Sequence[_T]:
+                return await call(store, keys)
+
+            try:
+                return await guarded.guarded(asked)
+            except StoreError as error:
+                raise unavailable(guarded, error, "read") from error
+        except MediatorError as error:
+            return [error] * len(keys)

@@ -1,0 +1,227 @@
+"""From an operation to store calls: pure functions of the operation and its class's route.
+
+Which systems a resource or an update touches depends on names only, so it is worked out once for
+each combination that occurs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from mediator.base.immutable import immutable
+from mediator.model.operations import Create, Delete, Get, Put, Update, WriteOperation
+from mediator.model.operators import FIELD_OF, OperatorCall
+from mediator.routing.model import ClassRoute
+from mediator.schema.types import Values
+from mediator.stores.port import Fragment, Read, Write, WriteKind
+
+__all__ = [
+    "Resource",
+    "Steps",
+    "plan_read",
+    "plan_write",
+    "reaching",
+    "resource_groups",
+    "resource_of",
+]
+
+REMEMBERED_SHAPES = 4096
+
+
+@immutable
+class Steps:
+    """The writes of one operation, one for each system that it touches.
+
+    Of several, the first one makes the object if that is what they do; the others need its birth.
+    """
+
+    first: Write
+    rest: tuple[Write, ...] = ()
+
+    @property
+    def all(self) -> tuple[Write, ...]:
+        """Every write, the first one first."""
+        return (self.first, *self.rest) if self.rest else (self.first,)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What a read of an object, or of some of its fields, touches.
+
+    Attributes:
+        parts: The fragments to read, the anchor first, each with the fields to read (None: all).
+        groups: The cache groups that the resource shows, in order.
+        anchored: Whether the anchor is read, so that it tells whether the object exists.
+        systems: The systems of the parts.
+    """
+
+    parts: tuple[tuple[Fragment, tuple[str, ...] | None], ...]
+    groups: tuple[str, ...]
+    anchored: bool
+    systems: tuple[str, ...]
+
+
+@lru_cache(REMEMBERED_SHAPES)
+def resource_of(route: ClassRoute, fields: tuple[str, ...] | None) -> Resource:
+    """Find what a read of `fields` touches; without them, or with none, the object's existence."""
+    if fields is None:
+        whole = tuple((fragment, None) for fragment in route.fragments)
+        return Resource(whole, tuple(route.groups), True, _systems(route.fragments))
+    touched = _touched(route, fields)
+    parts = tuple((f, tuple(name for name in fields if name in f.fields)) for f in touched)
+    groups = tuple(sorted({route.group_of[name] for name in fields}))
+    return Resource(parts, groups, touched[0] is route.anchor, _systems(touched))
+
+
+def reaching(
+    route: ClassRoute, fields: tuple[str, ...] | None, fragment: Fragment
+) -> tuple[str, ...] | None:
+    """Return fields, with one more if reading them would leave a fragment alone; None: all."""
+    if fields is None or any(part is fragment for part, _ in resource_of(route, fields).parts):
+        return fields
+    more = next(iter(fragment.fields), None)
+    return None if more is None else tuple(sorted({*fields, more}))
+
+
+def resource_groups(route: ClassRoute, fields: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Name the cache groups that a resource shows, in order; all of them without `fields`."""
+    return resource_of(route, fields).groups
+
+
+def plan_read(route: ClassRoute, operation: Get) -> tuple[Read, ...]:
+    """Plan one read for each system that holds a part of the resource; the anchor first."""
+    id_ = operation.id
+    parts = resource_of(route, operation.fields).parts
+    return tuple([Read(fragment, id_, fields) for fragment, fields in parts])
+
+
+def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]) -> Steps:
+    """Plan the writes of an operation.
+
+    Args:
+        route: Where the class lives.
+        operation: A create, put, update or delete; a revision is planned as the update it computes.
+        expect: Versions that the groups must have; those on the first step's system are compared by
+            it. Of a write over several systems they are looked at beforehand.
+    """
+    match operation:
+        case Update():
+            writes = _update(route, operation)
+        case Create() | Put():
+            writes = _whole(route, operation)
+        case Delete():
+            writes = [_base(f, operation, WriteKind.DELETE, {}) for f in route.fragments]
+        case _:
+            raise TypeError(f"{type(operation).__name__} cannot be planned")
+    if expect:
+        here = writes[0].fragment.groups
+        writes[0] = replace(writes[0], expect={g: v for g, v in expect.items() if g in here})
+    return Steps(writes[0], tuple(writes[1:]))
+
+
+def _systems(fragments: Iterable[Fragment]) -> tuple[str, ...]:
+    return tuple(fragment.system for fragment in fragments)
+
+
+def _touched(route: ClassRoute, fields: Iterable[str]) -> tuple[Fragment, ...]:
+    holders = {route.fragment_of[name] for name in fields}
+    return tuple(f for f in route.fragments if f in holders) or (route.anchor,)
+
+
+@lru_cache(REMEMBERED_SHAPES)
+def _changed(
+    route: ClassRoute, names: tuple[str, ...]
+) -> tuple[tuple[Fragment, tuple[str, ...]], ...]:
+    """Find the fragments that hold the named fields, and the groups that change there."""
+    groups = dict.fromkeys(route.group_of[name] for name in names)
+    return tuple(
+        (fragment, tuple(group for group in groups if group in fragment.groups))
+        for fragment in _touched(route, names)
+    )
+
+
+def _base(fragment: Fragment, operation: WriteOperation, kind: WriteKind, values: Values) -> Write:
+    return Write(
+        fragment=fragment,
+        id=operation.id,
+        kind=kind,
+        operation=operation.operation,
+        groups=tuple(fragment.groups),
+        values=values,
+        remember=operation.fingerprint,
+    )
+
+
+def _whole(route: ClassRoute, operation: Create | Put) -> list[Write]:
+    if len(route.fragments) == 1:
+        return [_decisive(route.anchor, operation, operation.values)]
+    writes = []
+    for fragment in route.fragments:
+        values = {k: v for k, v in operation.values.items() if k in fragment.fields}
+        if fragment is route.anchor:
+            writes.append(_decisive(fragment, operation, values))
+        else:
+            writes.append(_base(fragment, operation, WriteKind.REPLACE, values))
+    return writes
+
+
+def _decisive(fragment: Fragment, operation: Create | Put, values: Values) -> Write:
+    """Plan the step that checks whether the object may or must be there."""
+    present = operation.condition.present
+    if isinstance(operation, Create) or present is False:
+        return _base(fragment, operation, WriteKind.CREATE, values)
+    write = _base(fragment, operation, WriteKind.REPLACE, values)
+    return replace(write, require_present=True) if present else write
+
+
+def _update(route: ClassRoute, operation: Update) -> list[Write]:
+    changed = _changed(route, operation.touched)
+    if len(changed) == 1:
+        fragment, groups = changed[0]
+        values, unset, operators = operation.values, operation.unset, operation.operators
+        return [_update_of(fragment, groups, operation, values, unset, operators)]
+    return [_part_of_update(fragment, groups, operation) for fragment, groups in changed]
+
+
+def _part_of_update(fragment: Fragment, groups: tuple[str, ...], operation: Update) -> Write:
+    here = fragment.fields
+    values = {k: v for k, v in operation.values.items() if k in here}
+    unset = tuple([k for k in operation.unset if k in here])
+    operators = tuple([call for call in operation.operators if call.field in here])
+    return _update_of(fragment, groups, operation, values, unset, operators)
+
+
+def _update_of(
+    fragment: Fragment,
+    groups: tuple[str, ...],
+    operation: Update,
+    values: Values,
+    unset: tuple[str, ...],
+    operators: tuple[OperatorCall, ...],
+) -> Write:
+    return Write(
+        fragment,
+        operation.id,
+        WriteKind.UPDATE,
+        operation.operation,
+        groups,
+        values,
+        unset,
+        operators,
+        remember=operation.fingerprint,
+        returning=_returning(operation, values, operators),
+    )
+
+
+def _returning(
+    operation: Update, values: Values, operators: tuple[OperatorCall, ...]
+) -> tuple[str, ...] | None:
+    """Ask for what only the store knows; and for all that is set if the answer is remembered."""
+    if operation.whole:
+        return ()
+    names = tuple(map(FIELD_OF, operators))
+    if operation.fingerprint:
+        names += tuple(values)
+    return names or None

@@ -1,0 +1,164 @@
+"""What is asked of a staleness probe, and what one measurement says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Final
+
+from mediator.base.errors import Invalid, Place
+
+__all__ = ["Measurement", "ProbeLimits", "ProbePlan", "ProbeRequest", "read_request"]
+
+LONGEST_TEXT: Final = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeLimits:
+    """What may be asked for at most.
+
+    Attributes:
+        count: Measurements.
+        rate: Measurements in a second.
+        timeout_s: Seconds that one of them may take.
+        duration_s: Seconds in which all of them must have begun.
+    """
+
+    count: int = 10_000
+    rate: float = 100.0
+    timeout_s: float = 60.0
+    duration_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePlan:
+    """How often to measure.
+
+    Attributes:
+        count: Measurements.
+        rate: Measurements that begin in a second.
+        timeout_s: Seconds after which one is given up.
+    """
+
+    count: int = 100
+    rate: float = 10.0
+    timeout_s: float = 10.0
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds after which no measurement begins, however long the others have taken."""
+        return self.count / self.rate + self.timeout_s
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """What a client asks for.
+
+    Attributes:
+        database: Name of the database.
+        class_name: Name of the class.
+        path: Where reads go: ``fresh``, to the systems; ``primary``; or the URL of a cache.
+        plan: How often.
+        delta_s: Through a cache: read with our own client, which allows itself this staleness.
+            None: read as anyone does who knows nothing of the filter.
+        bound_s: The bound that reads are held against; None: the declared one of the path.
+    """
+
+    database: str
+    class_name: str
+    path: str
+    plan: ProbePlan
+    delta_s: float | None = None
+    bound_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """For how long a write was not seen: an interval, since no more can be known.
+
+    Attributes:
+        lower_s: From the acknowledgement until the last stale read was sent; 0 if none was stale.
+        upper_s: From the sending of the write until the first fresh read was received; None if
+            none came in time.
+        stale_reads: How many there were.
+    """
+
+    lower_s: float
+    upper_s: float | None
+    stale_reads: int
+
+
+def read_request(document: Any, limits: ProbeLimits) -> ProbeRequest:
+    """Read a request in JSON form.
+
+    Raises:
+        Invalid: Something is missing, unknown, or beyond its limit; every mistake has its place.
+    """
+    if not isinstance(document, Mapping):
+        raise Invalid("A probe is a JSON object.", places=[Place("", "must be an object")])
+    reading = _Reading(document)
+    request = ProbeRequest(
+        database=reading.text("database"),
+        class_name=reading.text("class"),
+        path=reading.text("path", "fresh"),
+        plan=ProbePlan(
+            count=int(reading.number("count", 100, limits.count, whole=True)),
+            rate=reading.number("rate", min(10.0, limits.rate), limits.rate),
+            timeout_s=reading.number("timeout_s", min(10.0, limits.timeout_s), limits.timeout_s),
+        ),
+        delta_s=reading.delta("delta_s", limits.timeout_s),
+        bound_s=reading.bound("bound_s"),
+    )
+    if request.plan.count > request.plan.rate * limits.duration_s:
+        reading.wrong("count", f"takes more than {limits.duration_s:g} seconds at this rate")
+    reading.finish()
+    return request
+
+
+class _Reading:
+    """Takes members out of an object, and notes what is wrong with them."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._left = dict(document)
+        self._mistakes: list[Place] = []
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._left.pop(name, default)
+        if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT:
+            return value
+        self.wrong(name, f"must be a string of at most {LONGEST_TEXT} characters")
+        return ""
+
+    def number(self, name: str, default: float, most: float, *, whole: bool = False) -> float:
+        value = self._left.pop(name, default)
+        kinds = int if whole else int | float
+        if isinstance(value, kinds) and not isinstance(value, bool) and 0 < value <= most:
+            return float(value)
+        what = "a whole number" if whole else "a number"
+        self.wrong(name, f"must be {what} above 0 and at most {most:g}")
+        return default
+
+    def delta(self, name: str, most: float) -> float | None:
+        return self.number(name, most, most) if self._left.get(name) is not None else None
+
+    def bound(self, name: str) -> float | None:
+        value = self._left.pop(name, None)
+        if value is None:
+            return None
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        if plain and isfinite(value) and value >= 0:
+            return float(value)
+        self.wrong(name, "must be a number that is not negative")
+        return None
+
+    def finish(self) -> None:
+        """Raise if anything was wrong."""
+        for name in self._left:
+            self.wrong(str(name)[:100], "is not known")
+        if self._mistakes:
+            raise Invalid("The probe cannot be carried out as described.", places=self._mistakes)
+
+    def wrong(self, name: str, detail: str) -> None:
+        pointer = name.replace("~", "~0").replace("/", "~1")
+        self._mistakes.append(Place(f"/{pointer}", detail))

@@ -1,0 +1,120 @@
+"""The paths that are probed: writes go through the mediator, reads anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeAlias
+from uuid import uuid4
+
+from mediator.base.errors import NotFound, PreconditionFailed
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import Condition, Create, Delete, Get, Put
+from mediator.routing.freshness import ANY, Wish
+from mediator.routing.model import ClassRoute
+from mediator.schema.tree import MISSING, ClassSchema
+from mediator.schema.types import FieldType, Values
+
+__all__ = ["PlanePath", "ProbePath", "Reader", "Versions"]
+
+Versions: TypeAlias = Mapping[str, int | None]
+"""Versions of cache groups."""
+
+Reader: TypeAlias = Callable[[str], Awaitable[Versions | None]]
+"""Reads an object by its id, and tells its versions; None: it is not there."""
+
+
+class ProbePath(Protocol):
+    """Something that can be written to and read from; raises `MediatorError` and nothing else."""
+
+    async def create(self, id_: str) -> Versions:
+        """Make a scratch object; returns when it is acknowledged, with its versions."""
+
+    async def write(self, id_: str) -> Versions:
+        """Write all of the object anew; returns when it is acknowledged, with its versions."""
+
+    async def read(self, id_: str) -> Versions | None:
+        """Read the object over the path; None if it is not there."""
+
+    async def remove(self, id_: str) -> None:
+        """Remove the object."""
+
+
+PRESENT: Final = Condition(present=True)
+
+_PLAIN: Final[Mapping[FieldType, Any]] = {
+    FieldType.STRING: "",
+    FieldType.INTEGER: 0,
+    FieldType.FLOAT: 0,
+    FieldType.DECIMAL: "0",
+    FieldType.BOOLEAN: False,
+    FieldType.TIMESTAMP: "2000-01-01T00:00:00Z",
+    FieldType.BINARY: "",
+    FieldType.DOCUMENT: {},
+    FieldType.LIST: [],
+    FieldType.SET: [],
+    FieldType.MAP: {},
+    FieldType.REFERENCE: "nothing",
+}
+
+
+class PlanePath:
+    """A path through the mediator.
+
+    Args:
+        plane: The data plane.
+        database: Name of the database.
+        route: The class.
+        wish: Where reads go.
+        reader: Reads elsewhere instead, through a cache for one.
+    """
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        database: str,
+        route: ClassRoute,
+        wish: Wish = ANY,
+        reader: Reader | None = None,
+    ) -> None:
+        self._plane = plane
+        self._place = (database, route.schema.name)
+        self._values = _required(route)
+        self._wish = wish
+        self._reader = reader
+
+    async def create(self, id_: str) -> Versions:
+        """See the port."""
+        outcome = await self._plane.write(
+            Create(*self._place, id_, uuid4().hex, values=dict(self._values))
+        )
+        return outcome.versions
+
+    async def write(self, id_: str) -> Versions:
+        """See the port."""
+        put = Put(*self._place, id_, uuid4().hex, PRESENT, values=dict(self._values))
+        return (await self._plane.write(put)).versions
+
+    async def read(self, id_: str) -> Versions | None:
+        """See the port."""
+        if self._reader is not None:
+            return await self._reader(id_)
+        try:
+            return (await self._plane.read(Get(*self._place, id_), self._wish)).versions
+        except NotFound:
+            return None
+
+    async def remove(self, id_: str) -> None:
+        """See the port."""
+        with suppress(NotFound, PreconditionFailed):
+            await self._plane.write(Delete(*self._place, id_, uuid4().hex, PRESENT))
+
+
+def _required(route: ClassRoute) -> Values:
+    """Return the least that an object of a class may be."""
+    return route.codec.decode_object(_members(route.schema))
+
+
+def _members(schema: ClassSchema) -> dict[str, Any]:
+    lacking = (it for it in schema.fields.values() if it.required and it.default is MISSING)
+    return {it.name: _PLAIN[it.type] for it in lacking}

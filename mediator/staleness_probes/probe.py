@@ -1,0 +1,126 @@
+"""Measures for how long writes are not seen: the bounds that are right (Wingerath et al., 2015).
+
+One process writes and reads, with one monotonic clock: nothing depends on clocks that agree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil
+from secrets import token_hex
+from typing import Final
+
+from mediator.base.clock import Clock
+from mediator.base.errors import MediatorError
+from mediator.staleness_probes.model import Measurement, ProbePlan
+from mediator.staleness_probes.path import ProbePath, Versions
+
+__all__ = ["Probe", "Probed"]
+
+LANES: Final = 32
+"""Objects that are measured on at the same time."""
+
+SHORTEST_PAUSE_S: Final = 0.001
+PAUSE_SHARE: Final = 0.05
+"""Between two reads pass at most 5 % of what has passed: the interval stays narrow, reads few."""
+
+
+@dataclass(slots=True)
+class Probed:
+    """What came of a probe.
+
+    Attributes:
+        measurements: In the order in which they ended.
+        failures: Measurements that failed, because a write or a read did.
+        reasons: Why, each reason once.
+        left_behind: Scratch objects that could not be removed.
+    """
+
+    measurements: list[Measurement] = field(default_factory=list)
+    failures: int = 0
+    reasons: list[str] = field(default_factory=list)
+    left_behind: list[str] = field(default_factory=list)
+
+    def failed(self, error: MediatorError) -> None:
+        """Count a failure."""
+        self.failures += 1
+        if error.detail not in self.reasons:
+            self.reasons.append(error.detail)
+
+
+class Probe:
+    """Writes to scratch objects, and reads each until the write is seen.
+
+    Args:
+        path: What is measured.
+        clock: Its monotonic time is used.
+    """
+
+    def __init__(self, path: ProbePath, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+
+    async def run(self, plan: ProbePlan, probed: Probed) -> None:
+        """Measure, adding to what was probed; scratch objects are removed, whatever happens."""
+        begun, numbers = self._clock.monotonic(), iter(range(plan.count))
+        name = f"portolan-probe-{token_hex(8)}"
+        lanes = min(plan.count, LANES, ceil(plan.rate * plan.timeout_s) + 1)
+        async with asyncio.TaskGroup() as tasks:
+            for lane in range(lanes):
+                work = self._lane(f"{name}-{lane}", numbers, begun, plan, probed)
+                tasks.create_task(work)
+
+    async def _lane(
+        self, id_: str, numbers: Iterator[int], begun: float, plan: ProbePlan, probed: Probed
+    ) -> None:
+        """Measure on one object, taking turns with other lanes."""
+        there = False
+        try:
+            for number in numbers:
+                await asyncio.sleep(begun + number / plan.rate - self._clock.monotonic())
+                if self._clock.monotonic() > begun + plan.longest_s:
+                    return
+                try:
+                    if not there:
+                        await self._path.create(id_)
+                        there = True
+                    probed.measurements.append(await self._measure(id_, plan.timeout_s))
+                except MediatorError as error:
+                    probed.failed(error)
+        finally:
+            await self._remove(id_, probed)
+
+    async def _measure(self, id_: str, timeout_s: float) -> Measurement:
+        """Write, and read until it is seen."""
+        await self._path.read(id_)  # now caches on the way hold what is about to be old
+        sent = self._clock.monotonic()
+        wanted = await self._path.write(id_)
+        acknowledged = self._clock.monotonic()
+        lower_s, stale = 0.0, 0
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    asked = self._clock.monotonic()
+                    if _shows(await self._path.read(id_), wanted):
+                        return Measurement(lower_s, self._clock.monotonic() - sent, stale)
+                    lower_s, stale = asked - acknowledged, stale + 1
+                    passed = self._clock.monotonic() - acknowledged
+                    await asyncio.sleep(max(SHORTEST_PAUSE_S, passed * PAUSE_SHARE))
+        except TimeoutError:
+            return Measurement(lower_s, None, stale)
+
+    async def _remove(self, id_: str, probed: Probed) -> None:
+        try:
+            await self._path.remove(id_)
+        except MediatorError:
+            probed.left_behind.append(id_)
+
+
+def _shows(found: Versions | None, wanted: Versions) -> bool:
+    """Whether what was read is at least as new as what was written, in every group."""
+    if found is None:
+        return False
+    pairs = ((found.get(group), version) for group, version in wanted.items() if version)
+    return all(seen is not None and seen >= version for seen, version in pairs)

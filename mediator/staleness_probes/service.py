@@ -1,0 +1,198 @@
+"""``/admin/v1/probes/staleness``, without the HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict
+from typing import Any, Literal, TypeAlias
+
+from mediator.base.clock import Clock
+from mediator.base.ending import end
+from mediator.base.errors import Conflict, Invalid, Place
+from mediator.changes.log_relays import Leasing
+from mediator.data_plane.port import DataPlane
+from mediator.routing.freshness import STRONG, Wish
+from mediator.routing.model import ClassRoute
+from mediator.staleness_probes.model import ProbeLimits, ProbeRequest
+from mediator.staleness_probes.path import PlanePath, Reader
+from mediator.staleness_probes.probe import Probe, Probed
+from mediator.staleness_probes.report import summary
+from mediator.staleness_probes.turn import Turn
+
+__all__ = ["CacheReaders", "StalenessProbes"]
+
+CacheReaders: TypeAlias = Callable[[ProbeRequest], AbstractAsyncContextManager[Reader] | None]
+"""Makes a reader through the cache that a request names; None: there is no such cache."""
+
+_log = logging.getLogger("portolan.probing")
+
+_LOST = "It could not be seen to that no other replica probes: the probe was ended."
+
+_State: TypeAlias = Literal["running", "done", "stopped", "failed"]
+
+
+class StalenessProbes:
+    """Carries out probes, one at a time among all replicas: two would measure each other.
+
+    Args:
+        plane: The data plane; the writes of a probe are writes like any other.
+        clock: Its times are used.
+        caches: Makes readers for caches. It decides which URLs may be asked: a probe is no way to
+            make this service send requests anywhere.
+        limits: What may be asked for.
+        leases: Leases that replicas share; without them there is one probe in each process.
+    """
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        clock: Clock,
+        caches: CacheReaders | None = None,
+        limits: ProbeLimits | None = None,
+        leases: Leasing | None = None,
+    ) -> None:
+        self._plane = plane
+        self._clock = clock
+        self._caches = caches
+        self._leases = leases
+        self._last: _Run | None = None
+        self.limits = limits or ProbeLimits()
+
+    async def begin(self, request: ProbeRequest) -> dict[str, Any]:
+        """Begin a probe, and describe it.
+
+        Raises:
+            NotFound: There is no such database or class.
+            AdvisoryOnly: The database holds no data.
+            Invalid: There is no such path.
+            Conflict: Another probe is going on, here or in another replica.
+            Unavailable: Nobody knows whether one is.
+        """
+        route = await self._plane.route(request.database, request.class_name)
+        path, bound_s = self._path(request, route)
+        if self._last is not None and self._last.state == "running":
+            raise Conflict("Another probe is going on; two would measure each other.")
+        turn = Turn(self._leases, self._clock)
+        if not await turn.take():
+            detail = "Another replica carries out a probe; two would measure each other."
+            raise Conflict(f"{detail} That replica tells of it and ends it.")
+        given = bound_s if request.bound_s is None else request.bound_s
+        self._last = _Run(request, path, given, turn, self._clock)
+        return self._last.describe()
+
+    def describe(self) -> dict[str, Any] | None:
+        """Describe the probe that is going on, or else the last one; None: there was none."""
+        return self._last.describe() if self._last else None
+
+    async def stop(self) -> dict[str, Any] | None:
+        """End a probe that is going on; returns once its scratch objects are removed."""
+        if self._last is not None:
+            await self._last.stop()
+        return self.describe()
+
+    def _path(
+        self, request: ProbeRequest, route: ClassRoute
+    ) -> tuple[AbstractAsyncContextManager[PlanePath], float | None]:
+        """Return the path, and the bound that is declared for it."""
+        place = (self._plane, request.database, route)
+        if request.path == "fresh":
+            return _opened(PlanePath(*place, STRONG)), 0.0
+        if request.path == "primary":
+            if route.copy is None:
+                raise _no_path("The database has no primary.")
+            schema = self._plane.model.databases[request.database].schema
+            return _opened(PlanePath(*place, Wish("primary"))), schema.primary.staleness_s
+        reader = self._caches(request) if self._caches else None
+        if reader is None:
+            raise _no_path("must be fresh, primary, or the URL of a cache that is set up")
+        return _cached(reader, place), request.delta_s
+
+
+class _Run:
+    """A probe that is going on, or has ended."""
+
+    def __init__(
+        self,
+        request: ProbeRequest,
+        path: AbstractAsyncContextManager[PlanePath],
+        bound_s: float | None,
+        turn: Turn,
+        clock: Clock,
+    ) -> None:
+        self._turn = turn
+        self._request = request
+        self._bound_s = bound_s
+        self._begun_s = clock.now()
+        self._probed = Probed()
+        self.state: _State = "running"
+        self._task = asyncio.create_task(self._carry_out(path, clock))
+
+    async def _carry_out(self, path: AbstractAsyncContextManager[PlanePath], clock: Clock) -> None:
+        try:
+            async with path as opened:
+                await self._probe(Probe(opened, clock))
+            ended: _State = "failed" if _LOST in self._probed.reasons else "done"
+        except asyncio.CancelledError:
+            ended = "stopped"
+        except Exception:  # noqa: BLE001 - nobody awaits the task: the description must tell
+            _log.exception("a staleness probe failed")
+            ended = "failed"
+        await self._turn.give_back()  # before it is told: who sees the end may begin the next
+        self.state = ended
+
+    async def _probe(self, probe: Probe) -> None:
+        """Measure until all is done, or the turn is another's."""
+        probing = asyncio.create_task(probe.run(self._request.plan, self._probed))
+        lost = asyncio.create_task(self._turn.lost())
+        try:
+            await asyncio.wait({probing, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if not probing.done():
+                self._probed.reasons.append(_LOST)
+        finally:
+            probing.cancel()  # once: a second time would end the removal of scratch objects
+            await asyncio.wait({probing})
+            await end([lost])
+        if not probing.cancelled():
+            probing.result()
+
+    async def stop(self) -> None:
+        if not self._task.cancelling():  # twice would end the removal of scratch objects
+            self._task.cancel()
+        await asyncio.wait([self._task])
+        if self.state == "running":  # it had not come to its first step
+            self.state = "stopped"
+            await self._turn.give_back()
+
+    def describe(self) -> dict[str, Any]:
+        request, made = self._request, len(self._probed.measurements) + self._probed.failures
+        report = summary(request.path, self._probed, self._bound_s)
+        return {
+            "state": self.state,
+            "database": request.database,
+            "class": request.class_name,
+            **asdict(request.plan),
+            "delta_s": request.delta_s,
+            "begun_s": self._begun_s,
+            "progress": made / request.plan.count,
+            "report": report.as_document(),
+        }
+
+
+@asynccontextmanager
+async def _opened(path: PlanePath) -> AsyncIterator[PlanePath]:
+    yield path
+
+
+@asynccontextmanager
+async def _cached(
+    reader: AbstractAsyncContextManager[Reader], place: tuple[DataPlane, str, ClassRoute]
+) -> AsyncIterator[PlanePath]:
+    async with reader as read:
+        yield PlanePath(*place, reader=read)
+
+
+def _no_path(detail: str) -> Invalid:
+    return Invalid("There is no such path to probe.", places=[Place("/path", detail)])

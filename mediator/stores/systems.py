@@ -1,0 +1,112 @@
+"""The systems at hand, opened and guarded, by name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+from mediator.base.clock import Clock
+from mediator.base.errors import OutcomeUnknown, Unavailable
+from mediator.stores.guarded import GuardedStore
+from mediator.stores.port import (
+    Fragment,
+    Store,
+    StoreError,
+    StoreRefused,
+    StoreTimeout,
+    SystemConfig,
+)
+
+__all__ = ["EarliestTime", "StoreFactory", "Systems", "unavailable"]
+
+_log = logging.getLogger("portolan.systems")
+
+_NEVER: Final = float("-inf")
+
+StoreFactory = Callable[[SystemConfig], Store]
+"""Makes an unopened store of the right kind; the composition root knows the kinds."""
+
+
+class Systems:
+    """The opened systems, in the order of their registration."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, GuardedStore] = {}
+
+    def add(self, store: GuardedStore) -> None:
+        """Put an opened store at hand."""
+        self._stores[store.name] = store
+
+    def remove(self, name: str) -> None:
+        """Take a store away; no error if it is not there."""
+        self._stores.pop(name, None)
+
+    def find(self, name: str) -> GuardedStore | None:
+        """Return a store, or None if it is not open."""
+        return self._stores.get(name)
+
+    def get(self, name: str) -> GuardedStore:
+        """Return a store.
+
+        Raises:
+            Unavailable: It is registered, as routes name it, but could not be opened so far.
+        """
+        store = self._stores.get(name)
+        if store is None:
+            raise Unavailable(f"The system {name} is not connected.", system=name)
+        return store
+
+    def __iter__(self) -> Iterator[GuardedStore]:
+        return iter(self._stores.values())
+
+    def now_for(self, fragment: Fragment) -> float:
+        """Return the time by which a fragment's objects expire, at least; -inf: not known.
+
+        It is that of the store that gave them their births, never this replica's own.
+        """
+        store = self._stores.get(fragment.anchor_system or fragment.system)
+        return store.time.now() if store is not None else _NEVER
+
+
+class EarliestTime:
+    """The earliest of the times that the stores' clocks show: what has expired by it has anywhere.
+
+    Args:
+        systems: The opened systems.
+        clock: The clocks of this process.
+    """
+
+    def __init__(self, systems: Systems, clock: Clock) -> None:
+        self._systems = systems
+        self.monotonic = clock.monotonic
+
+    def now(self) -> float:
+        """Seconds since the epoch; -inf: not known."""
+        return min((store.time.now() for store in self._systems), default=_NEVER)
+
+
+def unavailable(
+    store: GuardedStore, error: StoreError, operation: Literal["read", "write"]
+) -> Unavailable:
+    """Turn a store's failure into what the client is told.
+
+    A write that timed out or whose connection broke may have taken effect; only a call that the
+    breaker held back certainly has not. What is refused was not done, and the system is well: a
+    full disk, or a table that is gone. The reason is for those who operate it.
+    """
+    retry_after_s = max(1.0, store.breaker.retry_after_s)
+    if operation == "write" and isinstance(error, StoreTimeout):
+        return OutcomeUnknown(
+            f"The system {store.name} did not answer in time; the write may have taken effect.",
+            system=store.name,
+            retry_after_s=retry_after_s,
+        )
+    refused = isinstance(error, StoreRefused)
+    if refused:
+        _log.warning("%s refused to %s: %s", store.name, operation, error)
+    return Unavailable(
+        f"The system {store.name} {'refused it' if refused else 'does not answer'}.",
+        system=store.name,
+        retry_after_s=retry_after_s,
+    )
