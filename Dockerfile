@@ -17,10 +17,9 @@ RUN /opt/portolan/bin/pip install --require-hashes -r requirements-api.lock
 COPY pyproject.toml README.md ./
 COPY app app
 COPY mediator mediator
+COPY portolan portolan
 COPY sketch sketch
 COPY spark_jobs spark_jobs
-COPY benchmarks benchmarks
-COPY examples examples
 RUN /opt/build/bin/python -m hatchling build -t wheel -d dist
 RUN /opt/portolan/bin/pip install --no-deps --no-index --find-links dist portolan
 
@@ -65,5 +64,5 @@ FROM base AS api
 COPY --from=build /opt/portolan /opt/portolan
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
-    CMD ["python", "-m", "app.alive"]
+    CMD ["python", "-m", "app.service.alive"]
 CMD ["serve"]

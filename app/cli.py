@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from typing import Annotated, Final
 
 import typer
@@ -17,23 +18,26 @@ __all__ = ["COMMANDS", "command_line", "main"]
 
 COMMANDS: Final = {
     "serve": "app.commands.serve:serve",
-    "doctor": "app.commands.doctor:doctor",
-    "demo": "app.commands.demo:demo",
-    "verify": "app.commands.upkeep:verify",
-    "rebuild-primary": "app.commands.upkeep:rebuild_primary",
-    "bench": "app.commands.bench:bench",
+    "doctor": "app.commands.doctor.command:doctor",
+    "demo": "app.commands.demo.command:demo",
+    "verify": "app.commands.views:verify",
+    "rebuild-primary": "app.commands.views:rebuild_primary",
+    "bench": "benchmarks.command:bench",
     "backup": "app.commands.archive:backup",
     "restore": "app.commands.archive:restore",
     "encode": "app.commands.encode:encode",
     "check-trace": "app.commands.check_trace:check_trace",
     "prove-coherence": "app.commands.prove_coherence:prove_coherence",
-    "simulate": "sketch.simulate.command:simulate",
+    "simulate": "sketch.instruments.simulate.command:simulate",
     "worker": "app.commands.worker:worker",
     "job": "app.commands.job:job",
     "key": "app.commands.key:key",
     "catalogue": "app.commands.catalogue:catalogue",
 }
 """Where each command is; those of the last three have commands of their own."""
+
+OF_CHECKOUT: Final = frozenset({"bench"})
+"""Commands that live beside the product, in the repository: an installed wheel has them not."""
 
 _HELP: Final = ("-h", "--help")
 _ONLY_TELL: Final = {*_HELP, "--version"}
@@ -43,10 +47,13 @@ def main() -> None:
     """Run the command line; of the commands, only the one that is called is imported."""
     os.umask(PRIVATE_UMASK)
     called = sys.argv[1:2]
+    if OF_CHECKOUT & {*called} and not is_here(called[0]):
+        errors.print(f"`portolan {called[0]}` is a command of a checkout of the repository.")
+        raise SystemExit(2)
     try:
         if called and not _ONLY_TELL & {*sys.argv}:
             _start()
-        command_line(called if COMMANDS.keys() & called else COMMANDS)()
+        command_line(called if COMMANDS.keys() & called else filter(is_here, COMMANDS))()
     except ValueError as error:
         if not _is_about_settings(error):
             raise
@@ -54,11 +61,16 @@ def main() -> None:
         raise SystemExit(1) from None
 
 
+def is_here(name: str) -> bool:
+    """Whether a command is installed."""
+    return name not in OF_CHECKOUT or find_spec(COMMANDS[name].partition(".")[0]) is not None
+
+
 def _start() -> None:
     """Begin to log, and warn of settings that there are not."""
-    from app.known_settings import unknown_settings  # noqa: PLC0415 - help has no time for it
+    from app.settings.known import unknown_settings  # noqa: PLC0415 - help has no time for it
+    from app.settings.telemetry import TelemetrySettings  # noqa: PLC0415 - as above
     from app.telemetry.log import start_logging  # noqa: PLC0415 - as above
-    from app.telemetry.settings import TelemetrySettings  # noqa: PLC0415 - as above
 
     start_logging(TelemetrySettings().log_format)
     for warning in unknown_settings(os.environ):

@@ -19,11 +19,12 @@ import orjson
 import redis.asyncio
 import uvloop
 
-from benchmarks.beside import CLASS, Beside, beside, database_on, some_object
-from benchmarks.http1 import render
-from benchmarks.load import Lane, LoadProcess, Plan
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.rounds import interleaved
+from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import render
+from app.commands.demo.load import Lane, LoadProcess, Plan
+from app.commands.demo.rounds import interleaved
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on, some_object
 
 __all__ = ["BATCH", "run", "updates"]
 

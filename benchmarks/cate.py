@@ -18,12 +18,13 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from typing import Final, NamedTuple
 
-from benchmarks.measured import Failed, Measured, Options, Result
-from sketch.simulate.climb import Climb
-from sketch.simulate.comparison import Comparison, Question, compare
-from sketch.simulate.run import Prepared
-from sketch.simulate.workload import WORKLOADS, Mix, Workload
-from sketch.simulate.world import World
+from app.commands.demo.failed import Failed
+from benchmarks.harness.report import Measured, Options, Result
+from sketch.instruments.simulate.comparison import Comparison, Question, compare
+from sketch.instruments.simulate.hill_climbing import Climb
+from sketch.instruments.simulate.run import Prepared
+from sketch.instruments.simulate.workload import WORKLOADS, Mix, Workload
+from sketch.instruments.simulate.world import World
 from sketch.ttl.weights import Weights
 
 __all__ = ["run"]

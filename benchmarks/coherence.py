@@ -22,18 +22,19 @@ from typing import Final, NamedTuple
 import httpx
 import orjson
 
-from app.settings import CacheSettings
-from benchmarks.apart import apart
-from benchmarks.delay import delayed
-from benchmarks.http1 import render
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.service import Service
-from benchmarks.staleness import Staleness
-from benchmarks.varnish import varnish
-from benchmarks.wire import Wire
-from benchmarks.ycsb import A, B, Tally, Workload, drive
+from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import render
+from app.commands.demo.service import Service
+from app.settings.main import CacheSettings
+from benchmarks.harness.delay import delayed
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.separate_service import apart
+from benchmarks.harness.staleness import Staleness
+from benchmarks.harness.varnish import varnish
+from benchmarks.harness.wire import Wire
+from benchmarks.harness.ycsb import A, B, Tally, Workload, drive
 from sketch.client import CoherentClient
-from sketch.wire import decode, encode
+from sketch.protocol.wire import decode, encode
 
 __all__ = ["Blind", "run"]
 
@@ -212,7 +213,7 @@ def _told(clients: Sequence[CoherentClient]) -> tuple[int, int]:
 
 
 class _Coherent:
-    """The way through client and Varnish; see `benchmarks.ycsb.Door`."""
+    """The way through client and Varnish; see `benchmarks.harness.ycsb.Door`."""
 
     def __init__(self, client: CoherentClient) -> None:
         self._client = client
@@ -228,7 +229,7 @@ class _Coherent:
 
 
 class _Plain:
-    """The way to the service itself; see `benchmarks.ycsb.Door`."""
+    """The way to the service itself; see `benchmarks.harness.ycsb.Door`."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire

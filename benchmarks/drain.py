@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.balancer import balancer
-from benchmarks.instances import instances
-from benchmarks.measured import Measured, Options, Result
-from benchmarks.rolling import Load, roll, steady_load
-from benchmarks.service import Service
+from app.commands.demo.service import Service
+from benchmarks.harness.balancer import balancer
+from benchmarks.harness.instances import instances
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.rolling_restarts import Load, roll, steady_load
 
 __all__ = ["run"]
 

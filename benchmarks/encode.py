@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Final
 
-from benchmarks.measured import Measured, Options, Result
-from benchmarks.people import people
-from benchmarks.rivals import asked
+from benchmarks.harness.competitors import asked
+from benchmarks.harness.people import people
+from benchmarks.harness.report import Measured, Options, Result
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
 from spark_jobs.linkage.private.owner import Encoding, encode_file
 

@@ -19,12 +19,13 @@ from uuid import uuid4
 import orjson
 from redis.asyncio import Redis
 
-from benchmarks.beside import CLASS, Beside, beside, database_on, some_object
-from benchmarks.http1 import render
-from benchmarks.listener import ListenerProcess
-from benchmarks.load import Lane, LoadProcess, Plan
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.rounds import interleaved
+from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import render
+from app.commands.demo.load import Lane, LoadProcess, Plan
+from app.commands.demo.rounds import interleaved
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on, some_object
+from benchmarks.harness.subscriber import ListenerProcess
 from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import BEGINNING, Brought, Source

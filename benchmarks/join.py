@@ -20,13 +20,14 @@ from typing import Any, Final
 import httpx
 import orjson
 
-from benchmarks.beside import Beside, beside
-from benchmarks.http1 import render
-from benchmarks.load import Lane, LoadProcess, Plan
-from benchmarks.measured import Failed, Measured, Options, Result
+from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import render
+from app.commands.demo.load import Lane, LoadProcess, Plan
+from app.commands.demo.rounds import interleaved
+from app.commands.demo.service import succeed
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import Beside, beside
 from benchmarks.query import field_on, stated
-from benchmarks.rounds import interleaved
-from benchmarks.service import succeed
 from mediator.embedded.port import Kind
 
 __all__ = ["run"]

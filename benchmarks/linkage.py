@@ -17,13 +17,13 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.measured import Measured, Options, Result
+from benchmarks.harness.report import Measured, Options, Result
 
 if TYPE_CHECKING:  # benchmarks are listed where Spark is not installed
     from pyspark.sql import SparkSession
 
-    from benchmarks.open_desk import FolderDesk
-    from benchmarks.truths import DataSet
+    from benchmarks.harness.labelled_data import DataSet
+    from benchmarks.harness.stage_context import FolderDesk
 
 __all__ = ["run"]
 
@@ -59,7 +59,7 @@ async def run(options: Options) -> Measured:
 
 
 def _measure(options: Options) -> Measured:
-    from benchmarks.truths import data_sets, made_up  # noqa: PLC0415 - needs the extra spark
+    from benchmarks.harness.labelled_data import data_sets, made_up  # noqa: PLC0415 - needs the extra spark
 
     sets = [made_up(_QUICK_PEOPLE, options.seed), *([] if options.quick else data_sets())]
     results: list[Result] = []
@@ -93,7 +93,7 @@ def _session() -> Iterator[SparkSession]:
 
 @contextmanager
 def _desk(spark: SparkSession, data: DataSet) -> Iterator[FolderDesk]:
-    from benchmarks.open_desk import FolderDesk  # noqa: PLC0415 - needs the extra spark
+    from benchmarks.harness.stage_context import FolderDesk  # noqa: PLC0415 - needs the extra spark
 
     with TemporaryDirectory() as folder:
         frames = {name: spark.createDataFrame(table) for name, table in data.tables.items()}
@@ -115,7 +115,7 @@ def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[
 def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
     from splink import DuckDBAPI, SparkAPI  # noqa: PLC0415 - needs the extra linkage
 
-    from benchmarks.splink_beside import seconds  # noqa: PLC0415 - as above
+    from benchmarks.harness.splink_baseline import seconds  # noqa: PLC0415 - as above
     from spark_jobs.linkage.open.in_process.tables import shown  # noqa: PLC0415 - as above
     from spark_jobs.linkage.open.parse import read_spec  # noqa: PLC0415 - needs the extra spark
 

@@ -20,10 +20,11 @@ from uuid import uuid4
 
 import asyncpg
 
-from benchmarks.beside import Beside, beside
-from benchmarks.measured import Failed, Measured, Options, Result
+from app.commands.demo.failed import Failed
+from app.commands.demo.service import succeed
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import Beside, beside
 from benchmarks.query import field_on, stated
-from benchmarks.service import succeed
 from mediator.model.operations import Get, Outcome, Update
 from mediator.model.operators import Operator, OperatorCall
 from mediator.routing.freshness import Wish

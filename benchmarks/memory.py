@@ -14,10 +14,11 @@ from typing import Any, Final
 import psutil
 import redis.asyncio
 
+from app.commands.demo.failed import Failed
+from app.commands.demo.load import Lane, LoadProcess, Plan
 from benchmarks.batch import BATCH, updates
-from benchmarks.beside import CLASS, Beside, beside, database_on, some_object
-from benchmarks.load import Lane, LoadProcess, Plan
-from benchmarks.measured import Failed, Measured, Options, Result
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on, some_object
 
 __all__ = ["run"]
 

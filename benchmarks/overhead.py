@@ -13,12 +13,12 @@ from statistics import median
 from time import perf_counter
 from typing import Final
 
-from benchmarks.bare import KIND_OF
-from benchmarks.beside import CLASS, Beside, beside, database_on
-from benchmarks.load import LoadProcess
-from benchmarks.measured import Measured, Options, Result
-from benchmarks.rounds import interleaved
-from benchmarks.sides import CONNECTIONS, Bench, Side, bare_handlers, mediated
+from app.commands.demo.load import LoadProcess
+from app.commands.demo.rounds import interleaved
+from benchmarks.harness.bare_handlers import KIND_OF
+from benchmarks.harness.comparison import CONNECTIONS, Bench, Side, bare_handlers, mediated
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import CLASS, Beside, beside, database_on
 from mediator.embedded.port import Kind
 from mediator.model.operations import Get, Update
 from mediator.model.operators import Operator, OperatorCall

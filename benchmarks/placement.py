@@ -20,16 +20,16 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from app.container import on_embedded
-from app.interruption import interruptible
-from app.serve import serving
-from app.settings import HttpSettings, MediatorSettings, SystemSettings
-from benchmarks.beside import CLASS
-from benchmarks.load import LoadProcess, Plan, Tally
-from benchmarks.measured import Measured, Options, Result
-from benchmarks.rounds import interleaved
-from benchmarks.service import RequestRefused, Service
-from benchmarks.sides import Side
+from app.commands.demo.load import LoadProcess, Plan, Tally
+from app.commands.demo.rounds import interleaved
+from app.commands.demo.service import RequestRefused, Service
+from app.service.container import on_embedded
+from app.service.interruption import interruptible
+from app.service.serving import serving
+from app.settings.main import HttpSettings, MediatorSettings, SystemSettings
+from benchmarks.harness.comparison import Side
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import CLASS
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 

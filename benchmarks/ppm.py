@@ -12,12 +12,13 @@ from functools import partial
 from statistics import median
 from typing import Final, Literal
 
-from benchmarks.load import Lane, LoadProcess, Tally
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.newspaper import batched_hits, drive, single_hits, top_ten, total_hits
-from benchmarks.rounds import interleaved
-from benchmarks.service import RequestRefused, Service, portolan
-from examples.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
+from app.commands.demo.failed import Failed
+from app.commands.demo.load import Lane, LoadProcess, Tally
+from app.commands.demo.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
+from app.commands.demo.rounds import interleaved
+from app.commands.demo.service import RequestRefused, Service, portolan
+from app.commands.demo.workload import batched_hits, drive, single_hits, top_ten, total_hits
+from benchmarks.harness.report import Measured, Options, Result
 
 __all__ = ["run"]
 

@@ -20,9 +20,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.people import Person, owners
-from benchmarks.rivals import asked
+from app.commands.demo.failed import Failed
+from benchmarks.harness.competitors import asked
+from benchmarks.harness.people import Person, owners
+from benchmarks.harness.report import Measured, Options, Result
 from spark_jobs.gpu import GpuUnavailable, look_for_gpu
 from spark_jobs.linkage.private.blocks import BY_LENGTH, Block, Compared, Comparison, Tally
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys

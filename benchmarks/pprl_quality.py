@@ -18,7 +18,8 @@ from typing import Final
 
 import orjson
 
-from benchmarks.measured import Failed, Measured, Options, Result
+from app.commands.demo.failed import Failed
+from benchmarks.harness.report import Measured, Options, Result
 
 __all__ = ["run"]
 

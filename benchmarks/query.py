@@ -18,13 +18,22 @@ from typing import Any, Final
 
 import orjson
 
-from benchmarks.beside import Beside, beside
-from benchmarks.http1 import render
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.native import HARDER, LIMIT, NATIVE, Native
-from benchmarks.profiles import CLASSES, QUERIED, QUERIES, ProfileQuery, Profiles, generate, placed
-from benchmarks.rounds import interleaved
-from benchmarks.wire import Wire
+from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import render
+from app.commands.demo.rounds import interleaved
+from benchmarks.harness.native_queries import HARDER, LIMIT, NATIVE, Native
+from benchmarks.harness.profiles import (
+    CLASSES,
+    QUERIED,
+    QUERIES,
+    ProfileQuery,
+    Profiles,
+    generate,
+    placed,
+)
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import Beside, beside
+from benchmarks.harness.wire import Wire
 from mediator.embedded.port import Kind
 from mediator.query.execution import Answer
 from mediator.query.reading import read_query

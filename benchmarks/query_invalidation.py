@@ -20,10 +20,11 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, thread_time
 from typing import Final
 
-from app.coherence.guard import SketchGuard
 from app.coherence.layouts import Layouts
-from app.coherence.results import RegisteredQueries, log_nothing
-from benchmarks.measured import Failed, Measured, Options, Result
+from app.coherence.query_registry import RegisteredQueries, log_nothing
+from app.coherence.write_guard import SketchGuard
+from app.commands.demo.failed import Failed
+from benchmarks.harness.report import Measured, Options, Result
 from mediator.base.clock import SystemClock
 from mediator.embedded.redis import EmbeddedRedis
 from mediator.model.effects import Effect, Image
@@ -35,10 +36,10 @@ from mediator.query.results.index import QueryIndex, WatchedQuery
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.schema.types import Values
-from sketch.bloom import FilterShape
-from sketch.port import Part, SketchLimits
-from sketch.queries import key_of_query, spelled
-from sketch.redis_server import RedisSketch
+from sketch.filter.bloom import FilterShape
+from sketch.protocol.port import Part, SketchLimits
+from sketch.protocol.queries import key_of_query, spelled
+from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
 
 __all__ = ["run"]

@@ -21,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pybloom_live import BloomFilter as LiveFilter  # type: ignore[import-untyped]  # it has no types
 
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.rounds import interleaved
-from benchmarks.sketch_redis import sketch_in_redis
+from app.commands.demo.failed import Failed
+from app.commands.demo.rounds import interleaved
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.sketch_redis import sketch_in_redis
 from mediator.embedded.redis import EmbeddedRedis
-from sketch.bloom import BloomFilter, FilterShape
-from sketch.hashing import hash_all
-from sketch.sizing import capacity
+from sketch.filter.bloom import BloomFilter, FilterShape
+from sketch.filter.hashing import hash_all
+from sketch.filter.sizing import capacity
 
 __all__ = ["run"]
 

@@ -17,16 +17,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from app.container import on_embedded
-from app.draining import Signals
-from app.interruption import interruptible
-from app.settings import CacheSettings, MediatorSettings
-from benchmarks.faults import Faults, Stage
-from benchmarks.footprint import Footprint, Watcher
-from benchmarks.instances import Instance
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.service import Service
-from benchmarks.soak_load import DATABASE, Load
+from app.commands.demo.failed import Failed
+from app.commands.demo.service import Service
+from app.service.container import on_embedded
+from app.service.draining import Signals
+from app.service.interruption import interruptible
+from app.settings.main import CacheSettings, MediatorSettings
+from benchmarks.harness.faults import Faults, Stage
+from benchmarks.harness.footprint import Footprint, Watcher
+from benchmarks.harness.instances import Instance
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.soak_load import DATABASE, Load
 from mediator.base.ending import end
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind

@@ -25,11 +25,12 @@ from uuid import uuid4
 
 import orjson
 
-from benchmarks.beside import Beside, beside
-from benchmarks.http1 import render
-from benchmarks.load import Lane, LoadProcess, Plan
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.rounds import interleaved
+from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import render
+from app.commands.demo.load import Lane, LoadProcess, Plan
+from app.commands.demo.rounds import interleaved
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import Beside, beside
 from mediator.model.operations import Put
 from mediator.schema.types import Values
 

@@ -22,14 +22,15 @@ from typing import Final
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from benchmarks.beside import CLASS
-from benchmarks.instances import Instance, instances
-from benchmarks.load import LoadProcess, Tally
-from benchmarks.measured import Failed, Measured, Options, Result
-from benchmarks.otlp_sink import OtlpSink, attributes_of, otlp_sink
-from benchmarks.rounds import interleaved
-from benchmarks.service import Service
-from benchmarks.sides import Bench, Side
+from app.commands.demo.failed import Failed
+from app.commands.demo.load import LoadProcess, Tally
+from app.commands.demo.rounds import interleaved
+from app.commands.demo.service import Service
+from benchmarks.harness.comparison import Bench, Side
+from benchmarks.harness.instances import Instance, instances
+from benchmarks.harness.otlp_sink import OtlpSink, attributes_of, otlp_sink
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import CLASS
 
 __all__ = ["run"]
 

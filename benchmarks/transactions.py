@@ -20,10 +20,10 @@ from typing import Any, Final
 
 import httpx
 
-from app.settings import CacheSettings
-from benchmarks.beside import beside
-from benchmarks.measured import Measured, Options, Result
-from benchmarks.service import Service
+from app.commands.demo.service import Service
+from app.settings.main import CacheSettings
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import beside
 from sketch.client import CoherentClient, TransactionAborted
 
 __all__ = ["run"]

@@ -11,16 +11,16 @@ from functools import partial
 from statistics import median
 from typing import Final
 
-from app.container import on_embedded
-from app.serve import serving
-from app.settings import CacheSettings, HttpSettings, MediatorSettings
-from benchmarks.bare import KIND_OF
-from benchmarks.beside import Beside, beside
-from benchmarks.load import LoadProcess
-from benchmarks.measured import Measured, Options, Result
-from benchmarks.rounds import interleaved
-from benchmarks.service import Service
-from benchmarks.sides import CONNECTIONS, Bench, Side, bare_handlers, mediated
+from app.commands.demo.load import LoadProcess
+from app.commands.demo.rounds import interleaved
+from app.commands.demo.service import Service
+from app.service.container import on_embedded
+from app.service.serving import serving
+from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
+from benchmarks.harness.bare_handlers import KIND_OF
+from benchmarks.harness.comparison import CONNECTIONS, Bench, Side, bare_handlers, mediated
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import Beside, beside
 from mediator.embedded.port import Kind
 
 __all__ = ["run"]

@@ -14,8 +14,8 @@ import typer
 from typer.testing import CliRunner
 
 from app.cli import command_line
+from benchmarks.harness.runner import available
 from benchmarks.readme import FIGURES, bars_met, reports_in, table
-from benchmarks.runner import available
 
 __all__ = ["generated"]
 

@@ -20,11 +20,11 @@ from typing import Final
 
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
-from app.container import on_embedded
-from app.serve import serving
-from app.settings import CacheSettings, HttpSettings, MediatorSettings
-from benchmarks.service import Service, succeed
-from examples.newspaper import DECLARED, SCHEMA, objects
+from app.commands.demo.newspaper import DECLARED, SCHEMA, objects
+from app.commands.demo.service import Service, succeed
+from app.service.container import on_embedded
+from app.service.serving import serving
+from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 from mediator.embedded.fleet import EmbeddedFleet
 
 FOLDER: Final = Path(__file__).parent / "pages"

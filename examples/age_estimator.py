@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl import Static
 
 __all__ = ["ByAge"]

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from app.known_settings import SETTINGS
+from app.settings.known import SETTINGS
 
 __all__ = ["CHART", "generated", "main"]
 

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
 from app.api.conditions import if_match_condition
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
+from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.submission import Item, render_items, submit_all
 from app.api.writes import (
     Builder,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.api.access import EVERYTHING, Access
 from app.api.positions import seen_at
 from app.api.resources import ClassResource, Selection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
@@ -14,6 +13,7 @@ from app.http.paths import parse_query, whole_number
 from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
 from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
+from app.security.authorisation import EVERYTHING, Access
 from mediator.data_plane.port import DataPlane
 from mediator.routing.freshness import ANY, Wish
 

@@ -10,14 +10,14 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from app.api.access import Access
-from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.calls import Call
 from app.api.former_owners import require_open, was_made_after
 from app.api.resources import Directory
+from app.api.responses import JSON_TYPE, NO_STORE
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
 from app.http.paths import parse_query, whole_number
+from app.security.authorisation import Access
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.changes.feed import Event, PositionGone

@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from app.api.answers import JSON_TYPE, NO_STORE, answer_write, location_of
 from app.api.calls import Call
 from app.api.identifiers import object_id
 from app.api.options import DataOptions
+from app.api.responses import JSON_TYPE, NO_STORE, answer_write, location_of
 from app.api.submission import Item, render_items, submit, submit_all
 from app.api.writes import Planned, Target, build_create
 from app.http.idempotency import Identity, OperationIds

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.api.access import Restricted
-from app.api.routes import Address
+from app.api.addresses import Address
 from app.http.message import Request
+from app.security.authorisation import Restricted
 
 __all__ = ["Exchange"]
 

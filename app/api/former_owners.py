@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from app.api.access import Access
+from app.security.authorisation import Access
 from mediator.access.model import Scope
 from mediator.base.errors import Forbidden
 from mediator.changes.document import time_of

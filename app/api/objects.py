@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from app.api.answers import answer_absence, answer_read, answer_write
 from app.api.calls import Call
 from app.api.conditions import condition_of
 from app.api.options import DataOptions
 from app.api.resources import Selection
+from app.api.responses import answer_absence, answer_read, answer_write
 from app.api.submission import submit
 from app.api.writes import (
     Builder,
@@ -20,7 +20,7 @@ from app.api.writes import (
     build_put,
     build_update,
 )
-from app.coherence.reading import Asked, CachedReads
+from app.coherence.cached_reads import Asked, CachedReads
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json
 from app.http.message import Response, forbid_body, read_body
@@ -30,6 +30,7 @@ from mediator.base.errors import NotFound
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Get
 from mediator.routing.freshness import STRONG, WHOLE, Wish
+from sketch.protocol.port import Part
 
 __all__ = ["PATCH_TYPES", "Objects"]
 
@@ -58,17 +59,22 @@ class Objects:
         forbid_body(call.request)
         (selection, max_age_s), wish = call.reading(), call.wish()
         call.request.phases.end("parse")
-        reads = self._reads
+        reads = self._reads if selection.canonical else None
         if max_age_s is not None:
             return await self._read_dated(call, selection, wish, max_age_s)
         conditional = call.preconditions().if_none_match is not None
         asked = reads and await reads.ask(
-            call.resource, call.id, selection, wish, conditional=conditional
+            Part(call.database, call.class_name),
+            call.resource.route,
+            call.id,
+            selection.groups,
+            wish,
+            conditional=conditional,
         )
         if not reads or not asked:
             return await self._read(call, selection, wish)
         call.request.phases.end("sketch")
-        tag = reads.current_tag(asked, selection, call.preconditions())
+        tag = reads.current_tag(asked, selection.schema_version, call.preconditions())
         if tag is not None:
             return Response(304, [(b"etag", tag.encode()), *reads.keeping(asked, hit=True)])
         return await self._read(call, selection, _from_systems(wish), asked)
@@ -77,8 +83,9 @@ class Objects:
         self, call: Call, selection: Selection, wish: Wish, max_age_s: int
     ) -> Awaitable[Response]:
         dated = None
-        if self._reads is not None:
-            dated = self._reads.dated(call.resource, call.id, selection, wish, max_age_s)
+        if self._reads is not None and selection.canonical:
+            part, route = Part(call.database, call.class_name), call.resource.route
+            dated = self._reads.dated(part, route, call.id, selection.groups, wish, max_age_s)
         return self._read(call, selection, _from_systems(wish) if dated else wish, dated)
 
     async def _read(

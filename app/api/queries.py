@@ -9,12 +9,19 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.answers import JSON_TYPE, NO_STORE, REVALIDATE, add_freshness, add_wishes, document_of
 from app.api.calls import Call
 from app.api.cursors import Cursors
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Selection
-from app.coherence.reading import Asked, CachedReads
+from app.api.responses import (
+    JSON_TYPE,
+    NO_STORE,
+    REVALIDATE,
+    add_freshness,
+    add_wishes,
+    document_of,
+)
+from app.coherence.cached_reads import Asked, CachedReads
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import JSON
@@ -39,6 +46,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Values
 from mediator.schema.values import Codec
+from sketch.protocol.port import Part
 
 __all__ = ["Queries"]
 
@@ -78,10 +86,11 @@ class Queries:
             call, pairs, len(call.request.query), lambda: pairs, read_parameters
         )
         asked = None
-        if self._reads is not None and not read.explain:
-            query = call.request.query
-            filter_, wish = read.query.filter, call.wish()
-            asked = await self._reads.ask_query(call.resource, query, filter_, selection, wish)
+        if self._reads is not None and selection.canonical and not read.explain:
+            part, route = Part(call.database, call.class_name), call.resource.route
+            asked = await self._reads.ask_query(
+                part, route, call.request.query, read.query.filter, call.wish()
+            )
         return await self._answer(call, read, selection, asked)
 
     async def post(self, call: Call) -> Response:

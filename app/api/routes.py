@@ -1,160 +1,167 @@
-"""From a raw path to a route and an address; nothing is normalised."""
+"""The routes of the data API: what carries out each method, and what it needs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
-from app.api.calls import Call
-from app.http.message import Response
-from app.http.negotiation import JSON
-from app.http.paths import decode_segment
-from app.http.problems import ROUTE_NOT_FOUND, HttpError
+from app.api.addresses import Route, Table
+from app.api.batch import Batches
+from app.api.changes import Changes
+from app.api.creation import Creation
+from app.api.jobs.results import RunResults
+from app.api.jobs.runs import JobDesk, Jobs
+from app.api.objects import PATCH_TYPES, Objects
+from app.api.options import DataOptions
+from app.api.queries import Queries
+from app.api.resources import Directory
+from app.api.sketch import Sketches
+from app.api.transactions import TransactionRoute
+from app.api.transfer.exports import Exports
+from app.api.transfer.imports import Imports
+from app.coherence.caches import Caches
+from app.http.idempotency import OperationIds
+from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH
+from mediator.access.metered import Transact
 from mediator.access.model import Scope
-from mediator.base.errors import NotFound
-from mediator.schema.ids import check_id
+from mediator.changes.subscriptions import Subscriptions
 
-__all__ = ["Address", "Handler", "Route", "Table"]
+__all__ = ["make_table"]
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
-
-_VERSION: Final = b"v1"
-_CLASS_SEGMENTS: Final = 4
-_OBJECT_SEGMENTS: Final = 5
-_RUN_SEGMENTS: Final = 6
-_RUN: Final = re.compile(rb"[0-9a-f]{32}")
-
-_PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
-"""Ids that are spelled as they are, and with which nothing can be wrong."""
-
-# Few names of databases and classes are asked for again and again.
-_decode_name = lru_cache(maxsize=1024)(decode_segment)
+_READS: Final = {"GET": Scope.READ, "HEAD": Scope.READ}
+_WRITES: Final = dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), Scope.WRITE)
+_QUERIES: Final = {"POST": Scope.READ}
+_JOBS: Final = dict.fromkeys(("GET", "POST", "DELETE"), Scope.JOBS)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """What can be done at an address.
-
-    Attributes:
-        template: The path with its variables; the label of metrics.
-        handlers: By method.
-        scopes: What each method needs; None: they ask for themselves, class by class.
-        of_class: Whether the address names a class.
-        offers: Media type of the answers.
-        streams: Media types of answers that have no end.
-        patch_types: Media types of PATCH, for Accept-Patch.
-    """
-
-    template: str
-    handlers: Mapping[str, Handler]
-    scopes: Mapping[str, Scope] | None
-    of_class: bool = True
-    offers: str = JSON
-    streams: tuple[str, ...] = ()
-    patch_types: tuple[str, ...] = ()
-
-    @property
-    def allow(self) -> str:
-        """The value of the Allow field."""
-        return ", ".join([*self.handlers, "OPTIONS"])
-
-
-@dataclass(slots=True)
-class Address:
-    """Where a request goes; parts that the route has not are empty."""
-
-    route: Route
-    database: str
-    class_name: str = ""
-    id: str = ""
+def make_table(
+    directory: Directory,
+    options: DataOptions,
+    subscriptions: Subscriptions | None,
+    caches: Caches | None,
+    transact: Transact | None,
+    desk: JobDesk | None,
+) -> Table:
+    """Make the routes; one without scopes asks for itself, class by class."""
+    ids = OperationIds()
+    reads = caches.reads if caches else None
+    queries = Queries(options, reads)
+    jobs = Jobs(directory, desk, options, ids)
+    return Table(
+        object=_object(Objects(options, ids, reads)),
+        collection=_collection(queries, Creation(options, ids)),
+        batch=_batch(Batches(directory, options, ids)),
+        transactions=_transactions(TransactionRoute(transact, directory, options, ids)),
+        queries=Route("/v1/{database}/{class}/query", {"POST": queries.post}, scopes=_QUERIES),
+        imports=_imports(Imports(options, ids)),
+        exports=_exports(Exports(options)),
+        changes=_changes(Changes(directory, subscriptions)),
+        sketch=_sketch(
+            Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
+        ),
+        jobs=_jobs(jobs),
+        run=_run(jobs),
+        resume=_resume(jobs),
+        results=_results(RunResults(directory, desk, options)),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The routes of the data API."""
-
-    object: Route
-    collection: Route
-    batch: Route
-    transactions: Route
-    queries: Route
-    imports: Route
-    exports: Route
-    changes: Route
-    sketch: Route
-    jobs: Route
-    run: Route
-    resume: Route
-    results: Route
-
-    def find(self, path: bytes) -> Address:
-        """Find the route of a raw path.
-
-        ``query``, ``import`` and ``export`` are routes only when they are spelled plainly: an
-        object of such an id is reached by escaping a letter.
-
-        Raises:
-            HttpError: There is none.
-            Invalid: The id cannot be one.
-        """
-        parts = path.split(b"/")
-        count = len(parts)
-        if not _CLASS_SEGMENTS <= count <= _RUN_SEGMENTS or parts[1] != _VERSION:
-            raise _not_found()
-        if not all(parts[2:]):
-            raise _not_found()
-        database = _decode_name(parts[2], "database")
-        if parts[3] == b"jobs" or count == _RUN_SEGMENTS:
-            return self._job(database, parts[3:])
-        if count == _CLASS_SEGMENTS:
-            return self._below_database(database, parts[3])
-        return self._below_class(database, _decode_name(parts[3], "class"), parts[4])
-
-    def _below_database(self, database: str, segment: bytes) -> Address:
-        if segment == b"batch":
-            return Address(self.batch, database)
-        if segment == b"transactions":
-            return Address(self.transactions, database)
-        if segment == b"changes":
-            return Address(self.changes, database)
-        if segment == b"sketch":
-            return Address(self.sketch, database)
-        return Address(self.collection, database, _decode_name(segment, "class"))
-
-    def _job(self, database: str, parts: list[bytes]) -> Address:
-        """Find a route of jobs; it has its run where others have their object."""
-        match parts:
-            case [b"jobs"]:
-                return Address(self.jobs, database)
-            case [b"jobs", run]:
-                return Address(self.run, database, id=_run_id(run))
-            case [b"jobs", run, b"resume"]:
-                return Address(self.resume, database, id=_run_id(run))
-            case [b"jobs", run, b"results"]:
-                return Address(self.results, database, id=_run_id(run))
-        raise _not_found()
-
-    def _below_class(self, database: str, class_name: str, segment: bytes) -> Address:
-        if segment == b"query":
-            return Address(self.queries, database, class_name)
-        if segment == b"import":
-            return Address(self.imports, database, class_name)
-        if segment == b"export":
-            return Address(self.exports, database, class_name)
-        if _PLAIN_ID.fullmatch(segment):
-            return Address(self.object, database, class_name, segment.decode("ascii"))
-        id_ = check_id(decode_segment(segment, "id"), "id")
-        return Address(self.object, database, class_name, id_)
+def _object(objects: Objects) -> Route:
+    return Route(
+        "/v1/{database}/{class}/{id}",
+        {
+            "GET": objects.get,
+            "HEAD": objects.get,
+            "PUT": objects.put,
+            "PATCH": objects.patch,
+            "DELETE": objects.delete,
+        },
+        scopes={**_READS, **_WRITES},
+        patch_types=tuple(PATCH_TYPES),
+    )
 
 
-def _run_id(segment: bytes) -> str:
-    if not _RUN.fullmatch(segment):
-        raise NotFound("There is no such run.")
-    return segment.decode()
+def _collection(queries: Queries, creation: Creation) -> Route:
+    return Route(
+        "/v1/{database}/{class}",
+        {"GET": queries.get, "HEAD": queries.get, "POST": creation.post},
+        scopes={**_READS, **_WRITES},
+    )
 
 
-def _not_found() -> HttpError:
-    return HttpError(ROUTE_NOT_FOUND, "No route of the data API has this path.")
+def _batch(batches: Batches) -> Route:
+    return Route("/v1/{database}/batch", {"POST": batches.post}, scopes=None, of_class=False)
+
+
+def _transactions(transactions: TransactionRoute) -> Route:
+    return Route(
+        "/v1/{database}/transactions", {"POST": transactions.post}, scopes=None, of_class=False
+    )
+
+
+def _imports(imports: Imports) -> Route:
+    return Route("/v1/{database}/{class}/import", {"POST": imports.post}, scopes=_WRITES)
+
+
+def _exports(exports: Exports) -> Route:
+    return Route(
+        "/v1/{database}/{class}/export",
+        {"GET": exports.get, "HEAD": exports.get},
+        scopes=_READS,
+        offers=NDJSON,
+    )
+
+
+def _changes(changes: Changes) -> Route:
+    return Route(
+        "/v1/{database}/changes",
+        {"GET": changes.get},
+        scopes=None,
+        of_class=False,
+        streams=(EVENT_STREAM,),
+    )
+
+
+def _sketch(sketches: Sketches) -> Route:
+    return Route(
+        "/v1/{database}/sketch",
+        {"GET": sketches.get, "HEAD": sketches.get},
+        scopes=None,
+        of_class=False,
+        offers=SKETCH,
+        streams=(JSON,),
+    )
+
+
+def _jobs(jobs: Jobs) -> Route:
+    return Route(
+        "/v1/{database}/jobs",
+        {"POST": jobs.post, "GET": jobs.list},
+        scopes=_JOBS,
+        of_class=False,
+    )
+
+
+def _run(jobs: Jobs) -> Route:
+    return Route(
+        "/v1/{database}/jobs/{run}",
+        {"GET": jobs.get, "DELETE": jobs.delete},
+        scopes=_JOBS,
+        of_class=False,
+        streams=(EVENT_STREAM,),
+    )
+
+
+def _resume(jobs: Jobs) -> Route:
+    return Route(
+        "/v1/{database}/jobs/{run}/resume", {"POST": jobs.resume}, scopes=_JOBS, of_class=False
+    )
+
+
+def _results(results: RunResults) -> Route:
+    return Route(
+        "/v1/{database}/jobs/{run}/results",
+        {"GET": results.get},
+        scopes=_JOBS,
+        of_class=False,
+        streams=tuple(FILES),
+    )

@@ -14,8 +14,8 @@ from app.http.paths import parse_query
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.routing.model import DatabaseRoute
-from sketch.port import Part, ServerSketch, SketchUnavailable, Snapshot
-from sketch.wire import ClientFilter, encode, encode_json
+from sketch.protocol.port import Part, ServerSketch, SketchUnavailable, Snapshot
+from sketch.protocol.wire import ClientFilter, encode, encode_json
 
 __all__ = ["Sketches"]
 

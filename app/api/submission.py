@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, Final, TypeAlias
 
-from app.api.answers import result_of
+from app.api.responses import result_of
 from app.api.writes import Planned
 from app.http.problems import HttpError, problem_of
 from mediator.base.errors import MediatorError

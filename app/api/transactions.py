@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.answers import JSON_TYPE, NO_STORE
 from app.api.batch import members_of, plan_item
 from app.api.calls import Call
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
+from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.submission import render_items
 from app.api.writes import Planned
 from app.http.etags import parse_tag

@@ -7,31 +7,31 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from app.coherence.beginnings import Beginnings
+from app.coherence.cached_leases import Lingering
+from app.coherence.cached_reads import CachedReads
+from app.coherence.class_lifecycle import Beginnings
 from app.coherence.clock_watch import LOOKED_EVERY_S, ClockWatch
-from app.coherence.guard import SYSTEM, SketchGuard
 from app.coherence.layouts import Layouts
 from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
-from app.coherence.lingering import Lingering
+from app.coherence.orphans import Recovery, Settles, parts_in
 from app.coherence.overview import MOST_PARTS, described
 from app.coherence.purges import Connect, log_purging, make_purgers
-from app.coherence.reading import CachedReads
-from app.coherence.recovery import Recovery, Settles, parts_in
-from app.coherence.results import RegisteredQueries, TellResults, log_nothing
-from app.settings import CacheSettings, MissingSetting
+from app.coherence.query_registry import RegisteredQueries, TellResults, log_nothing
+from app.coherence.write_guard import SYSTEM, SketchGuard
+from app.settings.main import CacheSettings, MissingSetting
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.ending import end
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import Duty, Watch
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.routing.model import EMPTY, RoutingModel
-from sketch.bloom import FilterShape
-from sketch.port import Part, PurgeQueue, ServerSketch, SketchLimits, SketchUnavailable
+from sketch.filter.bloom import FilterShape
+from sketch.memory.server import MemorySketch
+from sketch.protocol.port import Part, PurgeQueue, ServerSketch, SketchLimits, SketchUnavailable
+from sketch.protocol.states import Inspectable, PartState
 from sketch.purging import Purging
 from sketch.purging.events import PurgeEvents
-from sketch.redis_server import RedisSketch
-from sketch.server import MemorySketch
-from sketch.states import Inspectable, PartState
+from sketch.redis.server import RedisSketch
 from sketch.ttl import TtlEstimator
 from sketch.ttl.events import LifeGranted
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from mediator.base.clock import DRIFT, Clock
 from mediator.base.errors import Unavailable
-from sketch.port import Part, ServerSketch, SketchUnavailable
-from sketch.wire import LATE_S
+from sketch.protocol.port import Part, ServerSketch, SketchUnavailable
+from sketch.protocol.wire import LATE_S
 
 __all__ = ["LOOKED_EVERY_S", "ClockWatch"]
 

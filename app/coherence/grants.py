@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mediator.routing.model import ClassRoute
-from sketch.port import Grant
+from sketch.protocol.port import Grant
 
 __all__ = ["Grants", "Place"]
 

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from app.coherence.results import RegisteredQueries
+from app.coherence.query_registry import RegisteredQueries
 from mediator.routing.model import ClassRoute, RoutingModel
-from sketch.port import Part, ServerSketch, SketchUnavailable
+from sketch.protocol.port import Part, ServerSketch, SketchUnavailable
 
 __all__ = ["Adoption", "Layouts", "adoption", "layout_of", "schema_of"]
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import uuid4
 
-from app.settings import CacheSettings
+from app.settings.main import CacheSettings
 from mediator.base.clock import Clock
 from mediator.base.periodic_tasks import Duty
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import RoutingModel
-from sketch.port import Part, ServerSketch, SketchUnavailable, Snapshot
+from sketch.protocol.port import Part, ServerSketch, SketchUnavailable, Snapshot
 from sketch.ttl import (
     Cate,
     CateSettings,

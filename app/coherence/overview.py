@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from sketch.bloom import FilterShape
-from sketch.hashing import hash_all, positions_of
-from sketch.port import Snapshot
-from sketch.sizing import false_positive_rate
-from sketch.states import PartState
+from sketch.filter.bloom import FilterShape
+from sketch.filter.hashing import hash_all, positions_of
+from sketch.filter.sizing import false_positive_rate
+from sketch.protocol.port import Snapshot
+from sketch.protocol.states import PartState
 
 __all__ = ["MOST_PARTS", "described", "measured_false_positives"]
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import httpx
 
-from app.settings import PurgeTarget
+from app.settings.main import PurgeTarget
 from sketch.purging import Purger, TagPurger, UrlPurger, cloudflare, fastly, varnish
 from sketch.purging.events import PurgeEvent, PurgeQueueUnanswered, PurgerChanged, PurgesFailed
 

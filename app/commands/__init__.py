@@ -1,0 +1,1 @@
+"""The commands of `portolan`; each is imported only when it is called."""

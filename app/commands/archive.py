@@ -16,7 +16,7 @@ from app.commands.consoles import console, errors
 from app.commands.running import run
 
 if TYPE_CHECKING:
-    from app.settings import MediatorSettings
+    from app.settings.main import MediatorSettings
     from mediator.archive.backup import Progress, Tell
     from mediator.archive.filling import Restored
     from mediator.archive.model import Manifest
@@ -54,7 +54,7 @@ def restore(
 
 
 async def _backup(directory: Path, databases: list[str] | None, settings: MediatorSettings) -> None:
-    from app.container import reading
+    from app.service.container import reading
 
     async with reading(settings) as mediator:
         with _shown() as tell:
@@ -69,8 +69,8 @@ async def _restore(
     force: bool,
     settings: MediatorSettings,
 ) -> None:
-    from app.container import writing
-    from app.settings import CacheSettings
+    from app.service.container import writing
+    from app.settings.main import CacheSettings
 
     async with writing(settings, CacheSettings()) as mediator:
         with _shown() as tell:
@@ -112,7 +112,7 @@ def _shown() -> Iterator[Tell]:
 
 
 def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | None) -> None:
-    from app.settings import MediatorSettings
+    from app.settings.main import MediatorSettings
 
     settings = MediatorSettings()
     if data_dir is not None:
@@ -123,7 +123,7 @@ def _run(do: Callable[[MediatorSettings], Awaitable[None]], data_dir: Path | Non
 async def _on_stores(
     do: Callable[[MediatorSettings], Awaitable[None]], settings: MediatorSettings
 ) -> None:
-    from app.serve import on_stores
+    from app.service.serving import on_stores
 
     async with on_stores(settings) as (ready, _):
         await do(ready)

@@ -86,7 +86,7 @@ async def _history(opened: Catalogue) -> None:
 def _run(do: Callable[[Catalogue], Awaitable[None]]) -> None:
     import uvloop
 
-    from app.settings import MissingSetting
+    from app.settings.main import MissingSetting
 
     try:
         uvloop.run(_opened(do))
@@ -96,7 +96,7 @@ def _run(do: Callable[[Catalogue], Awaitable[None]]) -> None:
 
 
 async def _opened(do: Callable[[Catalogue], Awaitable[None]]) -> None:
-    from app.settings import MediatorSettings, MissingSetting
+    from app.settings.main import MediatorSettings, MissingSetting
     from mediator.catalogue.connection import Catalogue
 
     url = MediatorSettings().catalogue_url

@@ -28,7 +28,7 @@ def check_trace(
     docs/instruments.md tells what a line is. Ends with 1 if the trace does not hold, with 2 if it
     cannot be read.
     """
-    from sketch.trace import check_trace as judge
+    from sketch.instruments.trace import check_trace as judge
 
     try:
         text, status = judge(file, delta, "ack" if ack else "vis", as_json=json)

@@ -90,7 +90,7 @@ def _check(out: Path | None, *, dry_run: bool) -> None:
 
 
 def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
-    from app.settings import JobSettings
+    from app.settings.main import JobSettings
     from spark_jobs.runner import local
     from spark_jobs.runner.control import Control
     from spark_jobs.runner.execution import Run

@@ -20,7 +20,7 @@ from mediator.embedded.lock import DataDirectoryBusy
 from mediator.embedded.port import EmbeddedStartError
 
 if TYPE_CHECKING:
-    from app.settings import MediatorSettings
+    from app.settings.main import MediatorSettings
     from mediator.access.tenancy import Tenancy
 
 __all__ = ["key"]
@@ -82,7 +82,7 @@ def revoke(
 def _run(
     task: Callable[[Tenancy], Awaitable[Any]], *, embedded: bool, data_dir: Path | None
 ) -> Any:
-    from app.settings import MediatorSettings, MissingSetting
+    from app.settings.main import MediatorSettings, MissingSetting
 
     settings = MediatorSettings()
     if data_dir is not None:
@@ -113,7 +113,7 @@ async def _with_tenancy(
 
 @asynccontextmanager
 async def _catalogue_url(settings: MediatorSettings, *, embedded: bool) -> AsyncIterator[str]:
-    from app.settings import MissingSetting
+    from app.settings.main import MissingSetting
     from mediator.embedded.fleet import EmbeddedFleet
 
     if not embedded:

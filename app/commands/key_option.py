@@ -28,7 +28,7 @@ def key_in(file: Path | None) -> SecretStr | None:
     """
     from pydantic import SecretStr
 
-    from app.access.settings import AccessSettings
+    from app.settings.access import AccessSettings
 
     if file is None:
         return AccessSettings().key

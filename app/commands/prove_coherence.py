@@ -28,9 +28,9 @@ def prove_coherence(
     """
     import uvloop
 
-    from app.access.settings import AccessSettings
-    from app.proof import Incoherent, Proof
-    from app.settings import HttpSettings
+    from app.commands.coherence_proof import Incoherent, Proof
+    from app.settings.access import AccessSettings
+    from app.settings.main import HttpSettings
 
     http = HttpSettings()
     where = admin or http.admin_url

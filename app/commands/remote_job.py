@@ -14,7 +14,7 @@ from app.commands.key_option import KeyFile, key_in
 from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
 
 if TYPE_CHECKING:
-    from app.remote_runs import RemoteRuns
+    from app.commands.remote_runs import RemoteRuns
 
 __all__ = ["cancel", "list_", "resume", "show_", "submit"]
 
@@ -108,7 +108,7 @@ def list_(
 
 def _go_on(runs: RemoteRuns, run: dict[str, Any], out: Path | None, *, wait: bool) -> None:
     """Print a run; if somebody waits for it, when it has ended, with its result."""
-    from app.remote_runs import ENDED
+    from app.commands.remote_runs import ENDED
 
     if not wait and out is None:
         print_document(run)
@@ -136,8 +136,8 @@ def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
 
 
 def _runs(url: str | None, database: str, key_file: Path | None) -> RemoteRuns:
-    from app.remote_runs import RemoteRuns
-    from app.settings import HttpSettings
+    from app.commands.remote_runs import RemoteRuns
+    from app.settings.main import HttpSettings
 
     return RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file))
 
@@ -160,7 +160,7 @@ def _read(path: Path) -> dict[str, Any]:
 @contextmanager
 def _told() -> Iterator[None]:
     """End with a sentence instead of a traceback."""
-    from app.remote_runs import ServiceRefused
+    from app.commands.remote_runs import ServiceRefused
 
     try:
         yield

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from app.commands.consoles import errors
-from app.interruption import Interrupted, NotClosed
+from app.service.interruption import Interrupted, NotClosed
 from mediator.base.errors import MediatorError
 from mediator.embedded.lock import DataDirectoryBusy
 from mediator.embedded.port import EmbeddedStartError
 
 if TYPE_CHECKING:
-    from app.settings import HttpSettings, MediatorSettings
+    from app.settings.main import HttpSettings, MediatorSettings
 
 __all__ = ["AdminPort", "DataDir", "Port", "overridden", "run"]
 
@@ -47,7 +47,7 @@ def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = 
     """
     import uvloop
 
-    from app.settings import MissingSetting
+    from app.settings.main import MissingSetting
 
     told: tuple[type[Exception], ...]
     told = (Interrupted, MissingSetting, *_CANNOT_RUN, *failures)

@@ -10,8 +10,8 @@ from app.commands.consoles import console, errors
 from app.commands.running import AdminPort, DataDir, Port, overridden, run
 
 if TYPE_CHECKING:
-    from app.serve import Serving
-    from app.settings import HttpSettings, MediatorSettings
+    from app.service.serving import Serving
+    from app.settings.main import HttpSettings, MediatorSettings
 
 __all__ = ["serve"]
 
@@ -31,7 +31,7 @@ def serve(
     Without --embedded the service runs on the databases that the settings name; `portolan doctor`
     says what is found. Every setting is an environment variable, listed in docs/settings.md.
     """
-    from app.settings import HttpSettings, MediatorSettings
+    from app.settings.main import HttpSettings, MediatorSettings
 
     http = overridden(HttpSettings(), port=port, admin_port=admin_port)
     given = {"embedded": embedded or None, "data_dir": data_dir, "durability": durability}
@@ -40,9 +40,9 @@ def serve(
 
 
 async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
-    from app.access.settings import AccessSettings
-    from app.serve import serving
-    from app.settings import CacheSettings
+    from app.service.serving import serving
+    from app.settings.access import AccessSettings
+    from app.settings.main import CacheSettings
 
     async with serving(http, settings, CacheSettings(), AccessSettings()) as service:
         _announce(service)

@@ -17,11 +17,11 @@ import typer
 
 from app.commands.consoles import console, errors
 from app.commands.running import run
-from app.interruption import NotClosed, closing
+from app.service.interruption import NotClosed, closing
 from mediator.embedded.port import ServerUnavailable
 
 if TYPE_CHECKING:
-    from app.settings import JobSettings, MediatorSettings
+    from app.settings.main import JobSettings, MediatorSettings
     from mediator.service import Mediator
 
 __all__ = ["worker"]
@@ -39,7 +39,7 @@ def worker(
     The run under way is given some time then, and is given back to the queue; another worker goes
     on behind the stages that were finished. Settings are those of the service: docs/settings.md.
     """
-    from app.settings import HttpSettings
+    from app.settings.main import HttpSettings
     from spark_jobs.session import SparkUnavailable
 
     logging.getLogger("portolan").setLevel(HttpSettings().log_level.upper())
@@ -51,7 +51,7 @@ def _settings(*, embedded: bool, data_dir: Path | None) -> MediatorSettings:
     """Return the settings; with those of embedded stores that run, which are not ours to start."""
     from pydantic import SecretStr
 
-    from app.settings import MediatorSettings
+    from app.settings.main import MediatorSettings
     from mediator.embedded.joining import join
 
     settings = MediatorSettings()
@@ -75,8 +75,8 @@ def _begin_anew() -> NoReturn:
 
 
 async def _work(*, embedded: bool, data_dir: Path | None) -> None:
-    from app.container import writing
-    from app.settings import CacheSettings, JobSettings
+    from app.service.container import writing
+    from app.settings.main import CacheSettings, JobSettings
     from spark_jobs.session import SessionDied
 
     settings = _settings(embedded=embedded, data_dir=data_dir)

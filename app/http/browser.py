@@ -12,19 +12,18 @@ rebinding), and then counts as the same site. So the name that is asked for must
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.http.message import Headers, Receive, Scope, Send, request_id
 from app.http.problems import CROSS_SITE, PROBLEM_JSON, HttpError, problem_of
+from app.settings.loopback import is_loopback
 
 __all__ = [
     "CONTENT_POLICY",
     "BrowserGuard",
     "from_same_site",
     "host_of",
-    "is_loopback",
     "send_problem",
 ]
 
@@ -35,7 +34,6 @@ CONTENT_POLICY: Final = (
 )
 """Everything of a page comes from us; an answer that needs more says so itself."""
 
-_LOOPBACK_NAME: Final = "localhost"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN: Final = frozenset({b"same-origin", b"none"})
 _ALWAYS: Final = {
@@ -102,14 +100,6 @@ def host_of(headers: Mapping[bytes, bytes]) -> str:
         return urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname or ""
     except ValueError:
         return ""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, seen from itself alone."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == _LOOPBACK_NAME
 
 
 async def send_problem(error: Exception, id_: str, send: Send) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from app.coherence.results import ResultsChanged
+from app.coherence.query_registry import ResultsChanged
 from app.telemetry.area import OF_CLASS, Hear, counter, gauge
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl import Regret
 from sketch.ttl.events import LifeGranted
 

@@ -23,9 +23,9 @@ from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from prometheus_client import CollectorRegistry
 
+from app.settings.telemetry import TelemetrySettings
 from app.telemetry.metrics_data import metrics_data
 from app.telemetry.sending import SpanProcess
-from app.telemetry.settings import TelemetrySettings
 from app.telemetry.traces import Traces
 from mediator.base.ending import end
 

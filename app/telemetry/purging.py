@@ -8,8 +8,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from app.telemetry.area import OF_CLASS, Hear, counter, gauge
+from sketch.protocol.states import PartState
 from sketch.purging.events import PurgerChanged, PurgesFailed, PurgesSent, PurgesWaiting
-from sketch.states import PartState
 
 __all__ = ["PurgeMetrics", "SketchMetrics"]
 

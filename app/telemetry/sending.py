@@ -25,10 +25,10 @@ import orjson
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 
-from app.children import ended, keep
+from app.service.child_processes import ended, keep
+from app.settings.telemetry import TelemetrySettings
 from app.telemetry.encoding import Encoder
 from app.telemetry.log import start_logging
-from app.telemetry.settings import TelemetrySettings
 from app.telemetry.spans import Ended
 from mediator.base.ending import end
 

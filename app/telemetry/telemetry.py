@@ -8,12 +8,12 @@ import httpx
 
 from app.coherence.caches import CacheEvents
 from app.coherence.purges import log_purging
+from app.settings.telemetry import TelemetrySettings
 from app.telemetry.exporting import Exporting
 from app.telemetry.instruments import Instruments
 from app.telemetry.jobs import JobFigures, JobWatch
 from app.telemetry.log import LOGGED, log_observation
 from app.telemetry.outgoing import TracedTransport
-from app.telemetry.settings import TelemetrySettings
 from mediator.base.clock import SystemClock
 from mediator.base.observation import Hearing, Observer
 from mediator.service import Mediator

@@ -1,0 +1,1 @@
+"""What every package stands on: the clock, errors, observations, tasks."""

@@ -22,8 +22,8 @@ _SLICE_S: Final = 0.0001
 """Seconds that a thread computes at once.
 
 Each time that the event loop has waited for a socket it waits for the interpreter as well, for the
-switch interval at most (`app.collector`). In a slice that is not much longer than that a request
-waits once or twice."""
+switch interval at most (`app.service.interpreter`). In a slice that is not much longer than that a
+request waits once or twice."""
 
 _REST: Final = 6
 """Seconds that a thread rests for each that it has computed."""

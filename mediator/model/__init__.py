@@ -1,0 +1,1 @@
+"""Values that several packages share: operations, queries, changes, and what they mean."""

@@ -14,7 +14,7 @@ from sketch.client.connection import Get, Response
 from sketch.client.problems import BrokenFilter, PortolanError, problem_of
 from sketch.client.sketch_clock import SketchClock
 from sketch.client.statistics import Statistics
-from sketch.wire import ClientFilter, GroupMap, WireError, decode
+from sketch.protocol.wire import ClientFilter, GroupMap, WireError, decode
 
 __all__ = ["FilterKeeper", "HeldFilter"]
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import orjson
 
-from sketch.queries import key_of_query, spelled
-from sketch.wire import GroupMap
+from sketch.protocol.queries import key_of_query, spelled
+from sketch.protocol.wire import GroupMap
 
 __all__ = ["QueryResult", "Readable", "Resource", "object_key", "segment"]
 

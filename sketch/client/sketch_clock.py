@@ -13,7 +13,7 @@ import math
 from collections import deque
 from typing import Final, NamedTuple
 
-from sketch.wire import LATE_S
+from sketch.protocol.wire import LATE_S
 
 __all__ = ["SketchClock"]
 

@@ -13,7 +13,7 @@ from sketch.client.connection import Connection, Response
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
 from sketch.client.resources import Resource, segment
-from sketch.wire import GroupMap
+from sketch.protocol.wire import GroupMap
 
 __all__ = ["PatchForm", "Writer"]
 

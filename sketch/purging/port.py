@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from sketch.tags import tag_of
+from sketch.protocol.tags import tag_of
 
 __all__ = ["CachedKey", "PurgeFailed", "Purger", "Reason"]
 

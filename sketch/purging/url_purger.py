@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import httpx
 
+from sketch.protocol.queries import query_of_key
 from sketch.purging.port import CachedKey, PurgeFailed
 from sketch.purging.requests import CacheConnection, checked_secret, checked_url
-from sketch.queries import query_of_key
 
 __all__ = ["UrlPurger", "target_of"]
 

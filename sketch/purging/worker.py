@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from sketch.port import Part, Purge, PurgeQueue, SketchUnavailable
+from sketch.protocol.port import Part, Purge, PurgeQueue, SketchUnavailable
 from sketch.purging.events import PurgeEvents, PurgeQueueUnanswered
 from sketch.purging.lane import Lane, PurgingLimits, Timing
 from sketch.purging.port import CachedKey, Purger

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl.exchange import received, to_tell
 from sketch.ttl.hindsight import Outcome
 from sketch.ttl.history import KeyHistory
 from sketch.ttl.rates import ClassRates, Memory, Told
 from sketch.ttl.regret import Regret
-from sketch.ttl.trial import Proposal
+from sketch.ttl.sample import Proposal
 
 __all__ = ["Adaptive"]
 

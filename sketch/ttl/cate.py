@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from math import exp, expm1, log1p
 from typing import Literal
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
 from sketch.ttl.hindsight import Outcome
 from sketch.ttl.history import KeyHistory
 from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, Memory
-from sketch.ttl.trial import Proposal
+from sketch.ttl.sample import Proposal
 from sketch.ttl.weights import Weights
 
 __all__ = ["Cate", "CateSettings", "Ratio", "life_s"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 
 __all__ = ["LifeGranted"]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Final
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl.rates import ClassRates, Told
 
 __all__ = ["received", "to_tell"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from sketch.ttl.trial import Proposal, Trial
+from sketch.ttl.sample import Proposal, Trial
 
 __all__ = ["Fate", "KeyHistory"]
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from math import expm1
 from typing import Final
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl.adaptive import Adaptive
 from sketch.ttl.constraints import Constraints
-from sketch.ttl.dials import Dials
 from sketch.ttl.hindsight import Belief, Outcome
 from sketch.ttl.history import KeyHistory
 from sketch.ttl.optimum import about_best
+from sketch.ttl.parameters import Dials
 from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, KeyRates, Memory
-from sketch.ttl.trial import Proposal
+from sketch.ttl.sample import Proposal
 from sketch.ttl.weights import Weights
 
 __all__ = ["Learner", "LearnerSettings"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl.regret import Regret
 from sketch.ttl.weights import Weights
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sketch.ttl.history import Fate
-from sketch.ttl.trial import Proposal
+from sketch.ttl.sample import Proposal
 
 __all__ = ["Regret"]
 

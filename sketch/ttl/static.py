@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl.port import Terms
 from sketch.ttl.regret import Regret
 

@@ -11,8 +11,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from app.known_settings import SETTINGS
-from benchmarks.proxy_process import program
+from app.settings.known import SETTINGS
+from benchmarks.harness.proxy_process import program
 from helm.reference import CHART
 from sketch.proxies import shipped
 from tests.chart.conftest import EXAMPLES, Manifest, Render

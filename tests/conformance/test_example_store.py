@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.settings import SystemSettings
+from app.settings.main import SystemSettings
 from examples.kept_record import KeptRecord, write_to
 from examples.sqlite_store import SqliteStore
 from mediator.model.operators import Operator, OperatorCall

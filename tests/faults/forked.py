@@ -17,7 +17,7 @@ from typing import TextIO, cast
 __all__ = ["Forked"]
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["app.commands.serve", "app.serve"])
+_FORKS.set_forkserver_preload(["app.commands.serve", "app.service.serving"])
 
 
 class Forked:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 
-from benchmarks.ledger import Broken
+from benchmarks.harness.ledger import Broken
 
 __all__ = ["BASE", "GROUPS", "Attempt", "History", "Versions"]
 

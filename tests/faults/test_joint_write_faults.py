@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from mediator.base.errors import NotFound, PreconditionFailed, Unavailable
 from mediator.model.operations import (
     Condition,

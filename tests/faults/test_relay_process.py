@@ -33,7 +33,7 @@ async def service(
 
 async def _relays(service: Service) -> psutil.Process | None:
     children: Sequence[psutil.Process] = psutil.Process(service.pid).children()
-    found = [child for child in children if "app.relaying" in child.cmdline()]
+    found = [child for child in children if "app.service.relays" in child.cmdline()]
     return found[0] if found else None
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.interruption import NotClosed, closing
+from app.service.interruption import NotClosed, closing
 from mediator.base.ending import ended_within
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually

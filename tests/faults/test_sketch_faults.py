@@ -16,9 +16,9 @@ import pytest
 from redis.asyncio import Redis
 
 from mediator.stores.port import SystemConfig
-from sketch.bloom import FilterShape
-from sketch.port import Part, SketchLimits, SketchUnavailable, Snapshot
-from sketch.redis_server import RedisSketch
+from sketch.filter.bloom import FilterShape
+from sketch.protocol.port import Part, SketchLimits, SketchUnavailable, Snapshot
+from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.faults.redis_server import Server, running
 from tests.process.sketches import has
@@ -188,9 +188,9 @@ async def test_a_server_whose_memory_is_full_takes_nothing_by_halves(server: Ser
 
 _WRITER = """
 import asyncio, sys
-from sketch.bloom import FilterShape
-from sketch.port import Part, SketchLimits
-from sketch.redis_server import RedisSketch
+from sketch.filter.bloom import FilterShape
+from sketch.protocol.port import Part, SketchLimits
+from sketch.redis.server import RedisSketch
 
 async def write():
     limits = SketchLimits(longest_ttl_s=600.0, lease_s=float(sys.argv[2]))

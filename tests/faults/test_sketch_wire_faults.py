@@ -10,9 +10,9 @@ import pytest
 from redis.asyncio.connection import parse_url
 
 from mediator.stores.port import SystemConfig
-from sketch.bloom import FilterShape
-from sketch.port import Part, SketchLimits, SketchUnavailable
-from sketch.redis_server import RedisSketch
+from sketch.filter.bloom import FilterShape
+from sketch.protocol.port import Part, SketchLimits, SketchUnavailable
+from sketch.redis.server import RedisSketch
 
 PART = Part("press", "articles")
 

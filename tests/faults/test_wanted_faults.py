@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from sketch import redis_wanted
-from sketch.bloom import FilterShape
-from sketch.port import Part, SketchLimits
-from sketch.redis_server import RedisSketch
+from sketch.filter.bloom import FilterShape
+from sketch.protocol.port import Part, SketchLimits
+from sketch.redis import contention as redis_wanted
+from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.faults.redis_server import Server, running
 

@@ -11,7 +11,7 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from examples.newspaper import DECLARED, SCHEMA, objects
+from app.commands.demo.newspaper import DECLARED, SCHEMA, objects
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.run_queue import RunQueue, TakenRun
 from mediator.catalogue.workers import CatalogueWorkers

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from app.api.asgi import DataApi
+from app.api.router import DataApi
 
 
 @dataclass

@@ -9,16 +9,16 @@ from typing import Any
 
 import httpx
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from app.coherence.caches import Caches
-from app.settings import CacheSettings
+from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
-from sketch.bloom import FilterShape
-from sketch.port import Part, SketchLimits
-from sketch.redis_server import RedisSketch
+from sketch.filter.bloom import FilterShape
+from sketch.protocol.port import Part, SketchLimits
+from sketch.protocol.wire import ClientFilter, decode
+from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
-from sketch.wire import ClientFilter, decode
 from tests.process.service import Service, field_on, service, unique
 
 __all__ = ["NOWHERE", "Paper", "paper_on"]

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from app.tls import Certificate
+from app.service.tls import Certificate
 
 __all__ = ["write_certificate"]
 

@@ -19,10 +19,10 @@ from urllib.parse import parse_qsl, unquote
 
 import uvicorn
 
-from app.serve import KEPT_S
-from sketch.port import Grant, Part, SketchLimits, Snapshot
-from sketch.server import MemorySketch
-from sketch.shape import FilterShape
+from app.service.serving import KEPT_S
+from sketch.filter.shape import FilterShape
+from sketch.memory.server import MemorySketch
+from sketch.protocol.port import Grant, Part, SketchLimits, Snapshot
 
 GROUPS: dict[str, dict[str, list[str]]] = {
     "articles": {"main": ["text", "title"], "hits": ["hits"]},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import CacheSettings
+from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
 from tests.process.cached_paper import Paper, paper_on
 from tests.process.coherent_origin import Door, served

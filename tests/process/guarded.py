@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from app.access.settings import AccessSettings
-from app.container import Container, build
-from app.settings import CacheSettings, HttpSettings, MediatorSettings, SystemSettings
+from app.service.container import Container, build
+from app.settings.access import AccessSettings
+from app.settings.main import CacheSettings, HttpSettings, MediatorSettings, SystemSettings
 from mediator.stores.port import SystemConfig
 from tests.process.idle_worker import idle_worker
 from tests.process.service import unique

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from mediator.base.observation import Observation
 from mediator.schema.tree import ClassSchema, Field, Mode, Schema
 from mediator.schema.types import FieldType

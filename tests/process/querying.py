@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import orjson
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from mediator.base.errors import Unavailable
 from mediator.data_plane.executor import Executor
 from mediator.model.operations import Create

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from redis.asyncio import Redis
 
-from sketch.bloom import FilterShape
-from sketch.hashing import positions
-from sketch.port import Part, PurgeQueue, ServerSketch, SketchLimits, Snapshot
-from sketch.redis_server import RedisSketch
-from sketch.server import MemorySketch
-from sketch.states import Inspectable
+from sketch.filter.bloom import FilterShape
+from sketch.filter.hashing import positions
+from sketch.memory.server import MemorySketch
+from sketch.protocol.port import Part, PurgeQueue, ServerSketch, SketchLimits, Snapshot
+from sketch.protocol.states import Inspectable
+from sketch.redis.server import RedisSketch
 
 __all__ = ["PART", "RedisWorld", "Way", "World", "bits_of", "has", "memory_world", "redis_world"]
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from app.checkup import look_at
+from app.commands.doctor.service import look_at
 from app.commands.key import key
 from app.commands.key_option import key_in
 from mediator.access.cache import AccessBook
@@ -534,7 +534,7 @@ async def test_the_doctor_knows_the_data_port_from_the_admin_port(
         def __init__(self, **options: Any) -> None:
             super().__init__(**options, transport=httpx.ASGITransport(running.container.data))
 
-    monkeypatch.setattr("app.checkup.httpx.AsyncClient", Client)
+    monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
     [finding] = await look_at("http://portolan", 10)
     assert "not as an admin API" in finding.detail
 
@@ -547,7 +547,7 @@ async def test_the_doctor_shows_its_key_to_the_installation(
             transport = httpx.ASGITransport(running.container.admin)
             super().__init__(**options, transport=transport)
 
-    monkeypatch.setattr("app.checkup.httpx.AsyncClient", Client)
+    monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
     [refused] = await look_at("http://portolan", 10)
     assert (refused.fatal, "PORTOLAN_KEY" in refused.remedy) == (True, True)
     file = tmp_path / "key"

@@ -16,11 +16,11 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from prometheus_client import CollectorRegistry
 
-from app.admin.main import create_admin_app
-from app.admin.needs import NEEDS, Of, need_of
-from app.api.asgi import DataApi
+from app.admin.application import create_admin_app
+from app.api.application import create_app
 from app.api.options import DataOptions
-from app.main import create_app
+from app.api.router import DataApi
+from app.security.permissions import NEEDS, Of, need_of
 from mediator.access.model import Scope
 from mediator.stores.port import SystemConfig
 from tests.process.guarded import CALLERS, Guarded, guarded

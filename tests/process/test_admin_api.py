@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from app.admin.main import create_admin_app
+from app.admin.application import create_admin_app
 from app.telemetry.instruments import Instruments
 from mediator.base.observation import CircuitChanged, RedoRecovered, StoreCallFinished
 from mediator.stores.port import StoreUnavailable

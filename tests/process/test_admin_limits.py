@@ -9,10 +9,10 @@ from contextlib import closing
 
 import pytest
 
-from app.admin.main import create_admin_app
+from app.admin.application import create_admin_app
 from app.http.connections import Connections, PortLimits
 from app.http.framework import BODY_LIMIT, SMALL_BODY_LIMIT
-from app.serve import _server
+from app.service.serving import _server
 from app.telemetry.instruments import Instruments
 from tests.faults.wire import Answer, Connection, read_answer
 from tests.process.service import Service

@@ -18,10 +18,10 @@ import httpx
 import orjson
 import pytest
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from app.coherence.caches import Caches, make_caches
-from app.settings import CacheSettings
+from app.settings.main import CacheSettings
 from mediator.archive.backup import Progress
 from mediator.archive.files import read_manifest, write_manifest
 from mediator.archive.filling import Restored
@@ -37,7 +37,7 @@ from mediator.data_plane.walking import pages
 from mediator.model.guard import guard_key
 from mediator.model.operations import Delete, Outcome, Put
 from mediator.stores.port import SystemConfig, Write, WriteKind
-from sketch.port import Part
+from sketch.protocol.port import Part
 from tests.faults.conditions import eventually
 from tests.process.service import (
     Service,

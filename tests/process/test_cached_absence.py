@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from app.settings import CacheSettings
+from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, NotFound, Source
-from sketch.port import Grant, Part
+from sketch.protocol.port import Grant, Part
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import Paper, paper_on
 from tests.process.service import unique

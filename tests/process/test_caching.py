@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.settings import CacheSettings
+from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
-from sketch.port import SketchUnavailable
-from sketch.wire import decode
+from sketch.protocol.port import SketchUnavailable
+from sketch.protocol.wire import decode
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import NOWHERE, Paper, paper_on
 from tests.process.service import unique

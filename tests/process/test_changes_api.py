@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from mediator.base.observation import ChangesRelayed
 from mediator.changes.partitions import PARTITIONS
 from mediator.stores.port import SystemConfig

@@ -7,10 +7,10 @@ import pytest
 from app.coherence.clock_watch import ClockWatch
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
-from sketch.bloom import FilterShape
-from sketch.lifetimes import lifetime_us
-from sketch.port import Part, SketchLimits, SketchUnavailable, Snapshot
-from sketch.server import MemorySketch
+from sketch.filter.bloom import FilterShape
+from sketch.memory.server import MemorySketch
+from sketch.protocol.port import Part, SketchLimits, SketchUnavailable, Snapshot
+from sketch.protocol.times import lifetime_us
 from tests.process.sketches import has
 
 PART = Part("shop", "articles")

@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 
-from examples.newspaper import SCHEMA
+from app.commands.demo.newspaper import SCHEMA
 
 COMMAND = (sys.executable, "-c", "from app.cli import main; main()", "demo")
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}

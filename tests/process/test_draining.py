@@ -1,4 +1,4 @@
-"""What a service does between SIGTERM and its end, step by step; see `app.draining`."""
+"""What a service does between SIGTERM and its end, step by step; see `app.service.draining`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Self
 
 import pytest
 
-from app.draining import stop_accepting
+from app.service.draining import stop_accepting
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service

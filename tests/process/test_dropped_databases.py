@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from mediator.base.errors import NotFound, Unavailable
 from mediator.model.operations import Get
 from mediator.stores.port import StoreRefused, SystemConfig, Write, WriteKind

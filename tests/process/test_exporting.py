@@ -14,13 +14,13 @@ import psutil
 import pytest
 from opentelemetry.sdk.resources import Resource
 
+from app.settings.telemetry import TelemetrySettings
 from app.telemetry import sending
 from app.telemetry.context import Trace
 from app.telemetry.sending import MOST_WAITING, SpanProcess
-from app.telemetry.settings import TelemetrySettings
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traced import traced
-from benchmarks.otlp_sink import OtlpSink, attributes_of, otlp_sink
+from benchmarks.harness.otlp_sink import OtlpSink, attributes_of, otlp_sink
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually

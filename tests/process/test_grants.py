@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sketch.port import Grant, Part
+from sketch.protocol.port import Grant, Part
 from tests.process.cached_paper import Paper
 from tests.process.service import unique
 

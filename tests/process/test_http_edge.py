@@ -16,7 +16,7 @@ import pytest
 from app.http.connections import Connections, PortLimits
 from app.http.heads import FIELDS_LIMIT
 from app.http.refusal import HEAD_LIMIT, PIPELINED_LIMIT
-from app.serve import _server
+from app.service.serving import _server
 from mediator.base.periodic_tasks import Watch
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually

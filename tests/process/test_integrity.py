@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry
 from pymongo import AsyncMongoClient
 from redis.asyncio import Redis
 
-from app.admin.main import create_admin_app
-from app.admin.parts import AdminParts
-from app.checkup import look_at
+from app.admin.application import create_admin_app
+from app.admin.context import AdminParts
+from app.commands.doctor.service import look_at
 from mediator.base.errors import Conflict, NotFound
 from mediator.integrity.accounts import Account, Wrong
 from mediator.integrity.check import Integrity, Report
@@ -236,7 +236,7 @@ async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyP
         def __init__(self, **options: Any) -> None:
             super().__init__(**options, transport=transport)
 
-    monkeypatch.setattr("app.checkup.httpx.AsyncClient", Client)
+    monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
     findings = {f.what: f for f in await look_at("http://portolan", 100)}
     assert findings["service"].found
     assert findings["system redis (redis)"].found
@@ -275,7 +275,7 @@ async def test_an_address_of_something_else_is_a_finding(
             transport = httpx.MockTransport(lambda _: httpx.Response(200, json=told))
             super().__init__(**options, transport=transport)
 
-    monkeypatch.setattr("app.checkup.httpx.AsyncClient", Client)
+    monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
     [finding] = await look_at("http://portolan", 1)
     assert finding.fatal
     assert "not as an admin API" in finding.detail

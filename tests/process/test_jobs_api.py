@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.api.asgi import DataApi
-from app.api.jobs import JobDesk
+from app.api.jobs.progress import RunStreams
+from app.api.jobs.runs import JobDesk
 from app.api.options import DataOptions
-from app.api.run_progress import RunStreams
+from app.api.router import DataApi
 from mediator.catalogue.run_queue import RunQueue, TakenRun
 from mediator.service import Mediator
 from tests.process.asgi_driver import send_raw
@@ -369,8 +369,8 @@ async def test_the_service_never_imports_spark(
     await mediator.mediator.workers.greet("test", None)
     code = f"""
 import asyncio, sys
-from app.container import build
-from app.settings import HttpSettings, MediatorSettings
+from app.service.container import build
+from app.settings.main import HttpSettings, MediatorSettings
 from tests.process.asgi_driver import send_raw
 
 async def main():

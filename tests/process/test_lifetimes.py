@@ -11,15 +11,15 @@ import httpx
 import pytest
 from prometheus_client import generate_latest
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from app.coherence.caches import CacheEvents, Caches
 from app.coherence.lifetimes import make_estimator
-from app.settings import CacheSettings
+from app.settings.main import CacheSettings
 from app.telemetry.instruments import Instruments
 from mediator.coordination.metrics_exchange import RedisExchange
 from mediator.stores.port import SystemConfig
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl import Static, TtlEstimator
 from tests.process.cached_paper import INC, NOWHERE, UPDATE, Paper
 from tests.process.service import service, unique

@@ -10,11 +10,11 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from app.coherence.lingering import Lingering
-from app.settings import CacheSettings
+from app.coherence.cached_leases import Lingering
+from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
-from sketch.port import Part, TellWanted
-from sketch.redis_server import RedisSketch
+from sketch.protocol.port import Part, TellWanted
+from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import Paper, paper_on
 from tests.process.service import unique

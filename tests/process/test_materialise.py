@@ -16,10 +16,10 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.admin.main import create_admin_app
-from app.admin.parts import AdminParts
-from app.api.asgi import DataApi
+from app.admin.application import create_admin_app
+from app.admin.context import AdminParts
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from mediator.base.errors import Conflict, SchemaInvalid
 from mediator.base.lease import Lease
 from mediator.base.observation import PrimaryTried

@@ -16,8 +16,8 @@ import httpx
 import orjson
 import pytest
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from mediator.base.errors import AlreadyExists, NotFound
 from mediator.data_plane.owned import OwnedPlane
 from mediator.data_plane.port import DataPlane

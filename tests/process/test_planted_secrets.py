@@ -11,9 +11,9 @@ import orjson
 import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from app.access.settings import AccessSettings
-from app.doctor import _external
-from app.settings import (
+from app.commands.doctor.installation import _external
+from app.settings.access import AccessSettings
+from app.settings.main import (
     CacheSettings,
     HttpSettings,
     JobSettings,
@@ -21,7 +21,7 @@ from app.settings import (
     PurgeTarget,
     SystemSettings,
 )
-from app.telemetry.settings import TelemetrySettings
+from app.settings.telemetry import TelemetrySettings
 
 PLANTED = "hush-hush-planted"
 NOBODY = f"postgresql://u:{PLANTED}@127.0.0.1:1/x"

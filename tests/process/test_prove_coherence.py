@@ -15,8 +15,8 @@ import httpx
 import orjson
 import pytest
 
-from app.proof import Incoherent, Proof
-from benchmarks.varnish import Varnish, varnish
+from app.commands.coherence_proof import Incoherent, Proof
+from benchmarks.harness.varnish import Varnish, varnish
 from mediator.stores.port import SystemConfig
 from tests.faults.service import Service
 from tests.process.coherent_origin import Reply, send_reply, served

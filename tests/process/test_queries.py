@@ -13,7 +13,15 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from benchmarks.profiles import CLASSES, QUERIED, QUERIES, ProfileQuery, Profiles, generate, placed
+from benchmarks.harness.profiles import (
+    CLASSES,
+    QUERIED,
+    QUERIES,
+    ProfileQuery,
+    Profiles,
+    generate,
+    placed,
+)
 from mediator.base.errors import OutcomeUnknown
 from mediator.model.operations import Delete
 from mediator.query.budget import Limits

@@ -8,13 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
-from app.coherence.uncovered import MOST_UNCOVERED
-from app.settings import CacheSettings
+from app.coherence.uncovered_queries import MOST_UNCOVERED
+from app.settings.main import CacheSettings
 from mediator.base.errors import Unavailable
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
-from sketch.port import Grant, Part
-from sketch.queries import key_of_query, spelled
+from sketch.protocol.port import Grant, Part
+from sketch.protocol.queries import key_of_query, spelled
 from tests.faults.conditions import eventually
 from tests.process.cached_paper import UPDATE, Paper, paper_on
 from tests.process.service import unique

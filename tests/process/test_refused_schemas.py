@@ -10,10 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from sqlalchemy import func, select
 
-from app.admin.main import create_admin_app
-from app.admin.parts import AdminParts
+from app.admin.application import create_admin_app
+from app.admin.context import AdminParts
 from app.coherence.caches import make_caches
-from app.settings import CacheSettings
+from app.settings.main import CacheSettings
 from mediator.catalogue.tables import secrets
 from mediator.stores.port import SystemConfig
 from tests.process.service import Service, field_on, unique

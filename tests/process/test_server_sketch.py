@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mediator.stores.port import SystemConfig
-from sketch.bloom import FilterShape
-from sketch.port import Part, SketchLimits, SketchUnavailable
-from sketch.redis_server import RedisSketch
+from sketch.filter.bloom import FilterShape
+from sketch.protocol.port import Part, SketchLimits, SketchUnavailable
+from sketch.redis.server import RedisSketch
 from tests.process.sketches import PART, SHAPE, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, purge_again_s=8.0)

@@ -8,14 +8,14 @@ from typing import Any
 import httpx
 import pytest
 
-from app.admin.main import create_admin_app
-from app.admin.parts import AdminParts
+from app.admin.application import create_admin_app
+from app.admin.context import AdminParts
 from app.coherence.overview import measured_false_positives
 from app.telemetry.instruments import Instruments
 from mediator.stores.port import SystemConfig
-from sketch.port import SketchLimits, Snapshot
-from sketch.sizing import false_positive_rate
-from sketch.states import PartState
+from sketch.filter.sizing import false_positive_rate
+from sketch.protocol.port import SketchLimits, Snapshot
+from sketch.protocol.states import PartState
 from tests.process.cached_paper import Paper
 from tests.process.service import unique
 from tests.process.sketches import PART, SHAPE, World, bits_of, memory_world, redis_world

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mediator.stores.port import SystemConfig
-from sketch.port import Changes, Ended, SketchLimits
-from sketch.queries import key_of_query, query_of_key, spelled
+from sketch.protocol.port import Changes, Ended, SketchLimits
+from sketch.protocol.queries import key_of_query, query_of_key, spelled
 from tests.process.sketches import PART, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, queries=3, purge_again_s=8.0)

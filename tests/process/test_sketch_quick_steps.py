@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mediator.stores.port import SystemConfig
-from sketch.port import Begun, Changes, Ended, SketchLimits, SketchUnavailable
-from sketch.queries import key_of_query
+from sketch.protocol.port import Begun, Changes, Ended, SketchLimits, SketchUnavailable
+from sketch.protocol.queries import key_of_query
 from tests.process.sketches import PART, RedisWorld, redis_world
 
 LIMITS = SketchLimits(

@@ -12,12 +12,12 @@ import pytest
 from redis.asyncio import Redis
 
 from mediator.stores.port import SystemConfig
-from sketch.bloom import FilterShape
-from sketch.port import Ended, Part, SketchLimits, SketchUnavailable
-from sketch.queries import key_of_query
-from sketch.redis_server import RedisSketch
-from sketch.redis_wanted import RedisWanted
-from sketch.server import MemorySketch
+from sketch.filter.bloom import FilterShape
+from sketch.memory.server import MemorySketch
+from sketch.protocol.port import Ended, Part, SketchLimits, SketchUnavailable
+from sketch.protocol.queries import key_of_query
+from sketch.redis.contention import RedisWanted
+from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.process.service import unique
 

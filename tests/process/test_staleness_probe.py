@@ -12,12 +12,12 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.admin.main import create_admin_app
-from app.admin.parts import AdminParts
-from app.api.asgi import DataApi
+from app.admin.application import create_admin_app
+from app.admin.context import AdminParts
 from app.api.options import DataOptions
-from app.coherence.probing import cache_readers
-from app.settings import CacheSettings
+from app.api.router import DataApi
+from app.coherence.probe_readers import cache_readers
+from app.settings.main import CacheSettings
 from mediator.base.clock import SystemClock
 from mediator.data_plane.port import DataPlane
 from mediator.schema.parse import parse_schema

@@ -15,8 +15,8 @@ import orjson
 import pytest
 from redis.asyncio import Redis
 
-from app.settings import MissingSetting, SystemSettings
-from app.systems_file import SystemsFile, read_systems
+from app.settings.main import MissingSetting, SystemSettings
+from app.settings.systems_file import SystemsFile, read_systems
 from mediator.base.errors import Conflict, Unavailable
 from mediator.control import retirement
 from mediator.control.port import SystemRegistration

@@ -15,7 +15,7 @@ import httpx
 import orjson
 import pytest
 
-from app.tls import Certificate
+from app.service.tls import Certificate
 from mediator.stores.port import SystemConfig
 from tests.faults.service import Service
 from tests.process.certificates import write_certificate
@@ -85,7 +85,7 @@ async def test_both_ports_speak_nothing_else(service: Service, certificate: Cert
 
 async def test_the_image_asks_how_the_service_is(service: Service) -> None:
     port = str(urlsplit(service.admin).port)
-    check = (sys.executable, "-m", "app.alive")
+    check = (sys.executable, "-m", "app.service.alive")
     over_tls = {"PORTOLAN_ADMIN_PORT": port, "PORTOLAN_ADMIN_TLS_CERTIFICATE": "/a/file"}
     assert await ran(*check, **over_tls) == (0, "")
     assert await ran(*check, PORTOLAN_ADMIN_PORT=port) == (1, "")

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from mediator.transactions.model import MOST_READS, MOST_WRITES
 from tests.process.service import Service, field_on, unique
 

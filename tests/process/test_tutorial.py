@@ -13,11 +13,11 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.admin.main import create_admin_app
-from app.api.asgi import DataApi
+from app.admin.application import create_admin_app
+from app.api.application import DataApp
 from app.api.options import DataOptions
-from app.main import DataApp
-from examples.newspaper import DECLARED, SCHEMA
+from app.api.router import DataApi
+from app.commands.demo.newspaper import DECLARED, SCHEMA
 from mediator.stores.port import SystemConfig
 from tests.process.service import Service, service
 

@@ -15,10 +15,10 @@ import httpx
 import orjson
 import pytest
 
-from app.admin.main import create_admin_app
-from app.api.asgi import DataApi
+from app.admin.application import create_admin_app
 from app.api.options import DataOptions
 from app.api.queries import LARGEST
+from app.api.router import DataApi
 from app.http.jsonbody import MOST_VALUES
 from app.telemetry.instruments import Instruments
 from mediator.operations import revise

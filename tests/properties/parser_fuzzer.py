@@ -14,7 +14,13 @@ from pathlib import Path
 import atheris
 
 # Modules that only serve are left as they are: it takes long to look into them.
-READING = ["app.http", "app.api.cursors", "mediator.query", "mediator.schema", "sketch.wire"]
+READING = [
+    "app.http",
+    "app.api.cursors",
+    "mediator.query",
+    "mediator.schema",
+    "sketch.protocol.wire",
+]
 
 with atheris.instrument_imports(include=READING):
     from tests.properties.parser_targets import SEEDS, TARGETS

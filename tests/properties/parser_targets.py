@@ -18,18 +18,18 @@ from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
 from app.api.cursors import Cursors
-from app.api.lines import split_lines
-from app.http.authentication import Authenticator
+from app.api.transfer.lines import split_lines
 from app.http.etags import parse_tag
 from app.http.idempotency import parse_key
 from app.http.jsonbody import parse_json
-from app.http.jwks import KeySet
 from app.http.negotiation import accepts_gzip, asks_for, check_accept, media_type
 from app.http.paths import decode_segment, parse_pairs
 from app.http.preconditions import parse_tags
 from app.http.prefer import parse_prefer
 from app.http.problems import HttpError
-from app.http.tokens import TokenRules, Tokens
+from app.security.authentication import Authenticator
+from app.security.jwks import KeySet
+from app.security.tokens import TokenRules, Tokens
 from mediator.access.cache import AccessBook, AccessSnapshot
 from mediator.access.model import parse_grant
 from mediator.base.clock import SystemClock
@@ -41,7 +41,7 @@ from mediator.query.positions import read_position
 from mediator.query.reading import read_query
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
-from sketch.wire import WireError, decode, decode_json
+from sketch.protocol.wire import WireError, decode, decode_json
 from spark_jobs.runner.job import read_job
 from spark_jobs.runner.port import SpecInvalid
 

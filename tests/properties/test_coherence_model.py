@@ -15,7 +15,7 @@ in the model                 in the code
 ``acknowledge``              the answer 2xx; before ``end`` where `Lingering` keeps the mark
 ``write again``              `Lingering.join`: under a mark that lingers, with its token
   its ``end``, at any time   `Lingering.end_some`; `Lingering.give_way`, to whoever wants to read
-``recover``                  `app.coherence.recovery.Recovery`: `steps.orphans`, then `end`
+``recover``                  `app.coherence.orphans.Recovery`: `steps.orphans`, then `end`
 ``report: life n``           `CachedReads.ask`: `steps.read` (reads.lua), `MemoryPart.report_read`
 ``the report fails``         `CachedReads.ask`: `Grant(0)`
 ``a grant is used again``    `app.coherence.grants.Grants`
@@ -44,7 +44,7 @@ from random import Random
 
 import pytest
 
-from sketch.trace import TraceReport, check, read_trace
+from sketch.instruments.trace import TraceReport, check, read_trace
 from tests.properties.coherence_model import search
 from tests.properties.coherence_states import PendingBits, Step, World
 from tests.properties.coherence_traces import TICK_US, lines_of, walk

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from mediator.stores.port import SystemConfig
-from sketch.port import Changes, Ended, Grant, SketchLimits
+from sketch.protocol.port import Changes, Ended, Grant, SketchLimits
 from tests.process.sketches import PART, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch.bloom import BloomFilter, FilterShape
-from sketch.counting import CountingFilter
-from sketch.hashing import hash_all, hash_words, positions, positions_of
+from sketch.filter.bloom import BloomFilter, FilterShape
+from sketch.filter.counting import CountingFilter
+from sketch.filter.hashing import hash_all, hash_words, positions, positions_of
 
 KEYS = st.lists(st.text(max_size=20), max_size=40)
 SHAPES = st.builds(

@@ -9,7 +9,7 @@ import orjson
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sketch.trace import TraceReport, check, read_trace
+from sketch.instruments.trace import TraceReport, check, read_trace
 
 INFINITY = 10**9
 

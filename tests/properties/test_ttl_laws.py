@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl import Cate, CateSettings, Constraints, Learner, LearnerSettings, Memory
 from sketch.ttl.cate import Ratio, life_s
 from sketch.ttl.optimum import best_writes_per_life, relative_cost

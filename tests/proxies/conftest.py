@@ -8,7 +8,7 @@ from itertools import count
 import httpx
 import pytest
 
-from benchmarks.varnish import Varnish, varnish
+from benchmarks.harness.varnish import Varnish, varnish
 from tests.proxies.nginx import Nginx, nginx
 from tests.proxies.small_origin import Origin, small_origin
 

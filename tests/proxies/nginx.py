@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks.proxy_process import program, running, scratch, until_it_answers
+from benchmarks.harness.proxy_process import program, running, scratch, until_it_answers
 from sketch.proxies import shipped
 
 PURGE_TOKEN = "the-purge-token"

@@ -19,15 +19,15 @@ from typing import Any, Literal, TypeAlias
 
 import orjson
 
-from app.api.asgi import DataApi
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from app.coherence.caches import Caches
-from app.settings import CacheSettings
+from app.settings.main import CacheSettings
 from mediator.base.clock import SystemClock
 from mediator.stores.port import SystemConfig
-from sketch.bloom import FilterShape
-from sketch.port import Begun, Changes, Ended, Part, Purge, SketchLimits
-from sketch.redis_server import RedisSketch
+from sketch.filter.bloom import FilterShape
+from sketch.protocol.port import Begun, Changes, Ended, Part, Purge, SketchLimits
+from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
 from tests.process.coherent_origin import served
 from tests.process.service import Service, service

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from benchmarks.varnish import varnish
+from benchmarks.harness.varnish import varnish
 from tests.proxies.nginx import nginx
 from tests.proxies.small_origin import Origin
 

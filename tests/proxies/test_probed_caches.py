@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.varnish import Varnish, varnish
+from benchmarks.harness.varnish import Varnish, varnish
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.http.cors import CrossOrigin
-from benchmarks.varnish import Varnish, varnish
+from benchmarks.harness.varnish import Varnish, varnish
 from tests.proxies.nginx import Nginx, nginx
 from tests.proxies.small_origin import Origin
 

@@ -10,8 +10,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from benchmarks.varnish import Varnish
-from sketch.port import Part, Purge, SketchLimits, SketchUnavailable
+from benchmarks.harness.varnish import Varnish
+from sketch.filter.shape import FilterShape
+from sketch.memory.server import MemorySketch
+from sketch.protocol.port import Part, Purge, SketchLimits, SketchUnavailable
 from sketch.purging import (
     Purger,
     Purging,
@@ -28,8 +30,6 @@ from sketch.purging.events import (
     PurgesSent,
     PurgesWaiting,
 )
-from sketch.server import MemorySketch
-from sketch.shape import FilterShape
 from tests.proxies.nginx import Nginx
 from tests.proxies.scripted_purger import PassingTime, ScriptedPurger
 from tests.proxies.small_origin import Origin

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.balancer import balancer
-from benchmarks.rolling import Load, roll, steady_load
+from benchmarks.harness.balancer import balancer
+from benchmarks.harness.rolling_restarts import Load, roll, steady_load
 from mediator.stores.port import SystemConfig
 from tests.faults.service import Service
 from tests.process.service import scratch_catalogue, scratch_systems, unique

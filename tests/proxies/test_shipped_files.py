@@ -6,7 +6,7 @@ import asyncio
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
-from benchmarks.proxy_process import program
+from benchmarks.harness.proxy_process import program
 from sketch.proxies import shipped
 
 NGINX = """

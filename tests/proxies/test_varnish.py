@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from benchmarks.varnish import Tags, Varnish, varnish
-from sketch.tags import tag_of
+from benchmarks.harness.varnish import Tags, Varnish, varnish
+from sketch.protocol.tags import tag_of
 from tests.faults.conditions import eventually
 from tests.proxies.small_origin import Origin, tag_of_target
 

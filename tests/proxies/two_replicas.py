@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field, replace
 
 import httpx
 
-from benchmarks.staleness import Staleness
-from benchmarks.varnish import Varnish, varnish
+from benchmarks.harness.staleness import Staleness
+from benchmarks.harness.varnish import Varnish, varnish
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, PortolanError
-from sketch.port import Part, Snapshot
+from sketch.protocol.port import Part, Snapshot
 from tests.faults.conditions import eventually
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 from tests.process.sketches import bits_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.citizens import people
+from benchmarks.harness.synthetic_people import people
 from spark_jobs.runner.conformance import (
     Trial,
     check_hostile_specs,

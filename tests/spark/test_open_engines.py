@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 from splink import Linker
 
-from benchmarks.citizens import people
-from benchmarks.open_desk import FolderDesk, frame
+from benchmarks.harness.stage_context import FolderDesk, frame
+from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open import engine as choosing
 from spark_jobs.linkage.open.in_process.comparing import compared as in_process
 from spark_jobs.linkage.open.in_process.duck import connected, splink_api

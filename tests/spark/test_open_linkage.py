@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.citizens import people
-from benchmarks.open_desk import FolderDesk, frame
+from benchmarks.harness.stage_context import FolderDesk, frame
+from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.prepare import values
 from spark_jobs.linkage.open.spec import KeyPart, OpenSpec, Result, Rule, Take

@@ -17,12 +17,12 @@ from fastapi import FastAPI
 from jinja2 import UndefinedError
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from app.admin.main import create_admin_app
-from app.admin.pages import figures, series, words
+from app.admin.application import create_admin_app
+from app.admin.pages import explanations, figures, series
 from app.admin.pages.assets import Assets
 from app.admin.pages.page import Page
 from app.admin.pages.site import PAGES, mount_pages
-from app.recent import Recent
+from app.telemetry.recent import Recent
 from mediator.base.observation import PlacementDecided, RequestFinished
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
@@ -200,7 +200,7 @@ async def test_pages_explain_a_decision_by_its_sentence() -> None:
 
 def test_a_decision_in_words() -> None:
     told = explained()
-    throughput, latency = words.reasons(told)
+    throughput, latency = explanations.reasons(told)
     assert throughput == (
         "Write throughput (goal 10,000/s; 75 % of the score):"
         " fast has 25,000/s, 2.5 times the goal; slow has 12,000/s, 1.2 times the goal."
@@ -209,13 +209,13 @@ def test_a_decision_in_words() -> None:
         "Write latency (by a utility of at most 1; 25 % of the score): fast has 1 ms, worth 1;"
         " slow has 200 ms, worth 0."
     )
-    assert words.margin(told).startswith(
+    assert explanations.margin(told).startswith(
         "fast scores 2.12 and slow, the runner-up, 0.9: 136 % ahead"
     )
 
 
 def test_what_would_flip_it_is_told_nearest_first() -> None:
-    told = words.flips(explained())
+    told = explanations.flips(explained())
     assert told[0] == "the write throughput of slow rose to 28,333/s (it is 12,000/s)"
     assert "the write throughput of fast fell to 8,667/s (it is 25,000/s)" in told
 

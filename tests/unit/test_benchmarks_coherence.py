@@ -10,11 +10,11 @@ from time import monotonic
 import httpx
 import pytest
 
-from benchmarks.delay import delayed
-from benchmarks.http1 import render
-from benchmarks.staleness import Staleness
-from benchmarks.wire import Wire
-from benchmarks.ycsb import A, drive
+from app.commands.demo.http1 import render
+from benchmarks.harness.delay import delayed
+from benchmarks.harness.staleness import Staleness
+from benchmarks.harness.wire import Wire
+from benchmarks.harness.ycsb import A, drive
 
 
 class Time:

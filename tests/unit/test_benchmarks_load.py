@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from benchmarks.http1 import render
-from benchmarks.load import Lane, LoadProcess, Plan, Tally
-from benchmarks.measured import Failed
+from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import render
+from app.commands.demo.load import Lane, LoadProcess, Plan, Tally
 
 ANSWER = b"HTTP/1.1 %d Whatever\r\ncontent-length: 2\r\n\r\n{}"
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"

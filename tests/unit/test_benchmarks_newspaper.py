@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from benchmarks.newspaper import BATCH, batched_hits, single_hits, top_ten
-from examples.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
+from app.commands.demo.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
+from app.commands.demo.workload import BATCH, batched_hits, single_hits, top_ten
 from mediator.base.errors import Unplaceable
 from mediator.placement.advice import advise
 from mediator.schema.parse import parse_schema

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import benchmarks
-from benchmarks.machine import calibration_s, describe_machine
-from benchmarks.measured import Options, Result, rounded
-from benchmarks.rounds import interleaved
-from benchmarks.runner import UnknownBenchmark, available, lines, measure
-from benchmarks.zipf import draw
+from app.commands.demo.rounds import interleaved
+from app.commands.demo.zipf import draw
+from benchmarks.harness.machine import calibration_s, describe_machine
+from benchmarks.harness.report import Options, Result, rounded
+from benchmarks.harness.runner import UnknownBenchmark, available, lines, measure
 
 REPORT = {"name", "results", "seed", "machine", "calibration", "versions"}
 RESULT = {"name", "unit", "figure", "baseline", "ratio", "bar", "met"}
@@ -74,7 +74,7 @@ STAND_IN = '''"""Nothing, measured quickly.
 More.
 """
 
-from benchmarks.measured import Measured, Result
+from benchmarks.harness.report import Measured, Result
 
 
 async def run(options):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.coherence.grants import Grants, Place
 from mediator.routing.model import ClassRoute
-from sketch.port import Grant
+from sketch.protocol.port import Grant
 
 ROUTE, OTHER = (cast(ClassRoute, object()) for _ in range(2))
 PLACE: Place = ("news", "articles", "a1", ("main",))

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import COMMANDS, command_line
-from app.doctor import examine_environment
+from app.commands.doctor.installation import examine_environment
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -28,7 +28,13 @@ HEAVY = {
     *("alembic", "asyncpg", "fastapi", "httpx", "opentelemetry", "orjson", "pandas", "pyarrow"),
     *("prometheus_client", "psutil", "pydantic_settings", "pymongo", "pyspark", "redis"),
     *("sqlalchemy", "starlette", "uvicorn", "uvloop"),
-    *("app.container", "app.serve", "app.settings", "mediator.service", "spark_jobs.session"),
+    *(
+        "app.service.container",
+        "app.service.serving",
+        "app.settings.main",
+        "mediator.service",
+        "spark_jobs.session",
+    ),
 }
 """What takes most of the time that imports take."""
 

@@ -12,25 +12,25 @@ from typing import Any, get_args
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.access.settings import AccessSettings
-from app.admin.main import create_admin_app
-from app.admin.schema_document import SCHEMA_DOCUMENT
-from app.api.openapi import data_paths
-from app.api.openapi_schemas import COMPONENTS
+from app.admin.api.schema_document import SCHEMA_DOCUMENT
+from app.admin.application import create_admin_app
+from app.api.openapi.document import data_paths
+from app.api.openapi.schemas import COMPONENTS
 from app.cli import COMMANDS
 from app.http.prefer import _KNOWN
 from app.http.problems import PROBLEM_TYPES
-from app.settings import (
+from app.settings.access import AccessSettings
+from app.settings.main import (
     CacheSettings,
     HttpSettings,
     JobSettings,
     MediatorSettings,
     SystemSettings,
 )
+from app.settings.telemetry import TelemetrySettings
 from app.telemetry.instruments import Instruments
-from app.telemetry.settings import TelemetrySettings
+from benchmarks.harness.runner import available
 from benchmarks.readme import FIGURES, README
-from benchmarks.runner import available
 from docs.reference import generated
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from examples.age_estimator import ByAge
-from sketch.port import Part
-from sketch.simulate.run import Estimators, Prepared, Run, simulate
-from sketch.simulate.workload import WORKLOADS, Workload
-from sketch.simulate.world import World
+from sketch.instruments.simulate.run import Estimators, Prepared, Run, simulate
+from sketch.instruments.simulate.workload import WORKLOADS, Workload
+from sketch.instruments.simulate.world import World
+from sketch.protocol.port import Part
 from sketch.ttl import Learner, Static, TtlEstimator, Weights
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-estimator.md"

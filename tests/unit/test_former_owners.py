@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.api.access import Access
 from app.api.former_owners import CLOCKS_DIFFER, require_open, was_made_after
+from app.security.authorisation import Access
 from mediator.access.former_owners import MOST_CLASSES, had_owners_until, owned_until
 from mediator.base.errors import Forbidden
 from mediator.changes.document import document_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import app.doctor
-from app.settings import JobSettings
+import app.commands.doctor.installation
+from app.settings.main import JobSettings
 from spark_jobs import gpu, session
 from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu, uses_gpu
 from spark_jobs.linkage.private.blocks import Comparison
@@ -128,7 +128,7 @@ def test_the_doctor_tells_of_a_gpu(
 ) -> None:
     put(monkeypatch, Cuda(available=there, error=None if there else "no driver"))
     monkeypatch.setenv("PORTOLAN_GPU", use)
-    findings = app.doctor._gpu()
+    findings = app.commands.doctor.installation._gpu()
     assert [finding.found for finding in findings] == [there] * len(told)
     assert not any(finding.fatal for finding in findings)
     for finding, each in zip(findings, told, strict=True):

@@ -17,12 +17,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from pydantic import ValidationError
 
-from app.access.settings import AccessSettings
-from app.http.authentication import Authenticator
-from app.http.browser import BrowserGuard, from_same_site, is_loopback
-from app.http.jwks import FLOOR_S, KeySet
-from app.http.tokens import LONGEST_TOKEN, TokenRules, Tokens
-from app.settings import HttpSettings, MediatorSettings, MissingSetting
+from app.http.browser import BrowserGuard, from_same_site
+from app.security.authentication import Authenticator
+from app.security.jwks import FLOOR_S, KeySet
+from app.security.tokens import LONGEST_TOKEN, TokenRules, Tokens
+from app.settings.access import AccessSettings
+from app.settings.loopback import is_loopback
+from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
 from mediator.access.cache import BELIEVED_S, AccessBook, AccessSnapshot, Tenant
 from mediator.access.keys import ApiKey, mint
 from mediator.access.model import Grant, Principal, Scope

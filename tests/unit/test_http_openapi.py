@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.api.asgi import DataApi
-from app.api.openapi import data_components, data_paths
+from app.api.openapi.document import data_components, data_paths
 from app.api.options import DataOptions
+from app.api.router import DataApi
 from mediator.routing.model import EMPTY
 from tests.process.asgi_driver import send_raw
 from tests.process.memory_plane import MemoryPlane

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.api.cursors import Cursors
 from app.api.identifiers import derived_id, new_id
-from app.api.lines import Line, split_lines
+from app.api.transfer.lines import Line, split_lines
 from app.http.paths import decode_segment, parse_query, whole_number
 from app.http.problems import HttpError
 from mediator.changes.feed import PositionGone

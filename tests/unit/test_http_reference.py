@@ -13,9 +13,9 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from app.admin.main import create_admin_app
+from app.admin.application import create_admin_app
+from app.api.application import create_app
 from app.http.reference import serve_reference
-from app.main import create_app
 from mediator.service import Mediator, MediatorOptions
 from mediator.stores.kinds import make_store
 

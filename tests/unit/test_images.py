@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.known_settings import SETTINGS
-from app.settings import HttpSettings, PurgeTarget, SystemSettings
+from app.settings.known import SETTINGS
+from app.settings.main import HttpSettings, PurgeTarget, SystemSettings
 from tests.process.image import STAGES, Stage
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def test_what_is_written_goes_to_volumes() -> None:
 
 
 def test_the_service_is_asked_how_it_is() -> None:
-    assert STAGES["api"].last("HEALTHCHECK").endswith('CMD ["python", "-m", "app.alive"]')
+    assert STAGES["api"].last("HEALTHCHECK").endswith('CMD ["python", "-m", "app.service.alive"]')
 
 
 @pytest.mark.parametrize("service", ["api-1", "api-2", "worker", "prove"])

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from app.coherence import lingering
-from app.coherence.lingering import Lingering
+from app.coherence import cached_leases as lingering
+from app.coherence.cached_leases import Lingering
 from mediator.base.clock import SystemClock
-from sketch.port import Ended, Part, SketchLimits, SketchUnavailable, TellWanted
+from sketch.protocol.port import Ended, Part, SketchLimits, SketchUnavailable, TellWanted
 
 PART = Part("news", "articles")
 ROUTE = object()

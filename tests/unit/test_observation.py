@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from app.recent import KEPT
 from app.telemetry.log import LOGGED
+from app.telemetry.recent import KEPT
 from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,

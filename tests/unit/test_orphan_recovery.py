@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from app.coherence.recovery import AT_ONCE, Recovery
+from app.coherence.orphans import AT_ONCE, Recovery
 from mediator.base.errors import Unavailable
 from mediator.model.guard import NullGuard
 from mediator.routing.model import EMPTY
-from sketch.port import Ended, Part, PendingWrite, SketchUnavailable
+from sketch.protocol.port import Ended, Part, PendingWrite, SketchUnavailable
 
 PART = Part("news", "articles")
 

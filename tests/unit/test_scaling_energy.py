@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from app.energy import EnergySettings
-from app.settings import MediatorSettings
+from app.settings.energy import EnergySettings
+from app.settings.main import MediatorSettings
 from mediator.placement.candidates import Candidate
 from mediator.scaling.advisor import Advisor
 from mediator.scaling.energy import Cost, Energy, Load, Stated, cost, least, tell

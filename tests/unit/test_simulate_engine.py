@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from sketch.port import Part
-from sketch.shape import FilterShape
-from sketch.simulate.engine import Engine
-from sketch.simulate.latency import Constant, Exponential, LogNormal
-from sketch.simulate.oracle import Oracle
-from sketch.simulate.origin import PART
-from sketch.simulate.run import Estimators, Prepared, Run, simulate
-from sketch.simulate.workload import WORKLOADS, Mix, Workload
-from sketch.simulate.world import CACHES, World
+from sketch.filter.shape import FilterShape
+from sketch.instruments.simulate.engine import Engine
+from sketch.instruments.simulate.latency import Constant, Exponential, LogNormal
+from sketch.instruments.simulate.oracle import Oracle
+from sketch.instruments.simulate.origin import PART
+from sketch.instruments.simulate.run import Estimators, Prepared, Run, simulate
+from sketch.instruments.simulate.workload import WORKLOADS, Mix, Workload
+from sketch.instruments.simulate.world import CACHES, World
+from sketch.protocol.port import Part
 from sketch.ttl import Cate, Learner, Memory, Static, TtlEstimator, Weights
 
 SLOW = LogNormal(0.08, 0.8)

@@ -8,9 +8,9 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from sketch.simulate.atomicity import measured, probability
-from sketch.simulate.climb import Climb, climb
-from sketch.simulate.latency import (
+from sketch.instruments.simulate.atomicity import measured, probability
+from sketch.instruments.simulate.hill_climbing import Climb, climb
+from sketch.instruments.simulate.latency import (
     Constant,
     Empirical,
     Exponential,
@@ -20,8 +20,8 @@ from sketch.simulate.latency import (
     parse,
     stream,
 )
-from sketch.simulate.workload import WORKLOADS, Mix, Schedule, Workload, schedule, zipf
-from sketch.simulate.world import layers_of
+from sketch.instruments.simulate.workload import WORKLOADS, Mix, Schedule, Workload, schedule, zipf
+from sketch.instruments.simulate.world import layers_of
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sketch.simulate import plots
-from sketch.simulate.command import simulate
+from sketch.instruments.simulate import plots
+from sketch.instruments.simulate.command import simulate
 
 ROOT = Path(__file__).parents[2]
 app = typer.Typer()
@@ -141,7 +141,7 @@ def test_plots_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def missing(*_: Any) -> str:
         raise plots.PlotsMissing("Plots need matplotlib: install portolan[plots].")
 
-    monkeypatch.setattr("sketch.simulate.page.cost_plot", missing)
+    monkeypatch.setattr("sketch.instruments.simulate.page.cost_plot", missing)
     result = run("--estimator", "oracle", "--report", tmp_path / "y")
     assert result.exit_code == 1
     assert not (tmp_path / "y").exists()

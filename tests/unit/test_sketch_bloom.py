@@ -7,10 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from sketch.bloom import BloomFilter, FilterShape, ShapesDiffer
-from sketch.counting import CountingFilter, NeverAdded
-from sketch.hashing import positions
-from sketch.sizing import best_hashes, capacity, false_positive_rate, shape_for, shape_of_bits
+from sketch.filter.bloom import BloomFilter, FilterShape, ShapesDiffer
+from sketch.filter.counting import CountingFilter, NeverAdded
+from sketch.filter.hashing import positions
+from sketch.filter.sizing import (
+    best_hashes,
+    capacity,
+    false_positive_rate,
+    shape_for,
+    shape_of_bits,
+)
 
 SMALL = FilterShape(bits=1024, hashes=3, seed=5)
 

@@ -8,8 +8,8 @@ import mmh3
 import numpy as np
 import pytest
 
-from sketch.bloom import BloomFilter, FilterShape
-from sketch.hashing import hash_all, hash_words, packed_positions, positions, positions_of
+from sketch.filter.bloom import BloomFilter, FilterShape
+from sketch.filter.hashing import hash_all, hash_words, packed_positions, positions, positions_of
 
 KEYS = [f"articles/{number}#text" for number in range(20_000)]
 SHAPE = FilterShape(seed=7)

@@ -13,12 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.http.paths import parse_pairs
-from sketch.bloom import FilterShape
 from sketch.client.resources import QueryResult
-from sketch.hashing import hash_words, positions
-from sketch.queries import spelled
-from sketch.vectors import VECTORS, key_of, written
-from sketch.wire import (
+from sketch.filter.bloom import FilterShape
+from sketch.filter.hashing import hash_words, positions
+from sketch.instruments.vectors import VECTORS, key_of, written
+from sketch.protocol.queries import spelled
+from sketch.protocol.wire import (
     ClientFilter,
     GroupMap,
     UnknownResource,

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry, generate_latest
 
-from app.admin.main import create_admin_app
-from app.admin.parts import AdminParts
-from app.lifecycle import Lifecycle
+from app.admin.application import create_admin_app
+from app.admin.context import AdminParts
+from app.admin.lifecycle import Lifecycle
 from app.telemetry.instruments import MOST_WAITING, Instruments
 from app.telemetry.jobs import JobFigures, JobWatch
 from mediator.base.clock import SystemClock

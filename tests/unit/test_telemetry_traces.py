@@ -20,7 +20,7 @@ from app.telemetry.outgoing import TracedTransport
 from app.telemetry.spans import Ended
 from app.telemetry.traced import traced
 from app.telemetry.traces import Traces, caller_of
-from benchmarks.otlp_sink import attributes_of
+from benchmarks.harness.otlp_sink import attributes_of
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 
 CALLER = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.admin.tenants import OwnLimits
-from app.http.limits import TenantLimiter
+from app.admin.api.tenants import OwnLimits
 from app.http.problems import problem_of
+from app.security.rate_limits import TenantLimiter
 from mediator.access.limits import TenantLimits
 from mediator.access.metering import Meter
 from mediator.access.stored import COUNTED_EVERY_S, StoredObjects

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from app.doctor import examine_tls
+from app.commands.doctor.installation import examine_tls
 from app.http.connections import Connections, PortLimits
-from app.serve import _server, serving
-from app.settings import HttpSettings, MediatorSettings, MissingSetting
-from app.tls import Certificate, certificates
+from app.service.serving import _server, serving
+from app.service.tls import Certificate, certificates
+from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
 from tests.process.certificates import write_certificate
 
 

@@ -13,8 +13,16 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import command_line
-from sketch.trace import Trace, TraceMistake, check, check_file, check_trace, read_trace, reading
-from sketch.trace.reading import LONGEST_LINE, NEVER, lines_of
+from sketch.instruments.trace import (
+    Trace,
+    TraceMistake,
+    check,
+    check_file,
+    check_trace,
+    read_trace,
+    reading,
+)
+from sketch.instruments.trace.reading import LONGEST_LINE, NEVER, lines_of
 
 
 def line(op: str, version: int | None, start: int, end: int | None, **more: Any) -> bytes:

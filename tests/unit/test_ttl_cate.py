@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl import Cate, CateSettings, Constraints, Memory, Static, Terms, Weights
 from sketch.ttl.cate import Ratio, life_s
 

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl import Constraints, Learner, LearnerSettings, Memory, Terms, Weights
-from sketch.ttl.dials import Dial, Dials
 from sketch.ttl.hindsight import After, Belief, Outcome, cost
 from sketch.ttl.optimum import about_best, best_writes_per_life, relative_cost
-from sketch.ttl.trial import Proposal, Trial
+from sketch.ttl.parameters import Dial, Dials
+from sketch.ttl.sample import Proposal, Trial
 
 PART = Part("paper", "articles")
 KEY = ("articles/1#all",)

@@ -7,7 +7,7 @@ from random import Random
 import orjson
 import pytest
 
-from sketch.port import Part
+from sketch.protocol.port import Part
 from sketch.ttl import Cate, CateSettings, Learner, Memory
 from sketch.ttl.history import Fate, KeyHistory
 from sketch.ttl.rates import ClassRates

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 
-from app.admin.pages.asking import Refused, ask, chosen_database
+from app.admin.pages.data_client import Refused, ask, chosen_database
 from app.admin.pages.page import Page, page_router, render
 
 __all__ = ["PAGE"]

@@ -9,7 +9,7 @@ import orjson
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.admin.pages.asking import Refused, ask, chosen_database
+from app.admin.pages.data_client import Refused, ask, chosen_database
 from app.admin.pages.forms import read_form
 from app.admin.pages.page import HEADERS, Page, page_router, render
 from mediator.catalogue.runs import ENDED

@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.schema_map import hues_of
 from app.admin.pages.series import requests
-from app.recent import Event
+from app.telemetry.recent import Event
 from mediator.base.observation import (
     CircuitChanged,
     PlacementDecided,

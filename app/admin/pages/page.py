@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
-from app.admin.pages.asking import Refused
+from app.admin.pages.data_client import Refused
 from app.http.problems import INVALID, HttpError, problem_of
 from mediator.base.errors import MediatorError, Place
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
 
-from app.admin.pages.asking import chosen_database
+from app.admin.pages.data_client import chosen_database
+from app.admin.pages.explanations import flips, margin, reasons
 from app.admin.pages.page import Page, page_router, render
-from app.admin.pages.words import flips, margin, reasons
 from mediator.control.port import ControlPlane
 
 __all__ = ["PAGE", "hues_of"]

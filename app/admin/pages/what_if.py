@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
 
-from app.admin.pages.asking import chosen_database
+from app.admin.pages.data_client import chosen_database
 from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.schema_map import hues_of
 from app.http.paths import parse_pairs

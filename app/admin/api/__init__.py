@@ -1,0 +1,1 @@
+"""The routes of the admin API, one module for each resource."""

@@ -1,0 +1,76 @@
+"""Advice, placements and their explanations, violations and proposals."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+
+from app.admin.api.responses import Body, Control, DatabaseName, json_request
+from app.admin.api.schema_document import ADVICE_REQUEST, WHAT_IF_REQUEST
+
+__all__ = ["router"]
+
+router = APIRouter()
+
+ClassName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+FieldName = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
+OfDatabase = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+
+
+@router.post("/advice", openapi_extra=json_request(ADVICE_REQUEST))
+async def advise(control: Control, body: Body) -> dict[str, Any]:
+    """Say where a schema would be placed on the systems given, or on the registered ones.
+
+    A pure function: nothing is stored, and with ``systems`` nothing needs to be registered.
+    """
+    return await control.advise(body)
+
+
+@router.get("/advice/scaling")
+async def advise_on_scaling(control: Control) -> dict[str, Any]:
+    """Recommend more or less of the service and of each system, with reasons; nothing is done."""
+    return await control.scaling()
+
+
+@router.get("/placements/{database}")
+async def explain_database(control: Control, database: DatabaseName) -> dict[str, Any]:
+    """Explain where a database is placed."""
+    return await control.explain(database)
+
+
+@router.get("/placements/{database}/{class_name}")
+async def explain_class(
+    control: Control, database: DatabaseName, class_name: ClassName
+) -> dict[str, Any]:
+    """Explain where a class is placed."""
+    return await control.explain(database, class_name)
+
+
+@router.get("/placements/{database}/{class_name}/{field}")
+async def explain_field(
+    control: Control, database: DatabaseName, class_name: ClassName, field: FieldName
+) -> dict[str, Any]:
+    """Explain where a field is placed: candidates, metrics, scores, margins, thresholds."""
+    return await control.explain(database, class_name, field)
+
+
+@router.post("/what-if/{database}", openapi_extra=json_request(WHAT_IF_REQUEST))
+async def suppose(control: Control, database: DatabaseName, body: Body) -> dict[str, Any]:
+    """Say what scores would place elsewhere under other weights, goals or metrics.
+
+    Nothing is changed. Annotations are named by their JSON pointers in the schema.
+    """
+    return await control.what_if(database, body)
+
+
+@router.get("/violations")
+async def list_violations(control: Control, database: OfDatabase = None) -> dict[str, Any]:
+    """List violations of annotations, newest first."""
+    return {"items": await control.violations(database)}
+
+
+@router.get("/proposals")
+async def list_proposals(control: Control, database: OfDatabase = None) -> dict[str, Any]:
+    """List what scores would place elsewhere today; data moves only by migration."""
+    return {"items": await control.proposals(database)}

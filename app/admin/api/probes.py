@@ -1,0 +1,88 @@
+"""Staleness probes: begin one, follow it, end it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request
+
+from app.admin.api.responses import Body, json_request
+from app.http.framework import SmallBodies
+from mediator.base.errors import Conflict, NotFound
+from mediator.staleness_probes import ProbeLimits, StalenessProbes, read_request
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=SmallBodies)
+
+_MOST: Final = ProbeLimits()
+_NAME: Final = {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,62}$"}
+
+PROBE_REQUEST: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["database", "class"],
+    "additionalProperties": False,
+    "properties": {
+        "database": _NAME,
+        "class": _NAME,
+        "path": {
+            "type": "string",
+            "default": "fresh",
+            "description": "fresh, primary, or the URL of a cache in PORTOLAN_PROBE_CACHES.",
+        },
+        "count": {"type": "integer", "minimum": 1, "maximum": _MOST.count, "default": 100},
+        "rate": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": _MOST.rate,
+            "default": 10,
+            "description": "Measurements in a second; all must begin within"
+            f" {_MOST.duration_s:g} seconds.",
+        },
+        "timeout_s": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": _MOST.timeout_s,
+            "default": 10,
+        },
+        "delta_s": {"type": "number", "exclusiveMinimum": 0, "maximum": _MOST.timeout_s},
+        "bound_s": {"type": "number", "minimum": 0},
+    },
+}
+
+
+def _probes(request: Request) -> StalenessProbes:
+    probes: StalenessProbes | None = request.app.state.probes
+    if probes is None:
+        raise Conflict("This process carries out no probes.")
+    return probes
+
+
+Probes = Annotated[StalenessProbes, Depends(_probes)]
+
+
+@router.post("/probes/staleness", status_code=202, openapi_extra=json_request(PROBE_REQUEST))
+async def begin_probe(probes: Probes, body: Body) -> dict[str, Any]:
+    """Begin to measure how stale reads of a class are; refused (409) while a probe goes on.
+
+    It writes to scratch objects of the class, which are removed at the end.
+    """
+    return await probes.begin(read_request(body, probes.limits))
+
+
+@router.get("/probes/staleness")
+async def get_probe(probes: Probes) -> dict[str, Any]:
+    """Describe the probe that is going on, or the last one: progress, bounds, percentiles."""
+    return _there(probes.describe())
+
+
+@router.delete("/probes/staleness")
+async def stop_probe(probes: Probes) -> dict[str, Any]:
+    """End the probe that is going on, once its scratch objects are removed."""
+    return _there(await probes.stop())
+
+
+def _there(described: dict[str, Any] | None) -> dict[str, Any]:
+    if described is None:
+        raise NotFound("There was no probe yet.")
+    return described

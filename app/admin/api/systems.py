@@ -1,0 +1,81 @@
+"""Systems: register, describe, amend, examine, forget."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.admin.api.responses import Control, SystemName
+from app.http.framework import SmallBodies
+from app.settings.main import SystemSettings
+from mediator.control.port import SystemRegistration
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=SmallBodies)
+
+Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class NewSystem(SystemSettings):
+    """A system to be registered."""
+
+    metrics: dict[str, Figure] = Field(
+        default_factory=dict, description="Metrics by the operator's word, e.g. write_latency."
+    )
+
+    def registration(self) -> SystemRegistration:
+        """Return what the mediator registers."""
+        plain = SystemSettings(**self.model_dump(exclude={"metrics"})).registration()
+        return SystemRegistration(plain.config, plain.declared, self.metrics)
+
+
+class Amendment(BaseModel):
+    """What the operator says of a system from now on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    metrics: dict[str, Figure | None] | None = Field(
+        None, description="Metrics that replace measured ones; null goes back to measuring."
+    )
+    declared: list[str] | None = Field(
+        None, description="Capabilities that can be neither probed nor observed."
+    )
+
+
+@router.get("/systems")
+async def list_systems(control: Control) -> dict[str, Any]:
+    """Describe all systems in the order of their registration."""
+    return {"items": await control.systems()}
+
+
+@router.post("/systems", status_code=201)
+async def register_system(control: Control, system: NewSystem) -> dict[str, Any]:
+    """Register a system: it is opened, probed, observed and calibrated before it is kept."""
+    return await control.register(system.registration())
+
+
+@router.get("/systems/{name}")
+async def get_system(control: Control, name: SystemName) -> dict[str, Any]:
+    """Describe a system: capabilities with their proof, metrics, state."""
+    return await control.system(name)
+
+
+@router.patch("/systems/{name}")
+async def amend_system(control: Control, name: SystemName, amendment: Amendment) -> dict[str, Any]:
+    """Change what the operator says of a system, and score placements anew."""
+    return await control.amend(name, metrics=amendment.metrics, declared=amendment.declared)
+
+
+@router.post("/systems/{name}/calibration")
+async def calibrate_system(control: Control, name: SystemName) -> dict[str, Any]:
+    """Probe and calibrate a system anew."""
+    return await control.calibrate(name)
+
+
+@router.delete("/systems/{name}", status_code=204)
+async def forget_system(control: Control, name: SystemName) -> None:
+    """Forget a system; refused (409) while it holds a part of a class."""
+    await control.unregister(name)

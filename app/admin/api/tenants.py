@@ -1,0 +1,146 @@
+"""Tenants, the databases they own, and their keys."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from app.admin.api.responses import DatabaseName
+from app.http.framework import SmallBodies
+from mediator.access.model import LONGEST_SUBJECT, MOST_GRANTS
+from mediator.access.tenancy import Tenancy
+from mediator.base.errors import Conflict
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=SmallBodies)
+
+
+def _tenancy(request: Request) -> Tenancy:
+    tenancy: Tenancy | None = request.app.state.tenancy
+    if tenancy is None:
+        raise Conflict("This process knows no tenants.")
+    return tenancy
+
+
+Tenants = Annotated[Tenancy, Depends(_tenancy)]
+TenantName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
+
+
+class OwnLimits(BaseModel):
+    """Limits of one tenant; what is left out is as the settings say."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rate: float | None = Field(None, gt=0, le=1e6, description="Requests in a second.")
+    burst: int | None = Field(None, ge=1, le=1_000_000, description="Requests after a pause.")
+    in_flight: int | None = Field(None, ge=1, le=1_000_000, description="Requests under way.")
+    body_bytes: int | None = Field(
+        None, ge=1, le=2**40, description="Bytes of a request body, or of a line of an import."
+    )
+    query_rows: int | None = Field(
+        None, ge=1, le=2**53, description="Records that stores may send for one query."
+    )
+    query_seconds: float | None = Field(None, gt=0, le=1e6, description="Time of one query.")
+    rows_rate: float | None = Field(
+        None, gt=0, le=1e12, description="Records in a second that stores send for its queries."
+    )
+    stream_seconds: float | None = Field(
+        None, gt=0, le=1e9, description="Time of one import, export, feed or download."
+    )
+    runs: int | None = Field(None, ge=1, le=1_000_000, description="Runs that have not ended.")
+    objects: int | None = Field(
+        None, ge=0, le=2**53, description="Objects that its databases hold together."
+    )
+
+
+class TenantDocument(BaseModel):
+    """A tenant as it is set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limits: OwnLimits = Field(default_factory=OwnLimits)
+
+
+class KeyRequest(BaseModel):
+    """A key that is asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    subject: str = Field(
+        min_length=1, max_length=LONGEST_SUBJECT, description="Whom it stands for."
+    )
+    grants: list[str] = Field(
+        min_length=1,
+        max_length=MOST_GRANTS,
+        description="`scope`, `scope:database` or `scope:database/class`.",
+    )
+    label: str = Field("", max_length=LONGEST_SUBJECT, description="What it is for.")
+    expires: AwareDatetime | None = Field(None, description="When it ends; null: never.")
+
+
+@router.get("/tenants")
+async def list_tenants(tenants: Tenants) -> dict[str, Any]:
+    """List the tenants with what they own."""
+    return {"items": await tenants.tenants()}
+
+
+@router.get("/tenants/{tenant}")
+async def get_tenant(tenants: Tenants, tenant: TenantName) -> dict[str, Any]:
+    """Describe a tenant: the databases that it owns, and its own limits."""
+    return await tenants.tenant(tenant)
+
+
+@router.put("/tenants/{tenant}")
+async def put_tenant(
+    tenants: Tenants, tenant: TenantName, document: TenantDocument
+) -> dict[str, Any]:
+    """Create a tenant, or set its limits."""
+    return await tenants.put_tenant(tenant, document.limits.model_dump(exclude_none=True))
+
+
+@router.delete("/tenants/{tenant}", status_code=204)
+async def remove_tenant(tenants: Tenants, tenant: TenantName) -> None:
+    """Remove a tenant with its keys; refused (409) while it owns databases."""
+    await tenants.remove_tenant(tenant)
+
+
+@router.put("/tenants/{tenant}/databases/{database}")
+async def own_database(
+    tenants: Tenants, tenant: TenantName, database: DatabaseName
+) -> dict[str, Any]:
+    """Make a tenant the owner of a database, which need not exist yet; 409 if it has another."""
+    return await tenants.own(tenant, database)
+
+
+@router.delete("/tenants/{tenant}/databases/{database}", status_code=204)
+async def disown_database(tenants: Tenants, tenant: TenantName, database: DatabaseName) -> None:
+    """Take a database from a tenant; its objects stay as they are."""
+    await tenants.disown(tenant, database)
+
+
+@router.get("/tenants/{tenant}/keys")
+async def list_keys(tenants: Tenants, tenant: TenantName) -> dict[str, Any]:
+    """List the keys of a tenant, without their secrets."""
+    return {"items": await tenants.keys(tenant)}
+
+
+@router.post("/tenants/{tenant}/keys", status_code=201)
+async def create_key(tenants: Tenants, tenant: TenantName, wanted: KeyRequest) -> dict[str, Any]:
+    """Make a key; its text is in this answer, and nowhere else."""
+    return await tenants.create_key(
+        tenant,
+        wanted.subject,
+        wanted.grants,
+        label=wanted.label,
+        expires=None if wanted.expires is None else wanted.expires.timestamp(),
+    )
+
+
+@router.delete("/tenants/{tenant}/keys/{key}", status_code=204)
+async def revoke_key(tenants: Tenants, tenant: TenantName, key: KeyId) -> None:
+    """Revoke a key; replicas refuse it within about a second."""
+    await tenants.revoke(tenant, key)

@@ -1,0 +1,80 @@
+"""Asking the data API as a client does, inside this process and with the caller's own credentials.
+
+So a page shows what a client would get: the same checks, the same values, the same problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import orjson
+from fastapi import Request
+
+from app.security.authentication import as_bearer
+from mediator.base.errors import NotFound, Unavailable
+
+__all__ = ["Refused", "ask", "chosen_database"]
+
+
+class Refused(Exception):
+    """The data API refused; `problem` is its document."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(problem["detail"])
+        self.problem = problem
+
+
+async def ask(
+    request: Request,
+    method: str,
+    path: str,
+    parameters: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> dict[str, Any]:
+    """Ask the data API; return its document.
+
+    Args:
+        request: The request of the page.
+        method: The method.
+        path: A path below ``/v1/``, each segment percent-encoded.
+        parameters: The query.
+        body: JSON as it was typed; what it says is for the data API to judge.
+
+    Raises:
+        Refused: It answered with a problem.
+        Unavailable: This process serves no data.
+    """
+    data = request.app.state.data
+    if data is None:
+        raise Unavailable("This process serves no data.", system="data", retry_after_s=60)
+    headers = {}
+    if "authorization" in request.headers:  # browsers know Basic only, and the data port does not
+        headers["authorization"] = as_bearer(request.headers["authorization"])
+    if body is not None:
+        headers["content-type"] = "application/json"
+    transport = httpx.ASGITransport(data)
+    async with httpx.AsyncClient(transport=transport, base_url="http://portolan/v1/") as client:
+        answer = await client.request(
+            method, path, params=parameters, headers=headers, content=body
+        )
+    document: dict[str, Any] = orjson.loads(answer.content)
+    if answer.is_error:
+        raise Refused(document)
+    return document
+
+
+async def chosen_database(request: Request, name: str | None) -> tuple[list[dict[str, Any]], str]:
+    """Return all databases and the one that is looked at: the named one, or the first; "" if none.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    databases: list[dict[str, Any]] = await request.app.state.control.databases()
+    names = [database["name"] for database in databases]
+    if name is None:
+        return databases, names[0] if names else ""
+    if name not in names:
+        raise NotFound("There is no such database.")
+    return databases, name

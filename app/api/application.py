@@ -1,0 +1,93 @@
+"""The data application: the hand-written data API, and FastAPI for everything around it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from fastapi import FastAPI
+
+from app.api.openapi.document import data_components, data_paths
+from app.api.router import DataApi
+from app.http.browser import send_problem
+from app.http.framework import answer_problems
+from app.http.message import Receive, Request, Scope, Send, request_id
+from app.http.problems import HttpError
+from app.http.reference import serve_reference
+from app.security.authorisation import refusal
+from app.security.data_port import Gate
+from mediator.access.decision import Decision
+from mediator.access.model import Scope as Permission
+from mediator.base.errors import MediatorError
+
+__all__ = ["DataApp", "create_app"]
+
+_PREFIX = "/v1/"
+
+
+def create_app() -> FastAPI:
+    """Make the FastAPI part: the OpenAPI document of the data API, its page, and 404s."""
+    app = FastAPI(
+        title="Portolan",
+        summary="Declare what your data needs; the right database serves it.",
+        version="1",
+        openapi_url="/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    answer_problems(app)
+    serve_reference(app)
+    document = app.openapi
+
+    def with_data_routes() -> dict[str, Any]:
+        described = document()
+        described["paths"] = {**described.get("paths", {}), **data_paths()}
+        described["components"] = {**described.get("components", {}), **data_components()}
+        described["security"] = [{}, {"key": []}]
+        return described
+
+    app.openapi = with_data_routes  # type: ignore[method-assign]  # FastAPI's documented extension
+    return app
+
+
+class DataApp:
+    """Sends data requests past the framework, straight to the data API.
+
+    Args:
+        data: The data API.
+        gate: Lets requests in; None: nobody is authenticated. The documents of the API tell of no
+            database, but they need a key as everything does.
+    """
+
+    def __init__(self, data: DataApi, gate: Gate | None = None) -> None:
+        self._data = data
+        self._gate = gate
+        self._rest = create_app()
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer one request."""
+        if scope["type"] == "http" and scope["path"].startswith(_PREFIX):
+            return self._data(scope, receive, send)
+        return self._answer_rest(scope, receive, send)
+
+    async def _answer_rest(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if await self._admit(scope, send):
+            await self._rest(scope, receive, send)
+
+    async def _admit(self, scope: Scope, send: Send) -> bool:
+        if self._gate is None:
+            return True
+        try:
+            field = Request(scope, _nothing).headers.get(b"authorization")
+            access = await self._gate.enter(field)
+            self._gate.leave(access)
+            if access.principal is None:
+                raise refusal(Decision.UNAUTHENTICATED, Permission.READ)
+        except (MediatorError, HttpError) as error:
+            await send_problem(error, request_id(scope), send)
+            return False
+        return True
+
+
+async def _nothing() -> dict[str, Any]:
+    return {"type": "http.disconnect"}

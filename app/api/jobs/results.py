@@ -1,0 +1,104 @@
+"""``GET /v1/{database}/jobs/{run}/results``: pages of JSON, or the whole as a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from app.api.calls import Call
+from app.api.cursors import Cursors
+from app.api.jobs.rights import RunRights
+from app.api.jobs.runs import JobDesk, desk_of
+from app.api.options import DataOptions
+from app.api.resources import Directory
+from app.api.responses import JSON_TYPE, NO_STORE
+from app.http.message import Response, forbid_body
+from app.http.negotiation import FILES, asks_for
+from app.http.paths import parse_query, whole_number
+from mediator.base.errors import Conflict, ResultGone, Unavailable
+from mediator.catalogue.runs import StoredRun
+from spark_jobs.runner.results import ResultFiles
+
+__all__ = ["RunResults"]
+
+_PAGE: Final = frozenset({"after", "limit"})
+
+
+class RunResults:
+    """Results of runs.
+
+    Args:
+        directory: Finds databases and classes.
+        desk: What jobs need; None: there are no jobs here.
+        options: Bounds and keys.
+    """
+
+    def __init__(self, directory: Directory, desk: JobDesk | None, options: DataOptions) -> None:
+        self._rights = RunRights(directory)
+        self._directory = directory
+        self._desk = desk
+        self._most = options.page_limit
+        self._cursors = Cursors(options.cursor_key)
+
+    async def get(self, call: Call) -> Response:
+        """Answer a page of rows; or all of them, if Accept names the type of a file."""
+        desk = desk_of(self._desk)
+        forbid_body(call.request)
+        accept = call.request.headers.get(b"accept", "")
+        type_ = next((type_ for type_ in FILES if asks_for(accept, type_)), None)
+        parameters = parse_query(call.request.query, frozenset() if type_ else _PAGE)
+        database_id = (await self._directory.database(call.database)).id
+        run = await desk.runs.find(database_id, call.id)
+        await self._rights.require_view(call.access, run)
+        files = await asyncio.to_thread(_open, desk.directory, run)
+        if type_ is None:
+            return await self._page(run, files, parameters)
+        chunks = _chunks(files.stream(FILES[type_]))
+        return Response(200, [(b"content-type", type_.encode()), NO_STORE], chunks=chunks)
+
+    async def _page(
+        self, run: StoredRun, files: ResultFiles, parameters: dict[str, str]
+    ) -> Response:
+        bound = (run.database, "results", run.id)
+        part, row = 0, 0
+        if "after" in parameters:
+            part, row = self._cursors.open(bound, run.database_id, parameters["after"])
+        limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=self._most)
+        try:
+            rows, there = await asyncio.to_thread(files.page, (part, row), limit)
+        except FileNotFoundError:
+            raise _gone() from None
+        cursor = None if there is None else self._cursors.seal(bound, run.database_id, list(there))
+        body = orjson.dumps({"items": rows, "next": cursor})
+        return Response(200, [JSON_TYPE, NO_STORE], body)
+
+
+def _open(directory: Path, run: StoredRun) -> ResultFiles:
+    result = run.ending.get("result")
+    if result is None:
+        told = "was a dry run" if run.dry_run else f"is {run.state}"
+        raise Conflict(f"The run {told}: it has no result.", extra={"state": run.state})
+    try:
+        return ResultFiles(directory / run.id / "stages" / result)
+    except FileNotFoundError:
+        raise _gone() from None
+
+
+async def _chunks(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces as they come, made in another thread."""
+    while True:
+        try:
+            piece = await asyncio.to_thread(next, pieces, None)
+        except OSError as error:
+            raise Unavailable("The result cannot be read on.", system="jobs") from error
+        if piece is None:
+            return
+        yield piece
+
+
+def _gone() -> ResultGone:
+    return ResultGone("The result is no longer kept; submit the job again.")

@@ -1,0 +1,1 @@
+"""The OpenAPI document of the routes that are plain ASGI."""

@@ -1,0 +1,1 @@
+"""NDJSON into a class and out of it, line by line."""

@@ -1,0 +1,84 @@
+"""``GET /v1/{database}/{class}/export``: NDJSON out in the order of ids, resumable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import orjson
+
+from app.api.calls import Call
+from app.api.options import DataOptions
+from app.api.resources import ClassResource, Selection
+from app.api.responses import NO_STORE, document_of
+from app.http.message import Response, forbid_body
+from app.http.negotiation import NDJSON
+from app.http.paths import parse_query
+from mediator.base.errors import TooManyRequests
+from mediator.model.query import Position, Query
+from mediator.query.execution import Answer
+from mediator.routing.freshness import WHOLE
+from mediator.schema.ids import check_id
+
+__all__ = ["Exports"]
+
+_PARAMETERS: Final = frozenset({"after", "fields"})
+
+
+class Exports:
+    """Exports classes."""
+
+    def __init__(self, options: DataOptions) -> None:
+        self._size = options.chunk_lines
+
+    async def get(self, call: Call) -> Response:
+        """Stream every object beyond the id `after`."""
+        forbid_body(call.request)
+        parameters = parse_query(call.request.query, _PARAMETERS)
+        selection = call.resource.select(parameters.get("fields"))
+        after = check_id(parameters["after"], "after") if "after" in parameters else None
+        call.request.phases.end("parse")
+        # The first page is read before the status is sent, so that its errors can be answered.
+        first = await self._page(call, selection, after)
+        call.request.phases.end("store")
+        headers = [(b"content-type", NDJSON.encode()), NO_STORE]
+        return Response(200, headers, chunks=self._stream(call, selection, first))
+
+    async def _page(self, call: Call, selection: Selection, after: str | None) -> Answer:
+        resource = call.resource
+        query = Query(
+            resource.database,
+            resource.name,
+            after=None if after is None else Position((), after),
+            limit=self._size,
+            fields=selection.fields,
+        )
+        return await call.plane.query(query, WHOLE)
+
+    async def _stream(self, call: Call, selection: Selection, page: Answer) -> AsyncIterator[bytes]:
+        resource = call.resource
+        while True:
+            if page.items:
+                yield _lines(resource, page)
+            if page.next is None:
+                return
+            page = await self._following(call, selection, page.next.id)
+
+    async def _following(self, call: Call, selection: Selection, after: str) -> Answer:
+        """Read a page once the tenant has made good what it spent: a stream can wait."""
+        while True:
+            try:
+                return await self._page(call, selection, after)
+            except TooManyRequests as error:
+                await asyncio.sleep(error.retry_after_s)
+
+
+def _lines(resource: ClassResource, page: Answer) -> bytes:
+    return b"".join(
+        orjson.dumps(
+            document_of(resource.codec, o.id, o.values or {}),
+            option=orjson.OPT_APPEND_NEWLINE,
+        )
+        for o in (item.outcome for item in page.items)
+    )

@@ -1,0 +1,93 @@
+"""Writes that nobody ended: their replica died, or their store did not answer (COHERENCE.md).
+
+Such a write keeps its keys uncacheable, which is safe and slow. It is settled: what stands of it is
+looked up, and it is ended like any other, purges included.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from mediator.base.errors import MediatorError, Unavailable
+from mediator.model.guard import WriteGuard
+from mediator.routing.model import RoutingModel
+from sketch.protocol.port import Part, PendingWrite, ServerSketch, SketchUnavailable
+
+__all__ = ["Recovery", "Settles", "parts_in"]
+
+AT_ONCE: Final = 100
+"""Writes that are asked for at a time."""
+
+_log = logging.getLogger("portolan.coherence")
+
+
+class Settles(Protocol):
+    """Finds out what a write came to."""
+
+    async def settle(self, database: str, keys: Sequence[str], token: str) -> Mapping[str, int]:
+        """Return the versions that stand after a write; raises `Unavailable`."""
+
+
+def parts_in(model: RoutingModel) -> list[Part]:
+    """List the parts of the sketch: one for each class."""
+    return [
+        Part(database, name)
+        for database, route in model.databases.items()
+        for name in route.classes
+    ]
+
+
+class Recovery:
+    """Looks after orphaned writes, whichever replica they were of.
+
+    Args:
+        sketch: The server's sketch.
+        guard: Takes results of queries for changed.
+        settlement: Finds out what writes came to.
+        model: Returns the routing model in force.
+    """
+
+    def __init__(
+        self,
+        sketch: ServerSketch,
+        guard: WriteGuard,
+        settlement: Settles,
+        model: Callable[[], RoutingModel],
+    ) -> None:
+        self._sketch = sketch
+        self._guard = guard
+        self._settlement = settlement
+        self._model = model
+
+    async def run(self) -> None:
+        """Look after what is there now; raises `Unavailable` if the sketch does not answer.
+
+        A replica that died may have left thousands, one after the other: marks that lingered.
+        """
+        while await self._settled_all(await self._orphans()):
+            pass
+
+    async def _orphans(self) -> Sequence[PendingWrite]:
+        try:
+            return await self._sketch.orphans(parts_in(self._model()), AT_ONCE)
+        except SketchUnavailable as error:
+            raise Unavailable(str(error), system="the cache sketch") from error
+
+    async def _settled_all(self, orphans: Sequence[PendingWrite]) -> bool:
+        """Settle writes; return whether there may be others, and nothing has failed with these."""
+        settled = [await self._settled(orphan) for orphan in orphans]
+        return len(orphans) == AT_ONCE and all(settled)
+
+    async def _settled(self, orphan: PendingWrite) -> bool:
+        database = orphan.part.database
+        try:
+            versions = await self._settlement.settle(database, orphan.keys, orphan.token)
+            await self._guard.unsure(*orphan.part)
+            await self._sketch.end(orphan.part, orphan.token, versions)
+        except (MediatorError, SketchUnavailable) as error:
+            _log.warning("a write to %s is still unsettled: %s", "/".join(orphan.part), error)
+            return False
+        _log.info("a write to %s that nobody ended was settled", "/".join(orphan.part))
+        return True

@@ -1,0 +1,198 @@
+"""Cached results of queries: which are registered, and which of them a write may have changed.
+
+Every replica keeps the registered queries of each class in an index of its own. The sketch numbers
+the registrations; the number of the last one, the *mark*, tells a replica whether it knows them
+all. It asks when a write begins, and the sketch lets no write end whose replica is behind
+(docs/query-caching.md, "Why nothing is missed").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from app.http.paths import parse_pairs
+from app.http.problems import HttpError
+from mediator.base.errors import MediatorError
+from mediator.model.effects import Effect
+from mediator.query.parameters import read_parameters
+from mediator.query.reading import MOST_LIMIT
+from mediator.query.results.index import QueryIndex, WatchedQuery
+from mediator.query.results.work import Work
+from mediator.routing.model import RoutingModel
+from mediator.schema.tree import ClassSchema
+from sketch.protocol.port import Part, Registered, ServerSketch
+from sketch.protocol.queries import query_of_key
+
+__all__ = ["Found", "RegisteredQueries", "ResultsChanged", "TellResults", "log_nothing"]
+
+_AT_ONCE: Final = 5
+"""Queries that are read before the event loop goes on with what else is due."""
+
+_GONE_SHARE: Final = 2
+_GONE: Final = 1_000
+"""Queries that may be in an index though they are registered no more."""
+
+_log = logging.getLogger("portolan.coherence")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsChanged:
+    """A write may have changed results of queries.
+
+    Attributes:
+        part: The class.
+        changed: How many results.
+        registered: How many queries of the class this replica knows.
+    """
+
+    part: Part
+    changed: int
+    registered: int
+
+
+TellResults: TypeAlias = Callable[[ResultsChanged], None]
+
+
+def log_nothing(told: ResultsChanged) -> None:
+    """Be told, and let it be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Queries whose results a write may have changed.
+
+    Attributes:
+        numbers: Their keys, with the numbers of their registrations.
+        mark: What was known of registrations when they were looked for.
+    """
+
+    numbers: Mapping[str, int]
+    mark: int
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a class's queries; `mark` 0: nothing."""
+
+    schema: ClassSchema | None
+    index: QueryIndex = field(default_factory=QueryIndex)
+    numbers: dict[str, int] = field(default_factory=dict)
+    mark: int = 0
+
+
+class RegisteredQueries:
+    """The registered queries of all classes, as this replica knows them.
+
+    Args:
+        sketch: The server's sketch.
+        model: Returns the routing model in force.
+    """
+
+    def __init__(self, sketch: ServerSketch, model: Callable[[], RoutingModel]) -> None:
+        self._sketch = sketch
+        self._model = model
+        self._parts: dict[Part, _Known] = {}
+        self._turns: dict[Part, asyncio.Lock] = {}
+
+    def heeds(self, part: Part, touched: Collection[str] | None) -> bool:
+        """Whether results may depend on these fields; None: on objects as a whole."""
+        return self._of(part).index.heeds(touched)
+
+    def mark(self, part: Part) -> int:
+        """Return up to which registration a class's queries are known; 0: none is."""
+        return self._of(part).mark
+
+    def count(self, part: Part) -> int:
+        """Return how many queries of a class are known."""
+        return len(self._of(part).index)
+
+    def changed(
+        self,
+        part: Part,
+        effects: Callable[[], Sequence[Effect] | None],
+        work: Work | None = None,
+    ) -> Found:
+        """Find the results that a write may have changed.
+
+        Args:
+            part: The class.
+            effects: Returns what the write did to it, or None if that may be anything; only asked
+                if there are queries.
+            work: What may be spent on all looks that one write takes.
+        """
+        known = self._of(part)
+        if not known.index.heeds(None):
+            return Found({}, known.mark)
+        did = effects()
+        names = known.index if did is None else known.index.changed(did, work)
+        return Found({name: known.numbers[name] for name in names}, known.mark)
+
+    def forget(self, part: Part, found: Found) -> None:
+        """Forget queries that are registered no more, unless they are registered anew already."""
+        known = self._of(part)
+        for name, number in found.numbers.items():
+            if known.numbers.get(name) == number:
+                del known.numbers[name]
+                known.index.discard(name)
+
+    async def take_back(self, part: Part) -> Found:
+        """Take all results of a class for changed; raises `SketchUnavailable`."""
+        await self.follow(part)
+        found = self.changed(part, lambda: None)
+        await self._sketch.changed(part, tuple(found.numbers))
+        self.forget(part, found)
+        return found
+
+    async def follow(self, part: Part) -> None:
+        """Learn what was registered; raises `SketchUnavailable`."""
+        known = self._of(part)
+        since = known.mark
+        told = await self._sketch.registered(part, since)
+        if len(known.index) > _GONE_SHARE * told.count + _GONE:
+            told = await self._sketch.registered(part, 0)
+        if told.whole or told.mark != since:
+            async with self._turns.setdefault(part, asyncio.Lock()):
+                await self._learn(part, told, since)
+
+    async def _learn(self, part: Part, told: Registered, since: int) -> None:
+        known = _Known(self._schema(part)) if told.whole else self._of(part)
+        if known.mark < since and not told.whole:
+            return  # it began anew meanwhile, and lacks what came before
+        for place, (key, number) in enumerate(told.numbers.items(), 1):
+            if key not in known.numbers:
+                known.index.put(key, self._read(part, key))
+            known.numbers[key] = max(number, known.numbers.get(key, 0))
+            if not place % _AT_ONCE:
+                await asyncio.sleep(0)
+        known.mark = max(told.mark, known.mark)
+        if told.whole:
+            self._parts[part] = known
+
+    def _of(self, part: Part) -> _Known:
+        """Return what is known of a class; queries mean something else under another schema."""
+        schema, known = self._schema(part), self._parts.get(part)
+        if known is None or known.schema is not schema:
+            known = self._parts[part] = _Known(schema)
+        return known
+
+    def _schema(self, part: Part) -> ClassSchema | None:
+        database = self._model().databases.get(part.database)
+        return None if database is None else database.schema.classes.get(part.class_name)
+
+    def _read(self, part: Part, key: str) -> WatchedQuery | None:
+        """Read a query; None: this replica does not understand it, under its present schema."""
+        database = self._model().databases.get(part.database)
+        spelling = query_of_key(key)
+        if database is None or spelling is None or part.class_name not in database.classes:
+            return None
+        try:
+            pairs = parse_pairs(spelling.encode())
+            read = read_parameters(pairs, database.schema, part.class_name, most=MOST_LIMIT)
+        except (MediatorError, HttpError) as error:
+            _log.info("a query of %s is not understood: %s", "/".join(part), error)
+            return None
+        return WatchedQuery(read.query)

@@ -1,0 +1,200 @@
+"""Proving on a running installation that caches stay coherent: what `helm test` runs.
+
+A scratch database is made; its one object is read, so that caches hold it, and written. Then the
+filter must name it, a client that held it must see the write, and the cache in front must forget
+it, long before the life of its copy ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+import httpx
+from pydantic import SecretStr
+
+from app.settings.access import bearer
+from sketch.client import CoherentClient, PortolanError, Source
+from sketch.protocol.wire import ClientFilter, WireError, decode
+
+__all__ = ["Incoherent", "Proof"]
+
+LIFE_S: Final = 600
+"""Of a cached answer: longer than the proof takes, so that no life ends by itself meanwhile."""
+DELTA_S: Final = 60.0
+"""Of the client: it must see the write because it asked for a new filter, not because of this."""
+TIMEOUT_S: Final = 10.0
+PAUSE_S: Final = 0.1
+AGREEING: Final = 20
+"""Answers in a row, each on a connection of its own, that have to agree: there may be replicas."""
+CLASS: Final = "proofs"
+FIRST: Final = {"text": "first"}
+SECOND: Final = {"text": "second"}
+SCHEMA: Final = {
+    "classes": {
+        CLASS: {
+            "cache": {"visibility": "public", "max_ttl_s": LIFE_S},
+            "fields": {"text": {"type": "string"}},
+        }
+    }
+}
+NOT_MODIFIED: Final = 304
+
+
+class Incoherent(Exception):
+    """A step did not come out as it must; the message says which, and what was seen instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Proves coherence, step by step.
+
+    Attributes:
+        url: The data API, or the cache in front of it.
+        admin: The admin API.
+        cached: Whether there is a cache in front that Portolan purges.
+        tell: Is told of each step that came out well.
+        within_s: How long a step may take (seconds).
+        key: What may make a database and write to it; None: everybody may. Reads go without it, as
+            those of the public do that caches are shared by.
+    """
+
+    url: str
+    admin: str
+    cached: bool
+    tell: Callable[[str], None]
+    within_s: float = 60.0
+    key: SecretStr | None = None
+
+    async def run(self) -> None:
+        """Prove it; the scratch database is removed whatever comes of it.
+
+        Raises:
+            Incoherent: A step came out differently.
+        """
+        try:
+            async with self._database() as database, AsyncExitStack() as stack:
+                plain = await stack.enter_async_context(_plain(f"{self.url}/v1/{database}/"))
+                clients = [
+                    await stack.enter_async_context(
+                        CoherentClient(
+                            self.url, database, delta_s=DELTA_S, mode="lazy", headers=headers
+                        )
+                    )
+                    for headers in (bearer(self.key), {})
+                ]
+                await self._prove(plain, *clients)
+        except (httpx.HTTPError, PortolanError, WireError) as error:
+            raise Incoherent(f"A request failed: {error or type(error).__name__}") from error
+
+    async def _prove(
+        self, plain: httpx.AsyncClient, writer: CoherentClient, reader: CoherentClient
+    ) -> None:
+        await self._until("every replica knows the database", lambda: _is_known(plain))
+        await writer.put(CLASS, "it", FIRST)
+        self.tell("written")
+        await self._until("what was written may be cached", lambda: _may_be_kept(plain))
+        if self.cached:
+            await self._until("the cache in front answers it", lambda: _is_hit(plain))
+        await self._prove_write(plain, writer, reader)
+        await self._prove_condition(plain)
+
+    async def _prove_write(
+        self, plain: httpx.AsyncClient, writer: CoherentClient, reader: CoherentClient
+    ) -> None:
+        await reader.refresh_filter()
+        held = await reader.get(CLASS, "it")
+        _must(held.value, {"id": "it", **FIRST}, "the read before the write")
+        _must(await _filter_names(plain), False, "whether the filter names it before the write")
+        await writer.put(CLASS, "it", SECOND)
+        _must(await _filter_names(plain), True, "whether the filter names it after the write")
+        self.tell("written again: the filter names it")
+        if self.cached:
+            # Before anybody revalidates through the cache, for that would renew its copy.
+            await self._until("the purge arrived: the cache forgot it", lambda: _shows(plain))
+        await reader.refresh_filter()
+        seen = await reader.get(CLASS, "it")
+        _must(seen.value, {"id": "it", **SECOND}, "the read after the write")
+        _must(seen.source, Source.ORIGIN, "who answered it")
+        self.tell("a client that held it revalidated it, and saw the write")
+
+    async def _prove_condition(self, plain: httpx.AsyncClient) -> None:
+        forced = {"Cache-Control": "no-cache"}
+        now = await plain.get(f"{CLASS}/it", headers=forced)
+        known = {"If-None-Match": now.headers.get("ETag", ""), **forced}
+        again = await plain.get(f"{CLASS}/it", headers=known)
+        _must(again.status_code, NOT_MODIFIED, "the status of a revalidation")
+        self.tell("what is unchanged is answered 304")
+
+    @asynccontextmanager
+    async def _database(self) -> AsyncIterator[str]:
+        database = f"coherence_proof_{uuid4().hex[:12]}"
+        path = f"/admin/v1/schemas/{database}"
+        async with httpx.AsyncClient(
+            base_url=self.admin, timeout=self.within_s, headers=bearer(self.key)
+        ) as admin:
+            try:
+                _check(await admin.put(path, json=SCHEMA))
+                self.tell("a scratch database was made")
+                yield database
+            finally:
+                await admin.delete(path)
+
+    async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until something holds many times in a row."""
+        in_a_row = 0
+        try:
+            async with asyncio.timeout(self.within_s):
+                while in_a_row < AGREEING:
+                    if await holds():
+                        in_a_row += 1
+                    else:
+                        in_a_row = 0
+                        await asyncio.sleep(PAUSE_S)
+        except TimeoutError:
+            raise Incoherent(f"Not within {self.within_s:g} seconds: {what}.") from None
+        self.tell(what)
+
+
+def _plain(base_url: str) -> httpx.AsyncClient:
+    """A client without a filter; each of its requests may reach another replica."""
+    return httpx.AsyncClient(
+        base_url=base_url, timeout=TIMEOUT_S, limits=httpx.Limits(max_keepalive_connections=0)
+    )
+
+
+async def _is_known(plain: httpx.AsyncClient) -> bool:
+    return (await plain.get("sketch")).is_success
+
+
+async def _may_be_kept(plain: httpx.AsyncClient) -> bool:
+    return "Portolan-Expires" in (await plain.get(f"{CLASS}/it")).headers
+
+
+async def _is_hit(plain: httpx.AsyncClient) -> bool:
+    told = (await plain.get(f"{CLASS}/it")).headers
+    return "hit" in told.get("Cache-Status", "").rpartition(",")[2]
+
+
+async def _shows(plain: httpx.AsyncClient) -> bool:
+    return bool(_check(await plain.get(f"{CLASS}/it")).json()["text"] == SECOND["text"])
+
+
+async def _filter_names(plain: httpx.AsyncClient) -> bool:
+    told: ClientFilter = decode(_check(await plain.get("sketch")).content)
+    return any(told.contains(key) for key in told.keys_of(CLASS, "it"))
+
+
+def _check(answer: httpx.Response) -> httpx.Response:
+    if answer.is_error:
+        raise Incoherent(f"{answer.request.method} was answered {answer.status_code}.")
+    return answer
+
+
+def _must(seen: Any, expected: Any, what: str) -> None:
+    if seen != expected:
+        raise Incoherent(f"{what[:1].upper()}{what[1:]} was {seen}, not {expected}.")

@@ -1,0 +1,34 @@
+"""``portolan demo``: the newspaper, placed, read and explained."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from app.commands.running import AdminPort, DataDir, Port, overridden, run
+
+__all__ = ["demo"]
+
+
+def demo(
+    *,
+    data_dir: DataDir = None,
+    port: Port = None,
+    admin_port: AdminPort = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, max=3600, help="For how long the newspaper is read.")
+    ] = 15.0,
+    once: Annotated[bool, typer.Option(help="End the service with the demo.")] = False,
+) -> None:
+    """Show it: start the embedded service, place the newspaper, load it, measure it, explain it.
+
+    The service is left up until Ctrl-C. A second demo on the same data directory goes on there.
+    """
+    from app.commands.demo.story import DemoOptions, tell
+    from app.settings.main import HttpSettings, MediatorSettings
+
+    http = overridden(HttpSettings(), port=port, admin_port=admin_port)
+    settings = overridden(MediatorSettings(), embedded=True, data_dir=data_dir)
+    run(tell(http, settings, DemoOptions(seconds, once), Console()))

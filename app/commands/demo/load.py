@@ -1,0 +1,140 @@
+"""The load generator: lanes of requests, sent from a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, cycle
+from time import perf_counter
+
+import uvloop
+
+from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import Connection, Record, Window
+from app.commands.demo.separate_process import OwnProcess
+
+__all__ = ["Lane", "LoadProcess", "Plan", "Tally"]
+
+_GRACE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Requests of one kind.
+
+    Attributes:
+        requests: Rendered requests, sent in order, again and again.
+        connections: How many of them are under way at a time.
+        operations: How many operations one of them holds.
+        every_s: Seconds between two requests of a connection; None: one follows the other.
+    """
+
+    requests: Sequence[bytes]
+    connections: int = 1
+    operations: int = 1
+    every_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to send where.
+
+    Attributes:
+        host: Where the service listens.
+        port: Its port.
+        lanes: What is sent at the same time.
+        seconds: For how long it is measured.
+        warm_s: For how long before that it is only sent.
+    """
+
+    host: str
+    port: int
+    lanes: Sequence[Lane]
+    seconds: float
+    warm_s: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What came of one lane.
+
+    Attributes:
+        seconds: For how long was measured.
+        latencies: Of each request in that time, in seconds, sorted.
+        operations: Operations of one request.
+        acknowledged: Operations acknowledged, the time before and after counted in.
+    """
+
+    seconds: float
+    latencies: array[float]
+    operations: int
+    acknowledged: int
+
+    @property
+    def rate(self) -> float:
+        """Operations per second."""
+        return len(self.latencies) * self.operations / self.seconds
+
+    def percentile(self, share: float) -> float:
+        """Return the latency in seconds that `share` of the requests did not exceed."""
+        if not self.latencies:
+            return float("nan")
+        return self.latencies[min(len(self.latencies) - 1, int(share * len(self.latencies)))]
+
+
+class LoadProcess(OwnProcess):
+    """A load generator in a process of its own, which is started once and used many times."""
+
+    async def drive(self, plan: Plan) -> list[Tally]:
+        """Send what a plan says; returns a tally for each lane.
+
+        Raises:
+            Failed: An answer was an error.
+            OSError: A connection broke, or none could be made.
+        """
+        return await self.call(_drive, plan)
+
+
+def _drive(plan: Plan) -> list[Tally]:
+    return uvloop.run(_send_all(plan))
+
+
+async def _send_all(plan: Plan) -> list[Tally]:
+    begin = perf_counter() + plan.warm_s
+    window = Window(begin, begin + plan.seconds)
+    records = [Record() for _ in plan.lanes]
+    opened = await asyncio.gather(
+        *chain.from_iterable(
+            _open(plan, lane, window, record)
+            for lane, record in zip(plan.lanes, records, strict=True)
+        )
+    )
+    async with asyncio.timeout(plan.warm_s + plan.seconds + _GRACE_S):
+        await asyncio.gather(*(connection.ended for connection in opened))
+    return [
+        _tally(plan.seconds, lane, record) for lane, record in zip(plan.lanes, records, strict=True)
+    ]
+
+
+def _open(plan: Plan, lane: Lane, window: Window, record: Record) -> list[asyncio.Task[Connection]]:
+    requests = cycle(lane.requests)
+    return [
+        asyncio.create_task(_connected(plan, Connection(requests, window, record, lane.every_s)))
+        for _ in range(lane.connections)
+    ]
+
+
+async def _connected(plan: Plan, connection: Connection) -> Connection:
+    loop = asyncio.get_running_loop()
+    await loop.create_connection(lambda: connection, plan.host, plan.port)
+    return connection
+
+
+def _tally(seconds: float, lane: Lane, record: Record) -> Tally:
+    if record.refused:
+        told = ", ".join(f"{count} times {status}" for status, count in record.refused.items())
+        raise Failed(f"the service answered {told}")
+    latencies = array("d", sorted(record.latencies))
+    return Tally(seconds, latencies, lane.operations, record.acknowledged * lane.operations)

@@ -1,0 +1,168 @@
+"""The newspaper of the PPM paper: articles, hit counters, people and comments (papers/ppm, 3).
+
+The schema says what each part needs and names no system. Where its parts end up follows from what
+the systems were proven to do, what their operator declares of them, and how they perform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
+from random import Random
+from typing import Any, Final
+
+__all__ = ["DECLARED", "SCHEMA", "affordable", "objects", "wholly_on"]
+
+SCHEMA: Final[dict[str, Any]] = {
+    "mode": "mixed",
+    "classes": {
+        "articles": {
+            "fields": {
+                "title": {"type": "string", "required": True, "max_length": 300},
+                # Readers search the text, and wait for it: this is what decides for the class.
+                "body": {
+                    "type": "string",
+                    "annotations": [
+                        {"require": "full_text_search"},
+                        {
+                            "metric": "read_latency",
+                            "utility": {"shape": "linear", "points": [[0.020, 1], [0.050, 0]]},
+                        },
+                    ],
+                },
+                "author": {"type": "reference", "to": "people"},
+                "tags": {"type": "set", "items": "string"},
+                "published": {"type": "timestamp"},
+                "hits": {
+                    "type": "integer",
+                    "default": 0,
+                    "index": True,
+                    "group": "hits",
+                    "annotations": [
+                        {"require": "atomic_updates"},
+                        {"require": "sorting"},
+                        {"metric": "write_throughput", "goal": 10000, "weight": 3},
+                        {
+                            "metric": "write_latency",
+                            "utility": {"shape": "linear", "points": [[0.020, 1], [0.050, 0]]},
+                            "weight": 1,
+                            "violation": {"below": 0.5, "for_s": 60},
+                        },
+                    ],
+                },
+            },
+        },
+        # Bylines are joined with articles in reports.
+        "people": {
+            "annotations": [{"require": "joins"}],
+            "fields": {"name": {"type": "string", "required": True, "max_length": 200}},
+        },
+        # There is no end to comments.
+        "comments": {
+            "annotations": [{"require": "data_volume_scalability"}],
+            "fields": {
+                "article": {"type": "reference", "to": "articles"},
+                "text": {"type": "string", "max_length": 5000},
+                "likes": {"type": "set", "items": "string"},
+                "written": {"type": "timestamp"},
+            },
+        },
+    },
+}
+"""The schema of the database."""
+
+DECLARED: Final[Mapping[str, Sequence[str]]] = {
+    "postgresql": ("acid_transactions", "full_text_search", "joins"),
+    "mongodb": ("data_volume_scalability",),
+}
+"""What an operator knows of systems of each kind, and no probe can find out."""
+
+_TOPICS = ("Harbour", "Election", "Orchestra", "Bridge", "Winter", "Budget", "Museum", "Railway")
+_TURNS = ("reopens", "is delayed", "divides the town", "surprises everybody", "needs a new roof")
+_NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Tony", "Frances", "Niklaus", "Radia")
+
+
+def affordable(
+    schema: Mapping[str, Any], offered: Collection[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Drop the requirements that no system there meets, so that the rest can be placed.
+
+    Args:
+        schema: A schema.
+        offered: Capabilities that some system has.
+
+    Returns:
+        The schema without them, and for each of them a line that says what was dropped.
+    """
+    kept = deepcopy(dict(schema))
+    dropped = []
+    for node, annotated in _nodes(kept):
+        wanted = annotated.get("annotations", [])
+        lost = [a["require"] for a in wanted if a.get("require", "") not in {"", *offered}]
+        if lost:
+            annotated["annotations"] = [a for a in wanted if a.get("require") not in lost]
+            dropped.append(f"{node} asks for {', '.join(lost)}, which no system here offers")
+    return kept, dropped
+
+
+def wholly_on(schema: Mapping[str, Any], capability: str) -> dict[str, Any]:
+    """Tie a whole database to one system: one that has a capability which the others lack.
+
+    The classes, fields, groups and indexes stay as they are; the requirements of single parts,
+    which might contradict it, go.
+
+    Args:
+        schema: A schema.
+        capability: What is required of the database instead, e.g. ``joins``.
+    """
+    tied = deepcopy(dict(schema))
+    for _, annotated in _nodes(tied):
+        annotated["annotations"] = []
+    tied["annotations"] = [{"require": capability}]
+    return tied
+
+
+def _nodes(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    nodes = [("the database", schema)]
+    for class_name, class_ in schema["classes"].items():
+        nodes.append((class_name, class_))
+        nodes += [(f"{class_name}.{name}", f) for name, f in class_["fields"].items()]
+    return nodes
+
+
+def objects(count: int = 100, seed: int = 1) -> dict[str, dict[str, dict[str, Any]]]:
+    """Make up people, articles and comments.
+
+    Args:
+        count: How many articles and comments.
+        seed: Where the random numbers begin.
+
+    Returns:
+        The objects by class, and in it by id.
+    """
+    chance = Random(seed)
+    people = {name.lower(): {"name": name} for name in _NAMES}
+    articles = {f"a{n}": _article(n, chance) for n in range(count)}
+    comments = {f"c{n}": _comment(count, chance) for n in range(count)}
+    return {"people": people, "articles": articles, "comments": comments}
+
+
+def _article(number: int, chance: Random) -> dict[str, Any]:
+    topic, turn = chance.choice(_TOPICS), chance.choice(_TURNS)
+    return {
+        "title": f"{topic} {turn}",
+        "body": f"The {topic.lower()} {turn}, as this newspaper has learned. " * 8,
+        "author": chance.choice(_NAMES).lower(),
+        "tags": sorted({topic.lower(), chance.choice(_TOPICS).lower()}),
+        "published": f"2026-01-{1 + number % 28:02d}T06:00:00Z",
+        "hits": 0,
+    }
+
+
+def _comment(articles: int, chance: Random) -> dict[str, Any]:
+    return {
+        "article": f"a{chance.randrange(articles)}",
+        "text": f"{chance.choice(_NAMES)} is right about the {chance.choice(_TOPICS).lower()}.",
+        "likes": sorted(name.lower() for name in chance.sample(_NAMES, 2)),
+        "written": "2026-02-01T12:00:00Z",
+    }

@@ -1,0 +1,184 @@
+"""The service under measurement: embedded stores, in this process, on free ports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import re
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from app.commands.demo.failed import Failed
+from app.service.interruption import interruptible
+from app.service.serving import serving
+from app.settings.main import HttpSettings, MediatorSettings
+
+__all__ = ["RequestRefused", "Service", "portolan", "succeed"]
+
+_TIMEOUT_S = 60.0
+_BATCH = 1_000
+_LAG = re.compile(r"^portolan_feed_lag_seconds\{.*\} (\S+)$", re.MULTILINE)
+_LAG_S = 2.0
+"""The gauges are measured once a second: a feed with nothing to do shows a little more than one."""
+
+
+class RequestRefused(Failed):
+    """The service answered a request with a problem.
+
+    Attributes:
+        status: The status of the answer.
+        detail: What the problem says.
+    """
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self.status = answer.status_code
+        self.detail: str = answer.json().get("detail", "")
+        request = answer.request
+        super().__init__(f"{request.method} {request.url}: {self.status} {self.detail}")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service that runs, and the way to it.
+
+    Attributes:
+        data: Client of the data API.
+        admin: Client of the admin API.
+    """
+
+    data: httpx.AsyncClient
+    admin: httpx.AsyncClient
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def at(cls, data: str, admin: str) -> AsyncIterator[Self]:
+        """Connect to the addresses of a service.
+
+        Args:
+            data: Address of the data API, without its path.
+            admin: Address of the admin API.
+        """
+        async with (
+            httpx.AsyncClient(base_url=f"{data}/v1/", timeout=_TIMEOUT_S) as to_data,
+            httpx.AsyncClient(base_url=f"{admin}/admin/v1/", timeout=_TIMEOUT_S) as to_admin,
+        ):
+            yield cls(to_data, to_admin)
+
+    @property
+    def host(self) -> str:
+        """Where the data API listens."""
+        return self.data.base_url.host
+
+    @property
+    def port(self) -> int:
+        """The data API's port."""
+        port = urlsplit(str(self.data.base_url)).port
+        assert port is not None
+        return port
+
+    async def systems(self) -> list[dict[str, Any]]:
+        """Describe the registered systems."""
+        items: list[dict[str, Any]] = (await succeed(self.admin.get("systems")))["items"]
+        return items
+
+    async def versions(self) -> dict[str, str]:
+        """Return product and version of each system's server."""
+        return {s["name"]: s["findings"]["server"] for s in await self.systems() if s["findings"]}
+
+    async def declare(self, words: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+        """Declare capabilities of all systems of a kind, as an operator does.
+
+        Args:
+            words: Capabilities by the kind of system.
+
+        Returns:
+            The systems as described afterwards.
+        """
+        for system in await self.systems():
+            stated = {*system["declared"], *words.get(system["kind"], ())}
+            if stated != set(system["declared"]):
+                body = {"declared": sorted(stated)}
+                await succeed(self.admin.patch(f"systems/{system['name']}", json=body))
+        return await self.systems()
+
+    async def state(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
+        """State metrics of all systems of a kind, as an operator does; they replace measured ones.
+
+        Args:
+            metrics: Metrics by the kind of system.
+        """
+        for system in await self.systems():
+            body = {"metrics": dict(metrics[system["kind"]])}
+            await succeed(self.admin.patch(f"systems/{system['name']}", json=body))
+
+    async def set_schema(self, database: str, document: Any) -> dict[str, Any]:
+        """Set a schema; returns what the service answers, placements among it."""
+        answer: dict[str, Any] = await succeed(self.admin.put(f"schemas/{database}", json=document))
+        return answer
+
+    async def create(self, database: str, objects: Mapping[str, Mapping[str, Any]]) -> None:
+        """Create or replace objects of several classes, in batches.
+
+        Args:
+            database: The database.
+            objects: By class, and in it by id.
+        """
+        for class_name, members in objects.items():
+            operations = [
+                {"op": "put", "class": class_name, "id": id_, "body": body}
+                for id_, body in members.items()
+            ]
+            for start in range(0, len(operations), _BATCH):
+                await self._put(database, operations[start : start + _BATCH])
+
+    async def caught_up(self) -> None:
+        """Wait until the feeds have what was written: nobody is to relay what another has left."""
+        lag_s = math.inf
+        while lag_s > _LAG_S:
+            await asyncio.sleep(1.1 * _LAG_S)
+            told = await self.admin.get(self.admin.base_url.join("/metrics"))
+            found = _LAG.findall(told.raise_for_status().text)
+            lag_s = max(map(float, found), default=0.0)
+
+    async def _put(self, database: str, operations: Sequence[Mapping[str, Any]]) -> None:
+        batch = self.data.post(f"{database}/batch", json={"operations": operations})
+        refused = [r for r in await succeed(batch) if r["status"] >= httpx.codes.BAD_REQUEST]
+        if refused:
+            raise Failed(f"an object was refused: {refused[0]}")
+
+
+async def succeed(request: Any) -> Any:
+    """Await a request that has to succeed; returns its JSON.
+
+    Raises:
+        RequestRefused: It did not.
+    """
+    answer: httpx.Response = await request
+    if answer.is_error:
+        raise RequestRefused(answer)
+    return answer.json()
+
+
+@contextlib.asynccontextmanager
+async def portolan(durability: Literal["second", "full"] = "second") -> AsyncIterator[Service]:
+    """Run the service on embedded stores in a scratch directory while the block runs.
+
+    Raises:
+        Interrupted: SIGINT or SIGTERM came meanwhile.
+    """
+    http = HttpSettings(port=0, admin_port=0, log_level="warning")
+    with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        settings = MediatorSettings(embedded=True, data_dir=Path(scratch), durability=durability)
+        async with (
+            serving(http, settings) as running,
+            interruptible(running.ended),
+            Service.at(running.addresses.data, running.addresses.admin) as service,
+        ):
+            yield service

@@ -1,0 +1,213 @@
+"""What the demo does, step by step, over HTTP like any other client."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import Progress
+
+from app.commands.demo.failed import Failed
+from app.commands.demo.load import Lane, LoadProcess, Tally
+from app.commands.demo.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
+from app.commands.demo.rounds import interleaved
+from app.commands.demo.service import RequestRefused, Service, succeed
+from app.commands.demo.show import Comparison, placements_table, systems_table, throughput_table
+from app.commands.demo.workload import batched_hits, drive, single_hits, top_ten
+from app.service.interruption import Interrupted, interruptible
+from app.service.serving import Serving, serving
+from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
+
+__all__ = ["DemoOptions", "tell"]
+
+MIXED: Final = "news"
+SINGLE: Final = "news_single"
+_SINGLE_NEEDS: Final = "joins"
+_ROUNDS: Final = 3
+_SEED: Final = 1
+_READERS: Final = 4
+_PATIENCE_S: Final = 60
+"""Seconds that stores get to come up with the data of an earlier demo."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """How the demo goes.
+
+    Attributes:
+        seconds: For how long the newspaper is read and its hits counted, over all.
+        once: Whether the service ends with the demo.
+    """
+
+    seconds: float = 15.0
+    once: bool = False
+
+
+async def tell(
+    http: HttpSettings, settings: MediatorSettings, options: DemoOptions, console: Console
+) -> None:
+    """Start the embedded service, show what it does, and leave it up until a signal ends it.
+
+    Raises:
+        Failed: Something that the demo needs was refused.
+        MediatorError, OSError, DataDirectoryBusy, EmbeddedStartError: The service cannot run.
+    """
+    quiet = http.model_copy(update={"log_level": "warning"})
+    console.print(
+        "[bold]Portolan[/] starts Redis, PostgreSQL and a server that speaks MongoDB's protocol"
+        f" in {settings.data_dir}, and examines what each can do. The first time takes longest."
+    )
+    with console.status("Starting, probing, calibrating …") as status:
+        async with serving(quiet, settings, CacheSettings()) as running:
+            status.stop()
+            try:
+                async with interruptible(running.ended):
+                    await _Story(console, running, options).tell()
+                if not options.once:
+                    _invite(console, running)
+                    await running.ended.wait()
+            except Interrupted:
+                pass
+            console.print("Stopping the service and its stores.")
+
+
+class _Story:
+    """The demo against a service that runs."""
+
+    def __init__(self, console: Console, running: Serving, options: DemoOptions) -> None:
+        self._console = console
+        self._running = running
+        self._options = options
+        self._say = console.print
+
+    async def tell(self) -> None:
+        addresses = self._running.addresses
+        for missing in self._running.missing:
+            self._say(f"[yellow]Without {missing.kind}:[/] {missing.reason}. {missing.remedy}")
+        async with Service.at(addresses.data, addresses.admin) as service:
+            await self._wait(service)
+            systems = await self._declare(service)
+            self._say(systems_table(systems))
+            databases = await self._place(service, systems)
+            await self._load(service, databases)
+            self._say(placements_table(await _explained(service)))
+            measured = await self._drive(service, databases)
+            self._say(throughput_table(measured, [s["findings"]["server"] for s in systems]))
+            await self._top_ten(service)
+
+    async def _wait(self, service: Service) -> None:
+        """Wait for stores that are still loading what an earlier demo left in them."""
+        for _ in range(_PATIENCE_S):
+            away = [s["name"] for s in await service.systems() if s["state"] == "not connected"]
+            if not away:
+                return
+            await asyncio.sleep(1)
+        self._say(f"[yellow]Not connected:[/] {', '.join(away)}; the demo goes on without.")
+
+    async def _declare(self, service: Service) -> list[dict[str, Any]]:
+        for kind, words in DECLARED.items():
+            self._say(f"The operator declares of {kind}: {', '.join(words)}.")
+        systems = await service.declare(DECLARED)
+        return [system for system in systems if system["findings"]]
+
+    async def _place(self, service: Service, systems: list[dict[str, Any]]) -> list[str]:
+        """Set the schema twice: placed by what its parts need, and tied to one system."""
+        offered = {capability for system in systems for capability in system["capabilities"]}
+        mixed, dropped = affordable(SCHEMA, offered)
+        for line in dropped:
+            self._say(f"[yellow]Different here:[/] {line}; it is placed by the rest.")
+        schemas = {MIXED: mixed, SINGLE: wholly_on(SCHEMA, _SINGLE_NEEDS)}
+        for database, document in schemas.items():
+            try:
+                await service.set_schema(database, document)
+            except RequestRefused as refused:
+                await self._keep(service, database, refused)
+        return list(schemas)
+
+    async def _keep(self, service: Service, database: str, refused: RequestRefused) -> None:
+        """Go on with the schema of an earlier demo, if there is one."""
+        names = [item["name"] for item in (await succeed(service.admin.get("schemas")))["items"]]
+        if database not in names:
+            raise refused
+        self._say(f"[yellow]{database} stays as it was set before:[/] {refused.detail}")
+
+    async def _load(self, service: Service, databases: list[str]) -> None:
+        newspaper = objects(seed=_SEED)
+        for database in databases:
+            for class_name, members in newspaper.items():
+                try:
+                    await service.create(database, {class_name: members})
+                except Failed as failed:
+                    if class_name == "articles":
+                        raise
+                    self._say(f"[yellow]Not loaded into {database}:[/] {failed}")
+        told = ", ".join(f"{len(members)} {name}" for name, members in newspaper.items())
+        self._say(f"Loaded into {' and '.join(databases)}: {told}.")
+
+    async def _drive(self, service: Service, databases: list[str]) -> list[Comparison]:
+        works = {
+            "hits, one by one": partial(single_hits, seed=_SEED),
+            "hits, batches of 100": partial(batched_hits, seed=_SEED),
+            "top-ten reads": partial(top_ten, connections=_READERS),
+        }
+        slices = len(works) * len(databases) * _ROUNDS
+        seconds = max(0.1, self._options.seconds / slices)
+        self._say("The same Zipf workload, in turns, on both; the generator is another process.")
+        with Progress(console=self._console, refresh_per_second=2) as progress:
+            task = progress.add_task("Readers read", total=slices)
+            async with LoadProcess() as load:
+
+                async def side(lane: Lane) -> Tally:
+                    (tally,) = await drive(load, service, [lane], seconds)
+                    progress.advance(task)
+                    return tally
+
+                measured = []
+                for name, lane_of in works.items():
+                    sides = {database: partial(side, lane_of(database)) for database in databases}
+                    measured.append(_compare(name, await interleaved(_ROUNDS, sides)))
+        return measured
+
+    async def _top_ten(self, service: Service) -> None:
+        top = service.data.get(
+            f"{MIXED}/articles", params={"order": "-hits", "limit": "3", "fields": "hits,title"}
+        )
+        items = (await succeed(top))["items"]
+        told = ", ".join(f"“{item['title']}” ({item['hits']:,})" for item in items)
+        self._say(f"Most read: {told}.")
+
+
+def _compare(name: str, tallies: dict[str, list[Tally]]) -> Comparison:
+    rates = {database: median(t.rate for t in each) for database, each in tallies.items()}
+    p99 = {database: median(t.percentile(0.99) for t in each) for database, each in tallies.items()}
+    return Comparison(name, rates[MIXED], rates[SINGLE], p99[MIXED], p99[SINGLE])
+
+
+async def _explained(service: Service) -> list[dict[str, Any]]:
+    classes: dict[str, Any] = (await succeed(service.admin.get(f"schemas/{MIXED}")))["schema"][
+        "classes"
+    ]
+    paths = [f"{name}/{field}" for name, class_ in classes.items() for field in class_["fields"]]
+    return [await succeed(service.admin.get(f"placements/{MIXED}/{path}")) for path in paths]
+
+
+def _invite(console: Console, running: Serving) -> None:
+    data, admin = running.addresses.data, running.addresses.admin
+    console.print(
+        f"\n[bold]Data API[/]   {data}/v1/   ({data}/docs)\n"
+        f"[bold]Admin API[/]  {admin}/admin/v1/   ({admin}/docs)\n\n"
+        "Try, in another terminal:\n",
+        highlight=False,
+    )
+    hit = """-H 'Content-Type: application/vnd.portolan.update+json' -d '{"hits": {"inc": 1}}'"""
+    for command in (
+        f"curl '{data}/v1/{MIXED}/articles?order=-hits&limit=3&fields=hits,title'",
+        f"curl -X PATCH {data}/v1/{MIXED}/articles/a7 {hit}",
+        f"curl {admin}/admin/v1/placements/{MIXED}/articles/hits",
+    ):
+        console.print(f"  {command}", highlight=False, soft_wrap=True, markup=False)
+    console.print("\nThe service runs until Ctrl-C.")

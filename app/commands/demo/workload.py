@@ -1,0 +1,67 @@
+"""The newspaper's requests: hits one by one and in batches, with Zipf's law, and the top ten."""
+
+from __future__ import annotations
+
+import orjson
+
+from app.commands.demo.http1 import render
+from app.commands.demo.load import Lane, LoadProcess, Plan, Tally
+from app.commands.demo.service import Service, succeed
+from app.commands.demo.zipf import draw
+
+__all__ = ["BATCH", "batched_hits", "drive", "single_hits", "top_ten", "total_hits"]
+
+BATCH = 100
+"""Updates in one batch."""
+
+_ARTICLES = [f"a{number}" for number in range(100)]
+_HIT = {"hits": {"inc": 1}}
+_UPDATE = {"Content-Type": "application/vnd.portolan.update+json", "Prefer": "return=minimal"}
+_BATCH = {"Content-Type": "application/json", "Prefer": "return=minimal"}
+_SINGLES = 2_000
+_BATCHES = 40
+
+
+def single_hits(
+    database: str, seed: int, connections: int = 16, every_s: float | None = None
+) -> Lane:
+    """Count hits one by one, with operator patches."""
+    body = orjson.dumps(_HIT)
+    drawn = draw(_ARTICLES, _SINGLES, seed)
+    paths = (f"/v1/{database}/articles/{id_}" for id_ in drawn)
+    return Lane(
+        [render("PATCH", path, body, _UPDATE) for path in paths], connections, every_s=every_s
+    )
+
+
+def batched_hits(database: str, seed: int, connections: int = 4) -> Lane:
+    """Count hits in batches of 100."""
+    drawn = draw(_ARTICLES, _BATCHES * BATCH, seed)
+    batches = [drawn[at : at + BATCH] for at in range(0, len(drawn), BATCH)]
+    path = f"/v1/{database}/batch"
+    requests = [render("POST", path, _batch(ids), _BATCH) for ids in batches]
+    return Lane(requests, connections, operations=BATCH)
+
+
+def top_ten(database: str, connections: int = 1, every_s: float | None = None) -> Lane:
+    """Read the ten articles that were hit most."""
+    path = f"/v1/{database}/articles?order=-hits&limit=10&fields=hits"
+    return Lane([render("GET", path)], connections, every_s=every_s)
+
+
+async def drive(
+    load: LoadProcess, service: Service, lanes: list[Lane], seconds: float
+) -> list[Tally]:
+    """Send lanes to a service at the same time."""
+    return await load.drive(Plan(service.host, service.port, lanes, seconds))
+
+
+async def total_hits(service: Service, database: str) -> int:
+    """Add up the counters of all articles."""
+    listing = service.data.get(f"{database}/articles", params={"fields": "hits", "limit": "100"})
+    return sum(item["hits"] for item in (await succeed(listing))["items"])
+
+
+def _batch(ids: list[str]) -> bytes:
+    update = {"op": "update", "class": "articles", "body": _HIT}
+    return orjson.dumps({"operations": [{**update, "id": id_} for id_ in ids]})

@@ -1,0 +1,50 @@
+"""``portolan doctor``: what is there, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.commands.consoles import console
+from app.commands.key_option import KeyFile, key_in
+
+__all__ = ["doctor"]
+
+
+def doctor(
+    *,
+    embedded: Annotated[bool, typer.Option(help="Look only at what --embedded needs.")] = False,
+    url: Annotated[
+        str | None, typer.Option(help="Look at the installation with this admin API instead.")
+    ] = None,
+    objects: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Objects of a database compared at most.")
+    ] = 10_000,
+    key_file: KeyFile = None,
+) -> None:
+    """Say what is found on this machine, what is missing, and what to do about it.
+
+    With --url: whether an installation that is running serves, and whether anybody has written to
+    its stores past it.
+    """
+    import uvloop
+
+    from app.commands.doctor.installation import examine, examine_environment, examine_tls
+    from app.commands.doctor.service import look_at
+    from app.settings.main import HttpSettings, MediatorSettings
+
+    if url is None:
+        findings = [
+            *examine(MediatorSettings(), embedded=embedded),
+            *examine_tls(HttpSettings()),
+            *examine_environment(),
+        ]
+    else:
+        findings = uvloop.run(look_at(url, objects, key_in(key_file)))
+    for finding in findings:
+        mark = "[green]found[/]  " if finding.found else "[yellow]missing[/]"
+        console.print(f"{mark} {finding.what}: {finding.detail}")
+        if finding.remedy:
+            console.print(f"          {finding.remedy}")
+    raise typer.Exit(1 if any(finding.fatal for finding in findings) else 0)

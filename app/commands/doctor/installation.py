@@ -1,0 +1,184 @@
+"""Looking at the machine: what is found, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from app.service.tls import Certificate, certificates
+from app.settings.known import unknown_settings
+from app.settings.main import (
+    HttpSettings,
+    JobSettings,
+    MediatorSettings,
+    MissingSetting,
+    SystemSettings,
+)
+from mediator.base.errors import Unavailable
+from mediator.catalogue.connection import Catalogue
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import EmbeddedStartError, ServerUnavailable
+from mediator.stores.kinds import make_store
+from mediator.stores.port import StoreError
+from spark_jobs.gpu import GpuUnavailable, is_here, look_for_gpu
+from spark_jobs.session import SparkUnavailable, look_for_spark
+
+__all__ = ["Finding", "examine", "examine_environment", "examine_tls"]
+
+OLDEST = (3, 11)
+_SOON = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        what: What was looked for.
+        found: Whether it is there and works.
+        detail: What was found, or what is missing.
+        remedy: What to do.
+        fatal: Whether the service cannot run without it.
+    """
+
+    what: str
+    found: bool
+    detail: str
+    remedy: str = ""
+    fatal: bool = False
+
+
+def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
+    """Look at the interpreter, Spark, and the databases that the settings name.
+
+    The embedded servers are looked at if they are asked for, or if the settings name no catalogue:
+    an image without them serves external databases all the same.
+    """
+    findings = [_python(), *_jobs()]
+    external = not embedded and settings.catalogue_url is not None
+    if not external:
+        findings[1:1] = _embedded()
+    if not embedded:
+        findings += asyncio.run(_external(settings))
+    return findings
+
+
+def examine_tls(http: HttpSettings) -> list[Finding]:
+    """Look at the certificates that the settings name."""
+    try:
+        return [_certificate(certificate) for certificate in certificates(http).values()]
+    except MissingSetting as error:
+        return [Finding("TLS", False, str(error), fatal=True)]
+
+
+def examine_environment() -> list[Finding]:
+    """Look for variables that look like settings and are none."""
+    return [Finding("setting", False, told) for told in unknown_settings(os.environ)]
+
+
+def _certificate(certificate: Certificate) -> Finding:
+    what = f"TLS of the {certificate.port} port"
+    try:
+        ends = certificate.check()
+    except MissingSetting as error:
+        return Finding(
+            what, False, str(error), "Nothing is served until it can be used.", fatal=True
+        )
+    left = ends - datetime.now(UTC)
+    if left <= timedelta(0):
+        return Finding(what, False, f"the certificate ended at {ends}", "Renew it.")
+    remedy = "Renew it soon." if left < _SOON else ""
+    return Finding(what, True, f"until {ends}, {left.days} days from now", remedy)
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    good = sys.version_info >= OLDEST
+    remedy = "" if good else "Install Python 3.11 or newer."
+    return Finding("Python", good, version, remedy, fatal=not good)
+
+
+def _embedded() -> list[Finding]:
+    """Start the embedded servers in a scratch directory: what starts here, runs here."""
+    with tempfile.TemporaryDirectory(prefix="portolan-doctor-") as scratch:
+        try:
+            with EmbeddedFleet(Path(scratch)) as fleet:
+                started = [
+                    Finding(f"embedded {kind}", True, f"{endpoint.server} {endpoint.version}")
+                    for kind, endpoint in fleet.endpoints.items()
+                ]
+                return started + [_missing(trouble) for trouble in fleet.unavailable]
+        except EmbeddedStartError as error:
+            return [Finding("embedded servers", False, str(error), fatal=True)]
+
+
+def _missing(trouble: ServerUnavailable) -> Finding:
+    fatal = trouble.kind != "mongodb"  # the service runs without it, and says so
+    return Finding(f"embedded {trouble.kind}", False, trouble.reason, trouble.remedy, fatal)
+
+
+def _jobs() -> list[Finding]:
+    spark = _spark()
+    return [spark, *_gpu()] if spark.found else [spark]
+
+
+def _spark() -> Finding:
+    try:
+        return Finding("Spark", True, look_for_spark(JobSettings().spark_options()))
+    except SparkUnavailable as error:
+        remedy = f"{error.remedy.capitalize()}. Only jobs need it."
+        return Finding("Spark", False, error.reason, remedy)
+
+
+def _gpu() -> list[Finding]:
+    """Look for a GPU, where the settings let one take part."""
+    jobs = JobSettings()
+    if jobs.gpu == "never" or not is_here(jobs.spark):
+        return []
+    try:
+        return [Finding("GPU", True, look_for_gpu())]
+    except GpuUnavailable as error:
+        use = "Private linkage is slower without, and finds the same."
+        if jobs.gpu == "always":
+            use = "Workers do not start without: PORTOLAN_GPU is always."
+        remedy = f"{error.remedy[0].upper()}{error.remedy[1:]}. {use}"
+        return [Finding("GPU", False, error.reason, remedy)]
+
+
+async def _external(settings: MediatorSettings) -> list[Finding]:
+    systems = [await _system(system) for system in settings.systems]
+    return [await _catalogue(settings), *systems]
+
+
+async def _catalogue(settings: MediatorSettings) -> Finding:
+    if settings.catalogue_url is None:
+        remedy = "Set PORTOLAN_CATALOGUE_URL to a PostgreSQL database, or serve --embedded."
+        return Finding("catalogue", False, "no URL is set", remedy)
+    catalogue = Catalogue(settings.catalogue_url.get_secret_value())
+    try:
+        await catalogue.ping()
+    except Unavailable as error:
+        remedy = "Check the URL, and that the server accepts connections from here."
+        return Finding("catalogue", False, error.detail, remedy, fatal=True)
+    finally:
+        await catalogue.close()
+    return Finding("catalogue", True, "it answers")
+
+
+async def _system(settings: SystemSettings) -> Finding:
+    store = make_store(settings.registration().config)
+    what = f"system {settings.name} ({settings.kind})"
+    try:
+        await store.open()
+        facts = await store.facts()
+    except StoreError as error:
+        remedy = "Check its URL, and that the server accepts connections from here."
+        return Finding(what, False, str(error), remedy)
+    finally:
+        await store.close()
+    return Finding(what, True, f"{facts.server} {facts.version}")

@@ -1,0 +1,95 @@
+"""Looking at an installation that is running: whether it serves, and whose its data are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+from pydantic import SecretStr
+
+from app.commands.doctor.installation import Finding
+from app.settings.access import bearer
+
+__all__ = ["look_at"]
+
+_TIMEOUT_S: Final = 300.0
+_NOT_LET_IN: Final = (401, 403)
+_REMEDY: Final = (
+    "Somebody has written to a store past Portolan, or a store has lost writes. Write these objects"
+    " again through the data API; docs/backup.md tells how to find out more."
+)
+
+
+async def look_at(url: str, objects: int, key: SecretStr | None = None) -> list[Finding]:
+    """Look at what the admin API at an address tells.
+
+    Args:
+        url: Its address.
+        objects: How many objects of each database are compared with what the feed tells of them.
+        key: Sent to it; None: it asks for none.
+    """
+    headers = bearer(key)
+    try:
+        async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, headers=headers) as admin:
+            return [finding async for finding in _findings(admin, objects)]
+    except httpx.HTTPStatusError as error:
+        return [_refused(url, error.response.status_code)]
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return [_elsewhere(f"{url} does not answer: {type(error).__name__}")]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        # JSON of another form, or none: it may be the data API, or a stranger.
+        return [_elsewhere(f"{url} answers, but not as an admin API")]
+
+
+def _elsewhere(said: str) -> Finding:
+    remedy = "Give the address of the admin API, such as http://127.0.0.1:8081."
+    return Finding("admin API", False, said, remedy, fatal=True)
+
+
+def _refused(url: str, status: int) -> Finding:
+    if status in _NOT_LET_IN:
+        said = f"{url} asks for a key of the operator that is granted admin ({status})"
+        remedy = "Give it in PORTOLAN_KEY, or in a file by --key-file."
+        return Finding("admin API", False, said, remedy, fatal=True)
+    return Finding("admin API", False, f"{url} answered {status}", fatal=True)
+
+
+async def _findings(admin: httpx.AsyncClient, objects: int) -> AsyncIterator[Finding]:
+    ready = (await admin.get("/ready")).json()
+    degraded = ", ".join(ready["degraded"])
+    detail = f"without {degraded}" if degraded else "it is ready"
+    yield Finding("service", ready["ready"], detail, fatal=not ready["ready"])
+    for system in _items(await admin.get("/admin/v1/systems")):
+        serves = system["state"] == "serving"
+        detail = system["state"] if serves else f"{system['state']}: {system['trouble']}"
+        yield Finding(f"system {system['name']} ({system['kind']})", serves, detail)
+    for database in _items(await admin.get("/admin/v1/schemas")):
+        name = database["name"]
+        if database["mode"] != "advisory":
+            path = f"/admin/v1/integrity/{quote(name, safe='')}"
+            yield _verdict(name, await admin.post(path, params={"objects": objects}))
+
+
+def _items(answer: httpx.Response) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = answer.raise_for_status().json()["items"]
+    return told
+
+
+def _verdict(name: str, answer: httpx.Response) -> Finding:
+    what, told = f"objects of {name}", answer.json()
+    if answer.is_error:
+        return Finding(what, False, f"they cannot be compared: {told.get('detail', '')}")
+    unknown = told["older"] + told["left_out"]
+    detail = f"{told['compared']:,} are what the feed tells; nothing is known of {unknown:,}"
+    if not told["wrong"]:
+        return Finding(what, True, detail)
+    counts = ", ".join(f"{count:,} {wrong}" for wrong, count in told["wrong"].items())
+    examples = ", ".join(_example(example) for example in told["examples"][:5])
+    return Finding(what, False, f"{counts}; for example {examples}", _REMEDY, fatal=True)
+
+
+def _example(told: dict[str, Any]) -> str:
+    fields = f" ({', '.join(told['fields'])})" if told["fields"] else ""
+    return f"{told['class']}/{told['id']}{fields}: {told['wrong']}"

@@ -1,0 +1,67 @@
+"""``portolan verify`` and ``rebuild-primary``: looking after the primary of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.commands.consoles import console
+from app.commands.running import run
+
+if TYPE_CHECKING:
+    from app.commands.view_runs import Upkeep
+
+__all__ = ["rebuild_primary", "verify"]
+
+
+AdminUrl = Annotated[
+    str | None, typer.Option(help="Address of the admin API; by the settings if not given.")
+]
+
+
+def verify(
+    database: Annotated[str, typer.Argument(help="A database that has a primary.")],
+    *,
+    repair: Annotated[bool, typer.Option(help="Make good what is wrong.")] = False,
+    url: AdminUrl = None,
+) -> None:
+    """Compare the primary of a database with the systems that it is copied from.
+
+    Ends with 1 if something is wrong and was not repaired. The service has to be running.
+    """
+    _look_after(_upkeep(url).verify(database, repair=repair))
+
+
+def rebuild_primary(
+    database: Annotated[str, typer.Argument(help="A database that has a primary.")],
+    *,
+    url: AdminUrl = None,
+) -> None:
+    """Copy a whole database into its primary anew, while it is in use, and compare them.
+
+    Ends with 1 if something is wrong afterwards. The service has to be running.
+    """
+    _look_after(_upkeep(url).rebuild(database))
+
+
+def _upkeep(url: str | None) -> Upkeep:
+    from app.commands.view_runs import Upkeep
+    from app.settings.access import AccessSettings
+    from app.settings.main import HttpSettings
+
+    http = HttpSettings()
+    key = AccessSettings().key
+    return Upkeep(url or http.admin_url, console, key)
+
+
+def _look_after(work: Coroutine[Any, Any, bool]) -> None:
+    from app.commands.view_runs import RunFailed
+
+    run(_exit(work), RunFailed)
+
+
+async def _exit(work: Coroutine[Any, Any, bool]) -> None:
+    if not await work:
+        raise typer.Exit(1)

@@ -1,0 +1,140 @@
+"""The gate of the admin port: every request passes it, whatever route it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+from starlette.requests import HTTPConnection
+
+from app.http.browser import send_problem
+from app.http.message import Receive, Scope, Send, request_id
+from app.http.problems import HttpError
+from app.security.authentication import Authenticator
+from app.security.authorisation import refusal
+from app.security.permissions import Need, Of, decide_admin, need_of
+from app.security.rate_limits import ANONYMOUS, UNKNOWN, TenantLimiter
+from mediator.access.cache import AccessBook
+from mediator.access.decision import Decision, sees
+from mediator.access.model import Principal
+from mediator.base.errors import MediatorError, NotFound, Unauthenticated
+
+__all__ = ["AdminGate", "visible"]
+
+_SEES: Final = "portolan.sees"
+"""Where the ASGI scope holds what whoever asks may know of."""
+
+
+class Sees(Protocol):
+    """Tells whether a database, or a class of it, may be known of."""
+
+    def __call__(self, database: str, class_name: str | None = None, /) -> bool:
+        """Return whether it may."""
+
+
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class AdminGate:
+    """Lets requests in.
+
+    Args:
+        app: What is behind it.
+        authenticator: Finds out who asks.
+        book: Tells who owns what.
+        limiter: Bounds what a tenant asks for.
+        metrics_open: Whether `/metrics` needs no key.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        authenticator: Authenticator,
+        book: AccessBook,
+        limiter: TenantLimiter,
+        *,
+        metrics_open: bool,
+    ) -> None:
+        self._limiter = limiter
+        self._app = app
+        self._authenticator = authenticator
+        self._book = book
+        self._metrics_open = metrics_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            raise ValueError(f"the admin port does not speak {scope['type']}")
+        need, named = need_of(scope["method"], scope["path"])
+        if need.of is Of.NOTHING or (scope["path"] == "/metrics" and self._metrics_open):
+            # Neither probes nor figures may fail because somebody else asks for too much.
+            await self._app(scope, receive, send)
+            return
+        with ExitStack() as held:
+            try:
+                principal = await self._admit(scope, need, named, held)
+            except Unauthenticated as error:
+                await send_problem(error, request_id(scope), _asking(scope, send))
+            except (MediatorError, HttpError) as error:
+                await send_problem(error, request_id(scope), send)
+            else:
+                scope[_SEES] = partial(self._sees, principal)
+                await self._app(scope, receive, send)
+
+    def _sees(self, principal: Principal, database: str, class_name: str | None = None, /) -> bool:
+        return sees(principal, database, self._book.owner(database), class_name)
+
+    async def _principal(self, scope: Scope) -> Principal | None:
+        try:
+            field = _field(scope, b"authorization")
+            return await self._authenticator.principal(field, basic=True)
+        except Unauthenticated:
+            with self._limiter.held(UNKNOWN):
+                raise
+
+    async def _admit(
+        self, scope: Scope, need: Need, named: Mapping[str, str], held: ExitStack
+    ) -> Principal:
+        principal = await self._principal(scope)
+        account = ANONYMOUS if principal is None else principal.tenant
+        held.enter_context(self._limiter.held(account))
+        decision = decide_admin(principal, need, named, scope["query_string"], self._book)
+        if decision is Decision.HIDDEN and need.of is Of.TENANT:
+            raise NotFound("There is no such tenant.")
+        if decision is not Decision.ALLOWED:
+            raise refusal(decision, need.scope)
+        assert principal is not None
+        return principal
+
+
+def visible(request: HTTPConnection) -> Sees:
+    """Return what tells of which databases and classes the sender of a request may know."""
+    found: Sees = request.scope.get(_SEES, _all)
+    return found
+
+
+def _all(_database: str, _class_name: str | None = None, /) -> bool:
+    """Show everything, where nobody is authenticated."""
+    return True
+
+
+def _field(scope: Scope, name: bytes) -> str | None:
+    """Return a field of the request; one that comes twice is no credential."""
+    found = [value for given, value in scope["headers"] if given == name]
+    return b", ".join(found).decode("latin-1") if found else None
+
+
+def _asking(scope: Scope, send: Send) -> Send:
+    """Let a browser ask its user for a key, which it sends as the password of Basic."""
+    if "text/html" not in (_field(scope, b"accept") or ""):
+        return send
+
+    async def ask(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            challenge = (b"www-authenticate", b'Basic realm="portolan", charset="UTF-8"')
+            message["headers"] = [*message["headers"], challenge]
+        await send(message)
+
+    return ask

@@ -1,0 +1,97 @@
+"""Who sends a request: an API key or a token, in the Authorization field (RFC 6750, section 2.1).
+
+Tokens are taken from nowhere else: addresses end up in logs, and forms in histories.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from typing import Final
+
+from app.security.tokens import Tokens
+from mediator.access.cache import AccessBook
+from mediator.access.keys import split
+from mediator.access.model import Principal
+from mediator.base.clock import Clock
+from mediator.base.errors import Unauthenticated
+
+__all__ = ["Authenticator", "as_bearer"]
+
+_LONGEST: Final = 16_384
+_BAD_KEY: Final = "The key is not known, has ended or was revoked."
+
+
+class Authenticator:
+    """Finds out who sends a request.
+
+    Args:
+        book: The keys and tenants that there are.
+        tokens: Verifies tokens; None: there are only keys.
+        clock: The time.
+    """
+
+    def __init__(self, book: AccessBook, tokens: Tokens | None, clock: Clock) -> None:
+        self._book = book
+        self._tokens = tokens
+        self._clock = clock
+
+    async def principal(self, field: str | None, *, basic: bool = False) -> Principal | None:
+        """Return who sends a request; None if it does not say.
+
+        Args:
+            field: The Authorization field.
+            basic: Whether a key may also come as the password of Basic (RFC 7617), which is what
+                browsers can ask their user for.
+
+        Raises:
+            Unauthenticated: What it says is not good. It is never taken for anonymous then.
+            Unavailable: It is not known any more which keys hold.
+        """
+        if field is None:
+            return None
+        scheme, _, credential = field[:_LONGEST].partition(" ")
+        if scheme.lower() == "basic" and basic:
+            credential = _password(credential)
+        elif scheme.lower() != "bearer":
+            raise _refuse("The Authorization field must be: Bearer, a space, a key or a token.")
+        return await self._of(credential.strip(" "))
+
+    async def _of(self, credential: str) -> Principal:
+        parts = split(credential)
+        if parts is not None:
+            return self._by_key(*parts)
+        if self._tokens is None:
+            raise _refuse(_BAD_KEY)
+        principal = await self._tokens.principal(credential)
+        if not principal.operates and principal.tenant not in self._book.current.tenants:
+            raise _refuse("The token's tenant is not known here.")
+        return principal
+
+    def _by_key(self, id_: str, secret: str) -> Principal:
+        key = self._book.current.keys.get(id_)
+        if key is None or not key.opens(secret, self._clock.now()):
+            raise _refuse(_BAD_KEY)
+        return key.principal
+
+
+def as_bearer(field: str) -> str:
+    """Return an Authorization field as the data port takes it: a key in Basic becomes a bearer's.
+
+    Raises:
+        Unauthenticated: It is Basic, and malformed.
+    """
+    scheme, _, credential = field.partition(" ")
+    return f"Bearer {_password(credential)}" if scheme.lower() == "basic" else field
+
+
+def _password(credential: str) -> str:
+    try:
+        decoded = b64decode(credential, validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise _refuse("The Authorization field is malformed.") from None
+    return decoded.partition(":")[2]
+
+
+def _refuse(detail: str) -> Unauthenticated:
+    return Unauthenticated(detail, presented=True)

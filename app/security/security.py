@@ -1,0 +1,123 @@
+"""What lets requests in, from the settings: keys, tokens, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Final
+
+from app.security.authentication import Authenticator
+from app.security.data_port import Gate
+from app.security.jwks import KeySet
+from app.security.rate_limits import TenantLimiter
+from app.security.tokens import TokenRules, Tokens
+from app.settings.access import AccessSettings
+from mediator.access.cache import AccessBook, AccessSnapshot
+from mediator.access.limits import TenantLimits
+from mediator.access.model import OPERATOR
+from mediator.access.stored import CountObjects, StoredObjects
+from mediator.base.clock import Clock
+from mediator.base.observation import Observer
+from mediator.base.periodic_tasks import Duty, Watch
+from mediator.routing.model import RoutingModel
+
+__all__ = ["Security"]
+
+_NO_LIMITS: Final = TenantLimits()
+_KNOWN: Final = frozenset(field.name for field in fields(TenantLimits))
+_LOOK_S: Final = 5.0
+"""Seconds after which it is seen that objects are to be counted."""
+
+
+class Security:
+    """Authenticates requests, and knows who owns what.
+
+    Args:
+        settings: What is trusted.
+        book: The keys and tenants that there are.
+        clock: The time.
+        count: Counts the objects of a database.
+        observe: Told of what is refused.
+    """
+
+    def __init__(
+        self,
+        settings: AccessSettings,
+        book: AccessBook,
+        clock: Clock,
+        count: CountObjects,
+        observe: Observer,
+    ) -> None:
+        self.book = book
+        self.stored = StoredObjects(count, clock)
+        self._observe = observe
+        self._limits_in: AccessSnapshot | None = None
+        self._limits_by_tenant: dict[str, TenantLimits] = {}
+        self.metrics_open = settings.metrics_open
+        self._limits = settings.limits
+        self._clock = clock
+        self._keys = KeySet(settings.jwt_keys, clock) if settings.jwt_keys else None
+        self.authenticator = Authenticator(book, self._tokens(settings), clock)
+        duties = [*book.duties(), *(self._keys.duties() if self._keys else ())]
+        duties.append(Duty("counting the objects of tenants", _LOOK_S, self._count_objects))
+        self._watch = Watch(duties)
+
+    def gate(self, model: Callable[[], RoutingModel]) -> Gate:
+        """Return the gate of the data API."""
+        return Gate(self.authenticator, self.book, self.limiter(), model)
+
+    def limiter(self) -> TenantLimiter:
+        """Return what bounds the requests to one port; each keeps an account of its own."""
+        return TenantLimiter(self._limits_of, self.stored, self._clock, self._observe)
+
+    async def start(self) -> None:
+        """Read what there is, and keep looking.
+
+        Raises:
+            Unavailable: The catalogue does not answer.
+        """
+        await self.book.refresh()
+        if self._keys is not None:
+            await self._keys.refresh()
+        self._watch.start()
+
+    async def stop(self) -> None:
+        """Look no more."""
+        await self._watch.stop()
+
+    def _tokens(self, settings: AccessSettings) -> Tokens | None:
+        if self._keys is None:
+            return None
+        assert settings.jwt_issuer is not None
+        assert settings.jwt_audience is not None
+        rules = TokenRules(settings.jwt_issuer, settings.jwt_audience, settings.jwt_leeway_s)
+        return Tokens(self._keys, rules, self._clock)
+
+    def _limits_of(self, account: str) -> TenantLimits:
+        """Return the limits of an account; the same object until a tenant is changed."""
+        if account == OPERATOR:
+            return _NO_LIMITS
+        snapshot = self.book.current
+        if snapshot is not self._limits_in:
+            self._limits_in, self._limits_by_tenant = snapshot, self._merged(snapshot)
+        return self._limits_by_tenant.get(account, self._limits)
+
+    def _merged(self, snapshot: AccessSnapshot) -> dict[str, TenantLimits]:
+        limits = {}
+        for name, tenant in snapshot.tenants.items():
+            # A newer version may have written down limits that this one does not know.
+            own = {limit: value for limit, value in tenant.limits.items() if limit in _KNOWN}
+            limits[name] = replace(self._limits, **own)
+        return limits
+
+    async def _count_objects(self) -> None:
+        await self.stored.measure(self._bounded())
+
+    def _bounded(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the databases of tenants whose objects are bounded."""
+        tenants = self.book.current.tenants
+        return {
+            name: tenant.databases
+            for name, tenant in tenants.items()
+            if self._limits_of(name).objects is not None
+        }

@@ -1,0 +1,170 @@
+"""Relays and materialisers in a process of their own, so that requests do not wait for them.
+
+What they do takes a good part of a core under load. The service starts the process, hands it its
+settings through a pipe, hears through another one what it observes, and starts it again if it dies.
+The process ends when the pipe does: it never outlives the service, whatever becomes of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Final
+
+import orjson
+import uvloop
+
+from app.service.child_processes import ended, keep
+from app.service.interpreter import spare_the_collector
+from app.settings.main import MediatorSettings
+from app.settings.telemetry import TelemetrySettings
+from app.telemetry.log import start_logging
+from mediator.base.ending import end, ended_within
+from mediator.base.errors import MediatorError
+from mediator.base.observation import (
+    ChangesRelayed,
+    FeedFellBack,
+    FeedGapFound,
+    Observation,
+    Observer,
+)
+from mediator.coordination.feed import Retention
+from mediator.service import Mediator, MediatorOptions
+from mediator.stores.kinds import make_store
+
+__all__ = ["RelayProcess"]
+
+_log = logging.getLogger("portolan.relaying")
+
+_END_WITHIN_S: Final = 10.0
+_YIELDING: Final = 5
+"""Where cores are few, a request goes before what may wait; a quarter of a core is left for it."""
+
+_STOP_WITHIN_S: Final = 5.0
+_TOLD: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind for kind in (ChangesRelayed, FeedFellBack, FeedGapFound)
+}
+
+
+class RelayProcess:
+    """Keeps the process alive.
+
+    Args:
+        settings: Of the service.
+        observe: Told of what the process observes.
+    """
+
+    def __init__(self, settings: MediatorSettings, observe: Observer) -> None:
+        self._told = orjson.dumps(_settings_of(settings)) + b"\n"
+        self._observe = observe
+        self._process: Process | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start it, and see to it that it runs."""
+        self._keeping = asyncio.create_task(keep("the process of the relays", self._run))
+
+    async def stop(self) -> None:
+        """End it, and wait until it is gone."""
+        if self._keeping is not None:
+            await end([self._keeping])
+        if self._process is not None:
+            await ended(self._process, _END_WITHIN_S)
+
+    async def _run(self) -> None:
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "app.service.relays", stdin=PIPE, stdout=PIPE, env=_environment()
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(OSError):  # it may have died already
+            process.stdin.write(self._told)
+            await process.stdin.drain()
+        async for line in process.stdout:
+            self._hear(line)
+        await process.wait()
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            name, members = orjson.loads(line)
+            told: Observation = _TOLD[name](**members)
+        except (ValueError, LookupError, TypeError):
+            _log.warning("the process of the relays said something that is not understood")
+        else:
+            self._observe(told)
+
+
+def _environment() -> dict[str, str]:
+    """Leave out our settings: they come through the pipe, and may have been overridden."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PORTOLAN_")}
+
+
+def _settings_of(settings: MediatorSettings) -> dict[str, Any]:
+    catalogue, coordination = settings.catalogue_url, settings.coordination_url
+    assert catalogue is not None
+    assert coordination is not None
+    return {
+        "catalogue_url": catalogue.get_secret_value(),
+        "coordination_url": coordination.get_secret_value(),
+        "retention": asdict(Retention(settings.feed_changes, settings.feed_hours * 3600)),
+        "log_level": logging.getLogger("portolan").level,
+        "log_format": TelemetrySettings().log_format,
+    }
+
+
+def _say(told: Observation) -> None:
+    if type(told).__name__ in _TOLD:
+        sys.stdout.buffer.write(orjson.dumps([type(told).__name__, asdict(told)]) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+async def _relay(told: dict[str, Any], gone: asyncio.StreamReader) -> None:
+    options = MediatorOptions(
+        catalogue_url=told["catalogue_url"],
+        coordination_url=told["coordination_url"],
+        retention=Retention(**told["retention"]),
+        relaying="only",
+        migrate=False,
+    )
+    mediator = Mediator(options, make_store, [_say])
+    try:
+        await mediator.start()
+        spare_the_collector()
+        await gone.read()
+    except MediatorError as error:
+        _log.warning("the relays cannot start: %s", error.detail)
+    finally:
+        await _stop(mediator)
+
+
+async def _stop(mediator: Mediator) -> None:
+    """End in good order, but in good time: a crash would lose nothing either."""
+    if not await ended_within(_STOP_WITHIN_S, mediator.stop()):
+        _log.warning("the relays do not end; they are cut off")
+        os._exit(1)
+
+
+async def _main() -> None:
+    loop = asyncio.get_running_loop()
+    pipe = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe), sys.stdin)
+    told = orjson.loads(await pipe.readline())
+    start_logging(told.pop("log_format"))
+    logging.getLogger("portolan").setLevel(told.pop("log_level"))
+    work = asyncio.current_task()
+    assert work is not None
+    loop.add_signal_handler(signal.SIGTERM, work.cancel)
+    with suppress(asyncio.CancelledError):
+        await _relay(told, pipe)
+
+
+if __name__ == "__main__":
+    os.nice(_YIELDING)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service
+    uvloop.run(_main())

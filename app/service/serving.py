@@ -1,0 +1,242 @@
+"""Serving: the data API and the admin API on their two ports, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import uvicorn
+
+from app.http.connections import Connections, PortLimits
+from app.http.refusal import protocol_of
+from app.service.container import Container, build, on_embedded
+from app.service.draining import Signals, drain, stop_accepting
+from app.service.interpreter import favour_the_event_loop, spare_the_collector
+from app.service.interruption import closing
+from app.service.tls import Certificate, certificates
+from app.settings.access import AccessSettings
+from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
+from mediator.base.errors import Unavailable
+from mediator.base.periodic_tasks import Duty, Watch
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import EmbeddedStartError, ServerUnavailable
+
+__all__ = ["Addresses", "Serving", "on_stores", "serving"]
+
+log = logging.getLogger("portolan.serve")
+
+REVIVED_EVERY_S = 1.0
+"""Seconds after which a look is taken whether the embedded stores live."""
+
+FINISHED_WITHIN_S = 10
+"""Seconds that requests under way get to finish once nothing new is taken."""
+
+KEPT_S = 75
+"""Seconds that an idle connection is kept: longer than proxies do (nginx: 60), so that it is them
+who close it, and never we while a request is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the service listens."""
+
+    data: str
+    admin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A service that answers.
+
+    Attributes:
+        addresses: Where it listens.
+        container: What serves.
+        missing: Embedded stores that this machine cannot run, with the reasons.
+        ended: Set by SIGTERM or SIGINT.
+    """
+
+    addresses: Addresses
+    container: Container
+    missing: tuple[ServerUnavailable, ...]
+    ended: asyncio.Event
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    http: HttpSettings,
+    settings: MediatorSettings,
+    caching: CacheSettings | None = None,
+    access: AccessSettings | None = None,
+) -> AsyncIterator[Serving]:
+    """Run the service while the block runs; requests under way are finished at its end.
+
+    Without `caching` there is no sketch, and nothing may be cached. Without `access` nobody is
+    authenticated, and the service listens on loopback only.
+
+    Raises:
+        MissingSetting: A setting is missing, or would let strangers in.
+        MediatorError: The catalogue does not answer.
+        OSError: A port is taken.
+        DataDirectoryBusy, EmbeddedStartError: The embedded stores cannot run.
+        NotClosed: At the end, after everything else has ended.
+    """
+    logging.getLogger("portolan").setLevel(http.log_level.upper())
+    chosen = access or AccessSettings.model_construct(authentication="off")
+    trusted = access if chosen.required(http, settings) else None
+    tls = certificates(http)
+    for certificate in tls.values():
+        certificate.check()
+    # The ports are taken first: a second service on them ends before it touches any store.
+    with (
+        _listening(http.host, http.port) as data,
+        _listening(http.admin_host, http.admin_port) as admin,
+    ):
+        async with on_stores(settings) as (ready, missing):
+            container = await build(http, ready, caching, trusted)
+            spare_the_collector()
+            favour_the_event_loop()
+            addresses = Addresses(
+                _address(data, tls.get("data")), _address(admin, tls.get("admin"))
+            )
+            async with (
+                closing(container.stop),
+                _answering(container, data, admin, tls, http) as ended,
+            ):
+                yield Serving(addresses, container, missing, ended)
+
+
+@contextlib.asynccontextmanager
+async def on_stores(
+    settings: MediatorSettings,
+) -> AsyncIterator[tuple[MediatorSettings, tuple[ServerUnavailable, ...]]]:
+    """Run the embedded stores while the block runs, if the settings say so.
+
+    Yields:
+        The settings with the stores in them, and what this machine cannot run.
+
+    Raises:
+        DataDirectoryBusy, EmbeddedStartError: They cannot run.
+    """
+    if not settings.embedded:
+        yield settings, ()
+        return
+    fleet = EmbeddedFleet(settings.data_dir, settings.durability)
+    state = await asyncio.to_thread(fleet.start)
+    revival = Watch([Duty("reviving embedded stores", REVIVED_EVERY_S, partial(_revive, fleet))])
+    revival.start()
+    try:
+        yield on_embedded(settings, state.endpoints), state.unavailable
+    finally:
+        await revival.stop()
+        await asyncio.to_thread(fleet.stop)
+
+
+async def _revive(fleet: EmbeddedFleet) -> None:
+    try:
+        revived = await asyncio.to_thread(fleet.revive)
+    except (EmbeddedStartError, ServerUnavailable) as error:
+        raise Unavailable(str(error), system=error.kind) from error
+    for kind in revived:
+        log.warning("The embedded %s server had died and was started again.", kind)
+
+
+@contextlib.asynccontextmanager
+async def _answering(
+    container: Container,
+    data: socket.socket,
+    admin: socket.socket,
+    tls: Mapping[str, Certificate],
+    http: HttpSettings,
+) -> AsyncIterator[asyncio.Event]:
+    signals = Signals()
+    signals.hear()
+    rereading: set[asyncio.Task[None]] = set()
+
+    def reread() -> None:
+        rereading.add(task := asyncio.create_task(container.reread()))
+        task.add_done_callback(rereading.discard)
+
+    if container.systems_file is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reread)
+    ports = [Connections(_limits(http)) for _ in range(2)]
+    serving_data = _server(container.data, ports[0], tls.get("data"))
+    serving_admin = _server(container.admin, ports[1], tls.get("admin"))
+    duties = [certificate.duty() for certificate in tls.values()]
+    upkeep = Watch([*duties, *(port.duty() for port in ports)])
+    upkeep.start()
+    data_task = asyncio.create_task(serving_data.serve([data]))
+    admin_task = asyncio.create_task(serving_admin.serve([admin]))
+    try:
+        yield signals.ended
+    finally:
+        if signals.drain:
+            await drain(serving_data, container.parts.lifecycle, http.drain_s, signals.hurried)
+            await stop_accepting(data)
+        container.end_streams()
+        serving_data.should_exit = True
+        await data_task
+        # Probes are answered to the end: nobody must take this for a process that died.
+        serving_admin.should_exit = True
+        await admin_task
+        await upkeep.stop()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to us: there are two of them, and stores to stop after them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def _limits(http: HttpSettings) -> PortLimits:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = http.max_connections if files == resource.RLIM_INFINITY else files // 2
+    return PortLimits(
+        http.head_timeout_s,
+        http.body_timeout_s,
+        http.response_timeout_s,
+        min(http.max_connections, spare),  # stores need files, too
+        http.max_connections_per_peer,
+        KEPT_S,
+    )
+
+
+def _server(app: object, port: Connections, certificate: Certificate | None = None) -> _Server:
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]  # uvicorn's own ASGI types are stricter than the protocol
+        log_config=None,
+        access_log=False,
+        interface="asgi3",  # what is made by `traced` is no coroutine function
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        http=protocol_of(port),
+        ws="none",
+        timeout_graceful_shutdown=FINISHED_WITHIN_S,
+        ssl_context_factory=None
+        if certificate is None
+        else (lambda _config, _default: certificate.context),
+    )
+    return _Server(config)
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=2048) as listener:
+        yield listener
+
+
+def _address(listener: socket.socket, certificate: Certificate | None) -> str:
+    host, port = listener.getsockname()[:2]
+    scheme = "http" if certificate is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -1,0 +1,119 @@
+"""Settings of authentication and of limits; read from the environment, see docs/settings.md."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.settings.loopback import is_loopback
+from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
+from mediator.access.limits import TenantLimits
+
+__all__ = ["AccessSettings", "bearer"]
+
+
+class AccessSettings(BaseSettings):
+    """Who may do what, and how much of it."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PORTOLAN_", extra="ignore", hide_input_in_errors=True
+    )
+
+    authentication: Literal["off", "required"] | None = Field(
+        None,
+        description="Whether requests need a key or a token. Unless set, they do, except where the"
+        " service runs on embedded stores and listens on loopback.",
+    )
+    jwt_keys: str | None = Field(
+        None, min_length=1, description="Where a token issuer's public keys (JWKS) are read."
+    )
+    jwt_issuer: str | None = Field(None, min_length=1, description="Who must have issued tokens.")
+    jwt_audience: str | None = Field(None, min_length=1, description="Whom tokens must be for.")
+    jwt_leeway_s: float = Field(
+        30.0, ge=0, le=300, description="By how many seconds clocks may differ."
+    )
+    metrics_open: bool = Field(False, description="Whether `/metrics` needs no key.")
+    key: SecretStr | None = Field(None, description="The key that commands send to the admin API.")
+    tenant_rate: float | None = Field(
+        None, gt=0, description="Requests in a second that a replica takes of one tenant."
+    )
+    tenant_burst: int = Field(
+        100, ge=1, le=1_000_000, description="Requests of one tenant at once, after a pause."
+    )
+    tenant_in_flight: int | None = Field(
+        None, ge=1, description="Requests of one tenant that are being answered at the same time."
+    )
+    tenant_body_bytes: int | None = Field(
+        None, ge=1, description="Bytes of a request body of one tenant, or of a line of an import."
+    )
+    tenant_query_rows: int | None = Field(
+        None, ge=1, description="Records that stores may send for one query of one tenant."
+    )
+    tenant_query_seconds: float | None = Field(
+        None, gt=0, description="Time that one query of one tenant may take."
+    )
+    tenant_rows_rate: float | None = Field(
+        None,
+        gt=0,
+        description="Records in a second that stores send a replica for queries of one tenant.",
+    )
+    tenant_stream_seconds: float | None = Field(
+        None, gt=0, description="Time of one import, export, feed or download of one tenant."
+    )
+    tenant_runs: int | None = Field(
+        None, ge=1, description="Runs of one tenant's databases that have not ended."
+    )
+    tenant_objects: int | None = Field(
+        None, ge=0, description="Objects that the databases of one tenant hold together."
+    )
+
+    @model_validator(mode="after")
+    def _tokens_are_bound(self) -> AccessSettings:
+        told = (self.jwt_keys, self.jwt_issuer, self.jwt_audience)
+        if any(told) and not all(told):
+            raise ValueError("jwt_keys, jwt_issuer and jwt_audience go together")
+        if self.jwt_keys is not None and not _is_trusted(self.jwt_keys):
+            raise ValueError("jwt_keys must be a file, or an https address without a password")
+        return self
+
+    @property
+    def limits(self) -> TenantLimits:
+        """What a tenant may ask for that has no limits of its own."""
+        names = [field.name for field in fields(TenantLimits)]
+        return TenantLimits(**{name: getattr(self, f"tenant_{name}") for name in names})
+
+    def required(self, http: HttpSettings, settings: MediatorSettings) -> bool:
+        """Whether requests need a key or a token.
+
+        Raises:
+            MissingSetting: They do not, and others than this machine could send some.
+        """
+        alone = is_loopback(http.host) and is_loopback(http.admin_host)
+        if self.authentication == "off" and not alone:
+            raise MissingSetting(
+                "Without authentication the service listens on loopback only: set"
+                " PORTOLAN_AUTHENTICATION=required and make a key by `portolan key create`, or"
+                " leave PORTOLAN_HOST and PORTOLAN_ADMIN_HOST at 127.0.0.1."
+            )
+        if self.authentication is None:
+            return not (settings.embedded and alone)
+        return self.authentication == "required"
+
+
+def _is_trusted(place: str) -> bool:
+    """Whether nobody on the way can put in keys of his own."""
+    parts = urlsplit(place)
+    if "@" in parts.netloc:
+        return False
+    if parts.scheme == "http":
+        return is_loopback(parts.hostname or "")
+    return parts.scheme in ("https", "")
+
+
+def bearer(key: SecretStr | None) -> dict[str, str]:
+    """Return the header field by which a command shows its key; none without one."""
+    return {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}

@@ -1,0 +1,368 @@
+"""Settings, one class for each concern; read from the environment, see docs/settings.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.settings.energy import EnergySettings
+from mediator.control.port import SystemRegistration
+from mediator.schema.annotations import Capability
+from mediator.stores.kinds import store_kinds
+from mediator.stores.port import SystemConfig
+from spark_jobs.session import SparkOptions
+
+__all__ = [
+    "CacheSettings",
+    "HttpSettings",
+    "JobSettings",
+    "MediatorSettings",
+    "MissingSetting",
+    "PurgeTarget",
+    "SystemSettings",
+]
+
+_CACHE_URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
+"""No user and no password: it is shown."""
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+_FROM_ENVIRONMENT: Final = SettingsConfigDict(
+    env_prefix="PORTOLAN_",
+    extra="ignore",
+    hide_input_in_errors=True,  # what is wrong may stand beside a password
+)
+
+
+class MissingSetting(Exception):
+    """A setting without which the service cannot run; the message says which, and what to do."""
+
+
+class HttpSettings(BaseSettings):
+    """Where and how the service listens."""
+
+    model_config = _FROM_ENVIRONMENT
+
+    host: str = Field("127.0.0.1", description="Address of the data API.")
+    port: Port = Field(8080, description="Port of the data API; 0 takes a free one.")
+    admin_host: str = Field("127.0.0.1", description="Address of the admin API.")
+    admin_port: Port = Field(8081, description="Port of the admin API; 0 takes a free one.")
+    tls_certificate: Path | None = Field(
+        None, description="File with the data port's certificate and chain (PEM); HTTPS then."
+    )
+    tls_key: Path | None = Field(None, description="File with its key (PEM, not encrypted).")
+    admin_tls_certificate: Path | None = Field(
+        None, description="File with the admin port's certificate and chain (PEM); HTTPS then."
+    )
+    admin_tls_key: Path | None = Field(None, description="File with its key (PEM, not encrypted).")
+    body_limit: int = Field(8 * 2**20, gt=0, description="Largest request body, in bytes.")
+    cors_origins: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description='Origins that browsers may call from, by database: {"news": ["https://…"]}.',
+    )
+    drain_s: float = Field(
+        5.0,
+        ge=0,
+        le=600,
+        description="Seconds after SIGTERM in which new connections are still answered, so that"
+        " load balancers notice.",
+    )
+    head_timeout_s: int = Field(
+        20,
+        ge=1,
+        le=3600,
+        description="Seconds in which the head of a request has to come to its end; a connection"
+        " that has sent nothing is closed after as many.",
+    )
+    body_timeout_s: int = Field(
+        30,
+        ge=1,
+        le=3600,
+        description="Seconds in which 4,096 bytes of a request's body have to come, or its end.",
+    )
+    response_timeout_s: int = Field(
+        60,
+        ge=1,
+        le=3600,
+        description="Seconds after which a client that takes nothing of its response is given up.",
+    )
+    max_connections: int = Field(
+        4096,
+        ge=1,
+        description="Connections that a port has at the same time, and never more than half of the"
+        " files that the process may open.",
+    )
+    max_connections_per_peer: int | None = Field(
+        None,
+        ge=1,
+        description="Connections that a port has with one address at the same time; behind a proxy"
+        " all of them come from one.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="How much is logged."
+    )
+
+    @property
+    def data_url(self) -> str:
+        """Address of the data API, as far as this machine's settings tell."""
+        return f"{_scheme(self.tls_certificate)}://{self.host}:{self.port}"
+
+    @property
+    def admin_url(self) -> str:
+        """Address of the admin API, likewise."""
+        return f"{_scheme(self.admin_tls_certificate)}://{self.admin_host}:{self.admin_port}"
+
+
+def _scheme(certificate: Path | None) -> str:
+    return "http" if certificate is None else "https"
+
+
+def _known_kind(kind: str) -> str:
+    if kind not in store_kinds():
+        raise ValueError(f"one of {', '.join(store_kinds())} is expected")
+    return kind
+
+
+class SystemSettings(BaseModel):
+    """One system, as an element of `PORTOLAN_SYSTEMS`."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+    kind: Annotated[str, AfterValidator(_known_kind)]
+    url: SecretStr
+    durability: Literal["full", "second"] | None = None
+    deadline_s: Annotated[float, Field(gt=0, le=60)] = 2.0
+    pool_size: Annotated[int, Field(ge=1, le=1000)] = 16
+    namespace: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")] = "portolan"
+    partitions: Annotated[int, Field(ge=1, le=1024)] = 4
+    declared: list[Capability] = Field(default_factory=list)
+
+    def registration(self) -> SystemRegistration:
+        """Return what the mediator registers."""
+        config = SystemConfig(
+            url=self.url.get_secret_value(),
+            **self.model_dump(exclude={"url", "declared"}),
+        )
+        return SystemRegistration(config, tuple(c.value for c in self.declared))
+
+
+class MediatorSettings(BaseSettings):
+    """The mediator's databases."""
+
+    model_config = _FROM_ENVIRONMENT
+
+    catalogue_url: SecretStr | None = Field(
+        None,
+        description="PostgreSQL that holds schemas, placements and the log of writes over several"
+        " systems.",
+    )
+    catalogue_migrate: Literal["auto", "off"] = Field(
+        "auto",
+        description="Whether the tables of the catalogue are upgraded at the start; `off`: by"
+        " `portolan catalogue upgrade` alone.",
+    )
+    coordination_url: SecretStr | None = Field(
+        None,
+        description="Redis that holds the change feed, and through which replicas share metrics;"
+        " without it there is no feed.",
+    )
+    relays: Literal["process", "here"] = Field(
+        "process",
+        description="Where changes are brought to the feed and to primaries: in a `process` of its"
+        " own, so that requests do not wait for it, or `here`, in the one that serves.",
+    )
+    feed_changes: int = Field(
+        1_000_000,
+        ge=1_000,
+        description="Changes that the feed keeps, of each of a database's four partitions.",
+    )
+    feed_hours: float = Field(24.0, gt=0, description="For how many hours it keeps them.")
+    systems: list[SystemSettings] = Field(
+        default_factory=list,
+        description="Systems that are registered at the start, as a JSON list.",
+    )
+    systems_file: Path | None = Field(
+        None,
+        description="A file with further systems as a JSON list, which is read again when it"
+        " changes, and at SIGHUP.",
+    )
+    proposal_margin: float = Field(
+        0.2, ge=0, description="By how much another system must score higher to be proposed."
+    )
+    proposal_dwell_s: float = Field(
+        60.0, ge=0, description="For how many seconds it must do so before it is proposed."
+    )
+    query_rows: int = Field(
+        100_000, gt=0, description="Records that stores may send for one query."
+    )
+    query_seconds: float = Field(10.0, gt=0, description="Time that one query may take.")
+    energy: EnergySettings | None = Field(
+        None,
+        description="Powers in watts, for the energy-delay product in scaling advice, as JSON:"
+        ' {"service": {"idle_w": 20, "peak_w": 60, "edp_goal_js": 0.001}, "systems": {"redis":'
+        ' {"idle_w": 15, "peak_w": 45}}}.',
+    )
+    embedded: bool = Field(False, description="Run on embedded stores of our own.")
+    data_dir: Path = Field(Path(".portolan"), description="Where embedded stores keep their data.")
+    durability: Literal["full", "second"] = Field(
+        "second", description="Durability of the embedded stores."
+    )
+
+
+class PurgeTarget(BaseModel):
+    """A cache that is purged, as an element of `PORTOLAN_PURGE`."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+    kind: Literal["varnish", "nginx", "fastly", "cloudflare"]
+    at: Annotated[str, Field(min_length=1, max_length=2000)]
+    token: SecretStr
+
+
+class CacheSettings(BaseSettings):
+    """How HTTP caches are kept coherent: the cache sketch."""
+
+    model_config = _FROM_ENVIRONMENT
+
+    sketch: Literal["auto", "redis", "memory", "off"] = Field(
+        "auto",
+        description="Where the sketch is kept: `redis`; `memory`, for one replica alone; `off`:"
+        " nothing may be cached. `auto`: on Redis if there is one, else off.",
+    )
+    sketch_url: SecretStr | None = Field(
+        None, description="Redis that holds the sketch; the coordination Redis unless set."
+    )
+    sketch_bits: int = Field(
+        116_800, ge=64, le=2**27, multiple_of=8, description="Size of a class's filter, in bits."
+    )
+    sketch_hashes: int = Field(4, ge=1, le=32, description="Bits of the filter that a key sets.")
+    sketch_valid_s: float = Field(
+        60.0, gt=0, le=86_400, description="For how many seconds a client may use a filter at most."
+    )
+    cache_longest_s: float = Field(
+        600.0, gt=0, le=86_400, description="Longest life of a cached answer, in seconds."
+    )
+    cache_margin_s: float = Field(
+        5.0,
+        ge=3,
+        description="Seconds that pass at most from asking the sketch to the receipt of the answer"
+        " by the last cache.",
+    )
+    cache_layers: int = Field(
+        1, ge=1, le=8, description="Shared caches in a row that do not tell how old a copy is."
+    )
+    cache_queries: int = Field(
+        10_000,
+        ge=0,
+        le=100_000,
+        description="Queries of a class whose results may be cached at the same time; 0: none.",
+    )
+    cache_estimator: Literal["static", "cate", "learner"] = Field(
+        "static",
+        description="How lives of cached answers are chosen: `static`, the longest that the class"
+        " allows; `cate`, by the rates of misses and writes; `learner`, by cost.",
+    )
+    cache_false_positives: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="Lives become shorter while a class's filter finds a larger share of keys"
+        " wrongly.",
+    )
+    cache_invalidations_per_s: float | None = Field(
+        None,
+        gt=0,
+        description="Lives become shorter while more copies of a class are invalidated in a"
+        " second.",
+    )
+    purge: list[PurgeTarget] = Field(
+        default_factory=list, description="Caches that are purged, as a JSON list."
+    )
+    purge_again_s: float = Field(
+        30.0,
+        gt=0,
+        description="Longest time that a cache takes to fetch an answer: a purge is repeated after"
+        " it.",
+    )
+    purge_first: list[str] = Field(
+        default_factory=list,
+        description="Classes, as `database/class`, whose writes wait for purges.",
+    )
+    purge_first_s: float = Field(
+        1.0, gt=0, le=60, description="How long such a write waits for them at most."
+    )
+    probe_caches: list[Annotated[str, Field(pattern=_CACHE_URL, max_length=2000)]] = Field(
+        default_factory=list,
+        description="URLs of the data API through caches, as a JSON list: staleness probes may read"
+        " there, and nowhere else.",
+    )
+    write_lease_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds after which a write that nobody ended is fenced; four fifths of it are"
+        " more than any system takes to answer.",
+    )
+
+    @model_validator(mode="after")
+    def _margin_covers_layers(self) -> CacheSettings:
+        least = 2 * self.cache_layers + 1
+        if self.cache_margin_s < least:
+            raise ValueError(f"cache_margin_s must be {least} at least for these cache_layers")
+        return self
+
+
+class JobSettings(BaseSettings):
+    """Where analytic jobs run, and what is kept of them."""
+
+    model_config = _FROM_ENVIRONMENT
+
+    spark: str = Field(
+        "local[*,4]",
+        min_length=1,
+        description="Where Spark runs: `local[cores,tries]`, the master of a cluster, or"
+        " `sc://host:port` for Spark Connect.",
+    )
+    spark_conf: dict[str, str] = Field(
+        default_factory=dict, description="Settings of Spark, as a JSON object."
+    )
+    gpu: Literal["auto", "never", "always"] = Field(
+        "auto",
+        description="Whether a GPU of the worker's machine takes part in private linkage: if there"
+        " is one, not even then, or else the worker ends. Only where Spark runs on that machine.",
+    )
+    jobs_dir: Path | None = Field(
+        None,
+        description="Where runs keep what they finished, and their results; the same directory for"
+        " every replica and worker. `jobs` in the data directory unless set.",
+    )
+    jobs_keep_hours: float = Field(
+        168.0, gt=0, description="For how many hours a run is kept after its end."
+    )
+    worker_lease_s: float = Field(
+        15.0,
+        ge=3,
+        le=3600,
+        description="Seconds after which the run of a worker that says nothing is given to"
+        " another.",
+    )
+    worker_drain_s: float = Field(
+        20.0,
+        ge=0,
+        le=86_400,
+        description="Seconds that the run under way is given when a worker is to end; then it is"
+        " given back, for another worker to go on with.",
+    )
+
+    def directory(self, data_dir: Path) -> Path:
+        """Return where runs are kept."""
+        return (self.jobs_dir or data_dir / "jobs").resolve()
+
+    def spark_options(self) -> SparkOptions:
+        """Return what a session is opened with."""
+        return SparkOptions(self.spark, self.spark_conf, self.gpu)

@@ -1,0 +1,91 @@
+"""Systems that a file names, which is read again when it changes: `PORTOLAN_SYSTEMS_FILE`.
+
+A file is looked at, not watched: where secrets are mounted, as Kubernetes does it, names are moved
+under it, of which watchers of files hear nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.settings.main import MissingSetting, SystemSettings
+from mediator.base.errors import MediatorError
+from mediator.base.periodic_tasks import Duty
+from mediator.control.port import SystemRegistration
+
+__all__ = ["SystemsFile", "read_systems"]
+
+_log = logging.getLogger("portolan.systems")
+_LONGEST: Final = 2**20
+_EVERY_S: Final = 2.0
+_SYSTEMS: Final = TypeAdapter(list[SystemSettings])
+
+
+def read_systems(path: Path) -> list[SystemSettings]:
+    """Read the systems of a file.
+
+    Raises:
+        MissingSetting: There is no such file, or it says something else; its words are not quoted,
+            as there are passwords among them.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LONGEST + 1)
+        if len(text) > _LONGEST:
+            raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path} is too long.")
+        return _SYSTEMS.validate_json(text)
+    except OSError as error:
+        raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {error.strerror}.") from None
+    except ValidationError as error:
+        places = ["/".join(map(str, e["loc"])) + ": " + e["type"] for e in error.errors()[:5]]
+        raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {', '.join(places)}.") from None
+
+
+class SystemsFile:
+    """A file that is applied when it changes.
+
+    Args:
+        path: The file.
+        applied: What was read of it at the start.
+        apply: Has the systems reached as they say; returns the names of those that changed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        applied: Sequence[SystemSettings],
+        apply: Callable[[Sequence[SystemRegistration]], Awaitable[list[str]]],
+    ) -> None:
+        self._path = path
+        self._applied = list(applied)
+        self._apply = apply
+        self._trouble = ""
+        self._looking = asyncio.Lock()
+
+    def duty(self) -> Duty:
+        """Return what is to be done in the background."""
+        return Duty("reading the file of systems", _EVERY_S, self.look)
+
+    async def look(self) -> None:
+        """Apply the file if it has changed; what cannot be applied is tried again the next time."""
+        async with self._looking:
+            try:
+                systems = await asyncio.to_thread(read_systems, self._path)
+                if systems != self._applied:
+                    changed = await self._apply([system.registration() for system in systems])
+                    self._applied = systems
+                    _log.info("systems that are reached in another way: %s", ", ".join(changed))
+                self._trouble = ""
+            except (MissingSetting, MediatorError) as error:
+                self._note(str(error))
+
+    def _note(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            _log.warning("%s What was applied before holds.", trouble)
+        self._trouble = trouble

@@ -1,0 +1,50 @@
+"""Settings of what is told to the outside."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["TelemetrySettings"]
+
+_URL = r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$"
+"""No user and no password: it is logged. Credentials go into OTEL_EXPORTER_OTLP_HEADERS."""
+
+
+class TelemetrySettings(BaseSettings):
+    """Logs, and where metrics and traces are sent."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PORTOLAN_", extra="ignore", hide_input_in_errors=True
+    )
+
+    log_format: Literal["json", "text"] | None = Field(
+        None, description="`json` or `text`; unless set, text on a terminal, else JSON."
+    )
+    otlp_endpoint: Annotated[str, Field(pattern=_URL, max_length=2000)] | None = Field(
+        None, description="Where metrics and traces are sent by OTLP over HTTP."
+    )
+    otlp_every_s: float = Field(
+        15.0, ge=1, le=3600, description="Seconds after which metrics are sent again."
+    )
+    otlp_timeout_s: float = Field(
+        3.0, gt=0, le=60, description="Seconds that the receiver has for one answer."
+    )
+    trace_ratio: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Part of the requests that are traced, of those whose callers do not decide.",
+    )
+
+    @property
+    def exports(self) -> bool:
+        """Whether anything is sent: the standard variable counts, too."""
+        return self.otlp_endpoint is not None or "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ
+
+    def endpoint(self, signal: str) -> str | None:
+        """Return where a signal is sent; None: where the standard variable says."""
+        return f"{self.otlp_endpoint.rstrip('/')}/v1/{signal}" if self.otlp_endpoint else None

@@ -1,0 +1,110 @@
+"""Services side by side: asked the same by one load generator, in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+import orjson
+import uvloop
+
+from app.commands.demo.http1 import render
+from app.commands.demo.load import Lane, LoadProcess, Plan, Tally
+from app.commands.demo.service import Service, succeed
+from benchmarks.harness.bare_handlers import serve
+from benchmarks.harness.report import Options
+from benchmarks.harness.shared_servers import CLASS, Beside, database_on, some_object
+from mediator.embedded.port import Kind
+
+__all__ = ["CONNECTIONS", "Bench", "Side", "bare_handlers", "mediated"]
+
+OBJECTS: Final = 200
+CONNECTIONS: Final = (1, 16)
+_JSON: Final = {"Content-Type": "application/json"}
+_UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A service: where it listens, and where its objects are."""
+
+    host: str
+    port: int
+    path: str
+
+    async def fill(self) -> None:
+        """Write every object once, so that there is something to read and to count."""
+        async with httpx.AsyncClient(base_url=f"http://{self.host}:{self.port}") as client:
+            for number in range(OBJECTS):
+                await succeed(client.put(f"{self.path}/a{number}", json=some_object(number)))
+
+    def lane(self, method: str, connections: int) -> Lane:
+        """Return the requests of one method, for all objects in turn."""
+        paths = [f"{self.path}/a{number}" for number in range(OBJECTS)]
+        if method == "GET":
+            return Lane([render("GET", path) for path in paths], connections)
+        if method == "PATCH":
+            hit = orjson.dumps({"hits": {"inc": 1}})
+            return Lane([render("PATCH", path, hit, _UPDATE) for path in paths], connections)
+        bodies = [orjson.dumps(some_object(number)) for number in range(OBJECTS)]
+        requests = [
+            render("PUT", path, body, _JSON) for path, body in zip(paths, bodies, strict=True)
+        ]
+        return Lane(requests, connections)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What everything is measured with.
+
+    Attributes:
+        options: What is asked for.
+        load: Asks the sides.
+        seconds: How long a side is asked at a time; in quick mode a quarter of a second.
+    """
+
+    options: Options
+    load: LoadProcess
+    seconds: float = 1.0
+
+    async def rate(self, side: Side, method: str, connections: int) -> Tally:
+        """Ask a side for a while."""
+        seconds = 0.25 if self.options.quick else self.seconds
+        plan = Plan(side.host, side.port, [side.lane(method, connections)], seconds)
+        (tally,) = await self.load.drive(plan)
+        return tally
+
+    @property
+    def rounds(self) -> int:
+        """How often each side has its turn."""
+        return 3 if self.options.quick else 7
+
+
+def mediated(service: Service, kind: Kind) -> Side:
+    """Return the side of a service of ours, for the database on a kind of system."""
+    return Side(service.host, service.port, f"/v1/{database_on(kind)}/{CLASS}")
+
+
+@contextlib.asynccontextmanager
+async def bare_handlers(running: Beside) -> AsyncIterator[int]:
+    """Run the bare handlers in a process of their own; yields their port."""
+    urls = {kind: endpoint.url for kind, endpoint in running.servers.items()}
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
+        process = multiprocessing.get_context("spawn").Process(target=_serve, args=(listener, urls))
+        process.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            process.terminate()
+            process.join()
+
+
+def _serve(listener: socket.socket, urls: dict[Kind, str]) -> Any:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    uvloop.run(serve(listener, urls))

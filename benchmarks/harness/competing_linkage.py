@@ -1,0 +1,94 @@
+"""What runs in the rivals' own environment: anonlink and clkhash, timed inside their process.
+
+Called as a script by that environment's interpreter, never imported by ours: it prints one JSON
+object. `benchmarks.harness.competitors` calls it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from time import perf_counter
+from typing import Any
+
+
+def compare(left: str, right: str, threshold: float, cores: int, found: str) -> dict[str, Any]:
+    """Find the pairs of two files of vectors (128 bytes each) by their Dice coefficient."""
+    import numpy as np  # noqa: PLC0415 - of the rivals' environment
+    from anonlink.similarities import (  # noqa: PLC0415 - as above
+        dice_coefficient_accelerated,
+    )
+    from bitarray import bitarray  # noqa: PLC0415 - as above
+
+    def read(path: str) -> list[Any]:
+        rows = np.load(path)
+        vectors = [bitarray() for _ in rows]
+        for vector, row in zip(vectors, rows, strict=True):
+            vector.frombytes(row.tobytes())
+        return vectors
+
+    sides = read(left), read(right)
+    share = -(-len(sides[0]) // cores)
+    parts = [sides[0][first : first + share] for first in range(0, len(sides[0]), share)]
+
+    def alone(part: list[Any]) -> Any:
+        return dice_coefficient_accelerated((part, sides[1]), threshold, k=len(sides[1]))
+
+    global _alone  # noqa: PLW0603 - forked processes inherit it, so that no vector is sent
+    _alone = lambda number: alone(parts[number])  # noqa: E731 - as above
+    alone(parts[0][:1])
+    with ProcessPoolExecutor(cores) as pool:
+        list(pool.map(len, [[]] * cores))
+        started = perf_counter()
+        results = list(pool.map(_run, range(len(parts)))) if cores > 1 else [alone(parts[0])]
+        seconds = perf_counter() - started
+    pairs = [
+        (i + number * share, j)
+        for number, (_, (lefts, rights)) in enumerate(results)
+        for i, j in zip(lefts, rights, strict=True)
+    ]
+    np.save(found, np.array(pairs, dtype=np.int64).reshape(-1, 2))
+    return {"seconds": seconds, "pairs": len(pairs)}
+
+
+_alone: Any = None
+
+
+def _run(number: int) -> Any:
+    return _alone(number)
+
+
+def encode(people: str, bits: int, hashes: int) -> dict[str, Any]:
+    """Encode people (CSV without a header) with clkhash, on one core."""
+    from clkhash import comparators, field_formats, key_derivation, schema  # noqa: PLC0415 - as above
+    from clkhash.bloomfilter import (  # noqa: PLC0415 - as above
+        stream_bloom_filters,
+    )
+
+    with open(people, newline="") as file:  # noqa: PTH123 - a script of its own
+        rows = [tuple(row) for row in csv.reader(file)]
+    hashing = field_formats.FieldHashingProperties(
+        comparator=comparators.NgramComparison(2),
+        strategy=field_formats.BitsPerTokenStrategy(hashes),
+        hash_type="doubleHash",
+    )
+    fields = [field_formats.StringSpec(f"f{number}", hashing) for number in range(len(rows[0]))]
+    shape = schema.Schema(fields, bits)
+    keys = key_derivation.generate_key_lists(b"a secret of both owners", len(fields))
+    started = perf_counter()
+    count = sum(1 for _ in stream_bloom_filters(rows, keys, shape))
+    return {"seconds": perf_counter() - started, "records": count}
+
+
+def main() -> None:
+    """Do what the first argument, a JSON object, says."""
+    asked = json.loads(sys.argv[1])
+    tasks: dict[str, Callable[..., dict[str, Any]]] = {"compare": compare, "encode": encode}
+    print(json.dumps(tasks[asked.pop("task")](**asked)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""What is broken while the service soaks, and how it is made good again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from benchmarks.harness.instances import Instance
+from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.port import Kind
+
+__all__ = ["Faults", "Stage"]
+
+_DOWN_S: Final = 2.0
+_SLOW_FOR_S: Final = 4.0
+_STOPPED_S: Final = 0.2
+_GONE_WITHIN_S: Final = 30.0
+_RELAYS: Final = "app.service.relays"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Who plays: the servers, and the replicas of the service on them.
+
+    Attributes:
+        directory: Where the servers keep their data.
+        fleet: The servers.
+        kept: The replica that is never restarted, so that what it gathers is seen.
+        shaken: The one that is.
+    """
+
+    directory: Path
+    fleet: EmbeddedFleet
+    kept: Instance
+    shaken: Instance
+
+    @property
+    def replicas(self) -> Sequence[Instance]:
+        """Both."""
+        return (self.kept, self.shaken)
+
+    def processes(self, kind: Kind) -> list[psutil.Process]:
+        """Return the processes of a store."""
+        (file,) = (self.directory / kind).rglob("server.pid")
+        server = psutil.Process(int(file.read_text()))
+        return [server, *server.children(recursive=True)]
+
+
+class Faults:
+    """Break one thing after the other, in turn, for ever.
+
+    Args:
+        stage: What there is to break.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        kinds = sorted(stage.fleet.endpoints)
+        named: dict[str, Callable[[], Awaitable[None]]] = {
+            **{f"{kind} killed": partial(self._kill_store, kind) for kind in kinds},
+            "replica killed": self._kill_replica,
+            "relays killed": self._kill_relays,
+            **{f"{kind} slow": partial(self._slow_store, kind) for kind in kinds},
+            "replica restarted": stage.shaken.restart,
+        }
+        self._turns = chain.from_iterable(repeat(tuple(named.items())))
+
+    async def next(self) -> str:
+        """Break the next thing and make it good again; return what it was."""
+        name, fault = next(self._turns)
+        await fault()
+        return name
+
+    async def _kill_store(self, kind: Kind) -> None:
+        processes = self._stage.processes(kind)
+        _send(processes, signal.SIGKILL)
+        await asyncio.to_thread(psutil.wait_procs, processes, _GONE_WITHIN_S)
+        await asyncio.sleep(_DOWN_S)
+        await asyncio.to_thread(self._stage.fleet.revive)
+
+    async def _slow_store(self, kind: Kind) -> None:
+        """Have it work half of the time."""
+        for _ in range(round(_SLOW_FOR_S / _STOPPED_S / 2)):
+            with _stopped(self._stage.processes(kind)):
+                await asyncio.sleep(_STOPPED_S)
+            await asyncio.sleep(_STOPPED_S)
+
+    async def _kill_replica(self) -> None:
+        await self._stage.shaken.kill()
+        await asyncio.sleep(_DOWN_S)
+        await self._stage.shaken.start()
+
+    async def _kill_relays(self) -> None:
+        """Kill those of both replicas, each of which starts its own again."""
+        for replica in self._stage.replicas:
+            children = psutil.Process(replica.pid).children()
+            _send([child for child in children if _RELAYS in child.cmdline()], signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _stopped(processes: Sequence[psutil.Process]) -> Iterator[None]:
+    _send(processes, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _send(processes, signal.SIGCONT)
+
+
+def _send(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)

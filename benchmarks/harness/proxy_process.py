@@ -1,0 +1,85 @@
+"""How the processes of real reverse proxies are run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import httpx
+
+from app.commands.demo.failed import Failed
+
+__all__ = ["check_alive", "program", "running", "scratch", "until_it_answers"]
+
+
+def program(name: str) -> str:
+    """Return where a server lies: Debian keeps them out of a user's path."""
+    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if found is None:
+        raise Failed(f"{name} is not installed here")
+    return found
+
+
+@contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """Make a directory for one run of a server."""
+    directory = Path(tempfile.mkdtemp(prefix=f"portolan-{name}-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@asynccontextmanager
+async def running(
+    *command: str, log: Path, env: Mapping[str, str], pass_fds: tuple[int, ...] = ()
+) -> AsyncIterator[Process]:
+    """Run a server; stop it and wait for its end."""
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **env},
+            pass_fds=pass_fds,
+        )
+    try:
+        yield process
+    finally:
+        await _stop(process)
+
+
+async def _stop(process: Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), 10.0)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def check_alive(process: Process, log: Path) -> None:
+    """Raise `Failed` with what a server wrote, if it has ended."""
+    if process.returncode is not None:
+        raise Failed(log.read_text())
+
+
+async def until_it_answers(url: str, process: Process, log: Path) -> None:
+    """Wait until a proxy answers; it refuses the method itself, so no origin need be there."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            check_alive(process, log)
+            try:
+                await client.request("TRACE", url, timeout=5.0)
+            except httpx.TransportError:
+                await asyncio.sleep(0.02)
+            else:
+                return

@@ -1,0 +1,89 @@
+"""What a benchmark is asked for, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Measured", "Options", "Result", "rounded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a benchmark is to be run.
+
+    Attributes:
+        quick: Whether it is to end within a minute.
+        seed: Where its random numbers begin.
+        say: Shows a line of progress to a human reader.
+        full: Whether it may take as long as its strongest claim needs; most know no difference.
+        minutes: For how long one runs that runs for as long as it is told; None: as it sees fit.
+    """
+
+    quick: bool = False
+    seed: int = 1
+    say: Callable[[str], None] = print
+    full: bool = False
+    minutes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One figure, and what it is held against.
+
+    Attributes:
+        name: What was measured.
+        unit: The unit of figure and baseline.
+        figure: The measured value.
+        baseline: The same, of what it is compared with, measured in the same run; None if the
+            bar is absolute.
+        bar: What the ratio to the baseline, or the figure itself, has to reach; None if it is
+            only reported.
+        small_is_good: Whether less of it is better, as with latencies.
+    """
+
+    name: str
+    unit: str
+    figure: float
+    baseline: float | None = None
+    bar: float | None = None
+    small_is_good: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """Figure over baseline; None without a baseline."""
+        return self.figure / self.baseline if self.baseline else None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bar is reached; None without a bar."""
+        if self.bar is None:
+            return None
+        reached = self.figure if self.ratio is None else self.ratio
+        return reached <= self.bar if self.small_is_good else reached >= self.bar
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that reports have (DESIGN, section 10)."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "figure": rounded(self.figure),
+            "baseline": rounded(self.baseline),
+            "ratio": rounded(self.ratio),
+            "bar": self.bar,
+            "met": self.met,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All results of a benchmark, and the versions of the servers they ran on, by system."""
+
+    results: Sequence[Result]
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def rounded(value: float | None) -> float | None:
+    """Keep four significant digits: more would pretend to a precision that is not there."""
+    return None if value is None else float(f"{value:.4g}")

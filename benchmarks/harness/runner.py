@@ -1,0 +1,75 @@
+"""Running a benchmark by name, and reporting on it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import benchmarks
+from benchmarks.harness.machine import calibration_s, describe_machine
+from benchmarks.harness.report import Measured, Options, rounded
+
+__all__ = ["UnknownBenchmark", "available", "lines", "measure"]
+
+_Run = Callable[[Options], Awaitable[Measured]]
+
+
+class UnknownBenchmark(Exception):
+    """There is no benchmark of that name."""
+
+
+def available() -> dict[str, str]:
+    """Return the first line of every benchmark's description, by name.
+
+    Modules are read, not imported: some need what only an extra brings.
+    """
+    found = {}
+    for source in sorted(Path(*benchmarks.__path__).glob("*.py")):
+        module = ast.parse(source.read_text("utf-8"))
+        if any(
+            isinstance(node, ast.AsyncFunctionDef) and node.name == "run" for node in module.body
+        ):
+            found[source.stem] = (ast.get_docstring(module) or "").partition("\n")[0]
+    return found
+
+
+async def measure(name: str, options: Options) -> dict[str, Any]:
+    """Run a benchmark.
+
+    Returns:
+        The report (DESIGN, section 10).
+
+    Raises:
+        UnknownBenchmark: There is none of that name.
+    """
+    name = name.replace("-", "_")
+    if name not in available():
+        raise UnknownBenchmark(f"There is no benchmark {name}; there are {', '.join(available())}.")
+    module = importlib.import_module(f"{benchmarks.__name__}.{name}")
+    calibration = calibration_s()
+    measured = await cast("_Run", module.run)(options)
+    return {
+        "name": name,
+        "results": [result.to_json() for result in measured.results],
+        "seed": options.seed,
+        "machine": describe_machine(),
+        "calibration": rounded(calibration),
+        "versions": dict(measured.versions),
+    }
+
+
+def lines(report: dict[str, Any]) -> list[str]:
+    """Return the results of a report as lines for a human reader."""
+    return [_line(result) for result in report["results"]]
+
+
+def _line(result: dict[str, Any]) -> str:
+    told = f"{result['name']}: {result['figure']:g} {result['unit']}"
+    if result["ratio"] is not None:
+        told += f" against {result['baseline']:g}, ratio {result['ratio']:.2f}"
+    if result["bar"] is None:
+        return told
+    return f"{told} (bar {result['bar']:g}: {'met' if result['met'] else 'missed'})"

@@ -1,0 +1,244 @@
+"""The server's sketch in Redis: `begin` with `end`, and `report_read`, of a hundred callers.
+
+Held against a script that does nothing, with as many keys and arguments, one call for each of ours,
+packed and pipelined in the same way; and against the same steps as separate commands, where each
+caller sends what does not depend on an answer in a pipeline of its own. Commands that all callers
+send in shared pipelines are reported, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from functools import partial
+from statistics import median
+from struct import Struct
+from time import perf_counter
+from typing import Any, Final
+from uuid import uuid4
+
+import hiredis
+from redis.asyncio import Redis
+
+from app.commands.demo.rounds import interleaved
+from benchmarks.harness.report import Options, Result
+from sketch.filter.bloom import FilterShape
+from sketch.filter.hashing import positions
+from sketch.protocol.port import Part, SketchLimits
+from sketch.redis.server import KEYS_OF_A_PART, RedisSketch
+
+__all__ = ["sketch_in_redis"]
+
+_BATCH: Final = 100
+_BAR_BARE: Final = 0.3
+_BAR_SEPARATE: Final = 3.0
+_WRITES: Final = "begin + end"
+_READS: Final = "report_read"
+_BARE: Final = "bare"
+_NAMESPACE: Final = "portolan:bench"
+_TTL_S: Final = 60.0
+_LEASE_S: Final = 30
+_SHAPE: Final = FilterShape()
+_PACKED: Final = Struct(f">{_SHAPE.hashes}I")
+_NOTHING: Final = "return 1"
+
+Command = tuple[Any, ...]
+Names = Mapping[str, str]
+Step = Callable[[Redis, Names, Sequence[str]], Awaitable[None]]
+
+
+async def sketch_in_redis(options: Options, url: str) -> list[Result]:
+    """Measure the sketch beside what it is held against, all in each round.
+
+    Args:
+        options: How the benchmark is to be run.
+        url: Address of the Redis server.
+    """
+    keys = [f"articles/{number}#text" for number in range(2_000 if options.quick else 10_000)]
+    async with Redis.from_url(url) as redis:
+        sides = {
+            _WRITES: partial(_writes, redis, keys),
+            _READS: partial(_reads, redis, keys),
+            _BARE: partial(_bare, redis, keys),
+            f"{_WRITES}, separate": partial(_plain_writes, redis, keys, 1),
+            f"{_READS}, separate": partial(_plain_reads, redis, keys, 1),
+            f"{_WRITES}, shared": partial(_plain_writes, redis, keys, _BATCH),
+            f"{_READS}, shared": partial(_plain_reads, redis, keys, _BATCH),
+        }
+        seconds = await interleaved(3 if options.quick else 7, sides)
+    calls = {name: len(keys) * (2 if _WRITES in name else 1) for name in sides}
+    rates = {name: calls[name] / median(of) for name, of in seconds.items()}
+    options.say("sketch: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
+    return [result for name in (_WRITES, _READS) for result in _held(name, rates)]
+
+
+def _held(name: str, rates: Mapping[str, float]) -> Iterator[Result]:
+    against = (
+        ("bare EVALSHA", rates[_BARE], _BAR_BARE),
+        ("separate commands", rates[f"{name}, separate"], _BAR_SEPARATE),
+        ("commands in shared pipelines", rates[f"{name}, shared"], None),
+    )
+    for what, baseline, bar in against:
+        yield Result(f"{name}, against {what}", "calls/s", rates[name], baseline, bar)
+
+
+async def _writes(redis: Redis, keys: Sequence[str]) -> float:
+    """Return the seconds that writes of keys take that caches hold."""
+    async with _reported(redis, keys) as (sketch, part):
+        began = perf_counter()
+        for batch in _cut(keys, _BATCH):
+            await asyncio.gather(*(sketch.begin(part, (key,), f"t{key}") for key in batch))
+            await asyncio.gather(*(sketch.end(part, f"t{key}", {key: 7}) for key in batch))
+        return perf_counter() - began
+
+
+async def _reads(redis: Redis, keys: Sequence[str]) -> float:
+    async with _reported(redis, keys) as (sketch, part):
+        began = perf_counter()
+        await _report(sketch, part, keys)
+        return perf_counter() - began
+
+
+@asynccontextmanager
+async def _reported(redis: Redis, keys: Sequence[str]) -> AsyncIterator[tuple[RedisSketch, Part]]:
+    limits = SketchLimits(longest_ttl_s=2 * _TTL_S)
+    sketch, part = RedisSketch(redis, limits, _SHAPE, _NAMESPACE), _some_part()
+    await sketch.create(part)
+    await _report(sketch, part, keys)
+    yield sketch, part
+    await sketch.close()
+    await redis.delete(*_names(part).values())
+
+
+async def _report(sketch: RedisSketch, part: Part, keys: Sequence[str]) -> None:
+    for batch in _cut(keys, _BATCH):
+        await asyncio.gather(*(sketch.report_read(part, (key,), _TTL_S) for key in batch))
+
+
+async def _bare(redis: Redis, keys: Sequence[str]) -> float:
+    """Return the seconds that as many calls take of a script that does nothing."""
+    sha, names = await redis.script_load(_NOTHING), _names(_some_part()).values()
+    began = perf_counter()
+    for batch in _cut(keys, _BATCH):
+        head = ("EVALSHA", sha, len(names), *names, "life", "", uuid4().hex, 100, "begin", 3)
+        await _pipelined(redis, [(*head, f"t{key}", key, _packed(key)) for key in batch])
+    return perf_counter() - began
+
+
+async def _plain_writes(redis: Redis, keys: Sequence[str], share: int) -> float:
+    names = _names(_some_part())
+    await _plainly(_plain_reports, redis, names, keys, _BATCH)
+    began = perf_counter()
+    for batch in _cut(keys, _BATCH):
+        await _plainly(_plain_begins, redis, names, batch, share)
+        await _plainly(_plain_ends, redis, names, batch, share)
+    took = perf_counter() - began
+    await redis.delete(*names.values())
+    return took
+
+
+async def _plain_reads(redis: Redis, keys: Sequence[str], share: int) -> float:
+    names = _names(_some_part())
+    await _plainly(_plain_reports, redis, names, keys, _BATCH)
+    began = perf_counter()
+    await _plainly(_plain_reports, redis, names, keys, share)
+    took = perf_counter() - began
+    await redis.delete(*names.values())
+    return took
+
+
+async def _plainly(take: Step, redis: Redis, names: Names, keys: Sequence[str], share: int) -> None:
+    """Have a hundred callers take their steps; so many of them share pipelines."""
+    for batch in _cut(keys, _BATCH):
+        await asyncio.gather(*(take(redis, names, some) for some in _cut(batch, share)))
+
+
+async def _plain_begins(redis: Redis, names: Names, batch: Sequence[str]) -> None:
+    asked: list[Command] = []
+    for key in batch:
+        asked += (("TIME",), ("HGET", names["writes"], f"t{key}"))
+        asked.append(("ZSCORE", names["handed"], key))
+    answers = await _pipelined(redis, asked)
+    told: list[Command] = []
+    for number, key in enumerate(batch):
+        told.append(("ZADD", names["stale"], "GT", answers[3 * number + 2], key))
+        told.append(("HSETNX", names["members"], key, _packed(key)))
+        for place in positions(key, _SHAPE):
+            told.append(("HINCRBY", names["counts"], place, 1))
+            told.append(("SETBIT", names["bits"], place, 1))
+        told.append(("HINCRBY", names["marks"], key, 1))
+        told.append(("HDEL", names["versions"], key))
+        told.append(("HSET", names["writes"], f"t{key}", key))
+        told.append(("ZADD", names["leases"], "NX", _LEASE_S, f"t{key}"))
+    await _pipelined(redis, told)
+
+
+async def _plain_ends(redis: Redis, names: Names, batch: Sequence[str]) -> None:
+    asked: list[Command] = []
+    for key in batch:
+        asked += (("TIME",), ("HGET", names["writes"], f"t{key}"))
+        asked.append(("HINCRBY", names["marks"], key, -1))
+        asked.append(("ZSCORE", names["handed"], key))
+        asked.append(("ZSCORE", names["stale"], key))
+        asked.append(("HGET", names["versions"], key))
+    await _pipelined(redis, asked)
+    told: list[Command] = []
+    for key in batch:
+        told.append(("HDEL", names["marks"], key))
+        told.append(("HSET", names["versions"], key, 7))
+        told.append(("HDEL", names["writes"], f"t{key}"))
+        told.append(("ZREM", names["leases"], f"t{key}"))
+    await _pipelined(redis, told)
+
+
+async def _plain_reports(redis: Redis, names: Names, batch: Sequence[str]) -> None:
+    asked: list[Command] = []
+    for key in batch:
+        asked += (("TIME",), ("HMGET", names["meta"], "uncacheable", "saturated"))
+        asked.append(("HGET", names["versions"], key))
+        asked.append(("HGET", names["marks"], key))
+        asked.append(("ZCARD", names["handed"]))
+    answers = await _pipelined(redis, asked)
+    until = int(answers[0][0]) + _TTL_S
+    told: list[Command] = []
+    for key in batch:
+        told.append(("ZADD", names["handed"], "GT", until, key))
+        told.append(("HSETNX", names["versions"], key, "f"))
+    await _pipelined(redis, told)
+
+
+async def _pipelined(redis: Redis, commands: Sequence[Command]) -> list[Any]:
+    pool: Any = redis.connection_pool
+    connection = await pool.get_connection()
+    try:
+        packed = b"".join(map(hiredis.pack_command, commands))
+        await connection.send_packed_command(packed, check_health=False)
+        return [await connection.read_response() for _ in commands]
+    finally:
+        await pool.release(connection)
+
+
+def _some_part() -> Part:
+    return Part(f"bench_{uuid4().hex[:8]}", "articles")
+
+
+def _names(part: Part) -> Names:
+    tag = f"{{{_NAMESPACE}:{part.database}/{part.class_name}}}"
+    return {name: f"{tag}:{name}" for name in KEYS_OF_A_PART}
+
+
+def _packed(key: str) -> bytes:
+    return _PACKED.pack(*positions(key, _SHAPE))
+
+
+def _cut(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for at in range(0, len(keys), size):
+        yield keys[at : at + size]

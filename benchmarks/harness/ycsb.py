@@ -1,0 +1,147 @@
+"""YCSB's workloads A and B: closed loops that read and update counters, the popular ones often."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from time import perf_counter
+from typing import Protocol
+
+from app.commands.demo.zipf import draw
+from benchmarks.harness.staleness import Staleness
+
+__all__ = ["A", "B", "Door", "Tally", "Workload", "drive"]
+
+_DRAWN_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A workload.
+
+    Attributes:
+        name: YCSB's letter.
+        reads: The share of reads; the rest are updates.
+    """
+
+    name: str
+    reads: float
+
+
+A = Workload("A", 0.5)
+B = Workload("B", 0.95)
+
+
+class Door(Protocol):
+    """A way to the counters."""
+
+    async def read(self, id_: str) -> int:
+        """Return a counter."""
+
+    async def add(self, id_: str) -> int:
+        """Add one to a counter; return what it is now."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of a run.
+
+    Attributes:
+        latencies: Of each read (seconds).
+        writes: How many updates were acknowledged.
+        seconds: How long it took.
+    """
+
+    latencies: array[float] = field(default_factory=lambda: array("d"))
+    writes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def mean_s(self) -> float:
+        """The mean time of a read (seconds)."""
+        return sum(self.latencies) / len(self.latencies)
+
+    @property
+    def rate(self) -> float:
+        """Operations that were carried out (1/s)."""
+        return (len(self.latencies) + self.writes) / self.seconds
+
+
+async def drive(
+    doors: Sequence[Door],
+    workload: Workload,
+    ids: Sequence[str],
+    reads: int,
+    judge: Staleness,
+    seed: int,
+    rate: float | None = None,
+) -> Tally:
+    """Run one loop through each door, until so many reads were made.
+
+    Args:
+        doors: The ways; the same one may be taken by several loops.
+        workload: What is done.
+        ids: The counters, the most popular one first.
+        reads: How many reads to make.
+        judge: Judges every read.
+        seed: Where random numbers begin.
+        rate: Operations that all loops begin together (1/s); one that is late makes it good. None:
+            the loops are closed, each begins an operation once the last one has ended.
+    """
+    tally, begun = Tally(), perf_counter()
+    every_s = 0.0 if rate is None else len(doors) / rate
+    loops = [
+        _Loop(door, workload, ids, tally, judge, Random(f"{seed} {number}"), every_s)
+        for number, door in enumerate(doors)
+    ]
+    await asyncio.gather(*(loop.run(reads) for loop in loops))
+    tally.seconds = perf_counter() - begun
+    return tally
+
+
+class _Loop:
+    def __init__(
+        self,
+        door: Door,
+        workload: Workload,
+        ids: Sequence[str],
+        tally: Tally,
+        judge: Staleness,
+        chance: Random,
+        every_s: float,
+    ) -> None:
+        self._door = door
+        self._workload = workload
+        self._ids = ids
+        self._tally = tally
+        self._judge = judge
+        self._chance = chance
+        self._every_s = every_s
+
+    async def run(self, reads: int) -> None:
+        latencies = self._tally.latencies
+        due = perf_counter() + self._chance.random() * self._every_s
+        while len(latencies) < reads:
+            for id_ in draw(self._ids, _DRAWN_AT_ONCE, self._chance.getrandbits(32)):
+                # What the client has itself is returned without a pause: others have their turn.
+                await asyncio.sleep(max(0.0, due - perf_counter()))
+                if len(latencies) >= reads:
+                    return
+                await self._step(id_)
+                due += self._every_s
+
+    def _step(self, id_: str) -> Awaitable[None]:
+        return self._read(id_) if self._chance.random() < self._workload.reads else self._add(id_)
+
+    async def _read(self, id_: str) -> None:
+        due, begun = self._judge.due(id_), perf_counter()
+        count = await self._door.read(id_)
+        self._tally.latencies.append(perf_counter() - begun)
+        self._judge.judge(id_, due, count)
+
+    async def _add(self, id_: str) -> None:
+        self._judge.known(id_, await self._door.add(id_))
+        self._tally.writes += 1

@@ -1,0 +1,1 @@
+"""Bloom filters, plain and counting, on one hash family."""

@@ -1,0 +1,136 @@
+"""One hash family, byte by byte the same in every language; see docs/sketch-wire.md."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final, TypeAlias, cast
+
+import mmh3
+import numpy as np
+from numpy.typing import NDArray
+
+from sketch.filter.shape import FilterShape
+
+__all__ = [
+    "STRIDE",
+    "WORD",
+    "Hashes",
+    "Key",
+    "Keys",
+    "as_words",
+    "hash_all",
+    "hash_words",
+    "octets",
+    "packed_positions",
+    "place_rounds",
+    "positions",
+    "positions_of",
+]
+
+Key: TypeAlias = str | bytes
+"""Text counts as its bytes in UTF-8."""
+
+Keys: TypeAlias = Sequence[str] | Sequence[bytes]
+
+Hashes: TypeAlias = NDArray[np.uint32]
+"""One 128-bit hash in each row: four words."""
+
+WORD: Final = 0xFFFF_FFFF
+STRIDE: Final = 0x4000_0001
+"""An odd stride of a quarter of the ring at least, so that a key's bits lie apart."""
+
+_WORDS: Final = 4
+_HASH_BYTES: Final = 16
+_LITTLE: Final = np.dtype("<u4")
+_SHIFT: Final = np.uint64(32)
+
+
+def octets(key: Key) -> bytes:
+    """Return what of a key is hashed.
+
+    Text is never given to mmh3 as it is: its functions that take text end the process on lone
+    surrogates.
+
+    Raises:
+        UnicodeEncodeError: The key is no text that has a form in UTF-8.
+    """
+    return key.encode() if isinstance(key, str) else key
+
+
+def positions(key: Key, shape: FilterShape) -> tuple[int, ...]:
+    """Return the bits of a key, `shape.hashes` numbers below `shape.bits`.
+
+    Raises:
+        UnicodeEncodeError: The key is no text that has a form in UTF-8.
+    """
+    words = mmh3.mmh3_x86_128_uintdigest(octets(key), shape.seed)
+    at = words & WORD
+    stride = (words >> 33) & 0x7FFF_FFFF | STRIDE
+    bits = shape.bits
+    return tuple([(at + number * stride & WORD) * bits >> 32 for number in range(shape.hashes)])
+
+
+def packed_positions(key: Key, shape: FilterShape) -> bytes:
+    """Return the bits of a key as unsigned 32-bit numbers, big-endian."""
+    return struct.pack(f">{shape.hashes}I", *positions(key, shape))
+
+
+def hash_words(key: Key, seed: int) -> tuple[int, int, int, int]:
+    """Return the four words of a key's hash."""
+    first, second, third, fourth = struct.unpack("<4I", mmh3.mmh3_x86_128_digest(octets(key), seed))
+    return first, second, third, fourth
+
+
+def hash_all(keys: Keys, seed: int) -> Hashes:
+    """Return the hashes of keys, in their order.
+
+    Raises:
+        TypeError: Some keys are text and some are bytes.
+        UnicodeEncodeError: A key is no text that has a form in UTF-8.
+    """
+    # No step of these loops is Python code: that would be most of a batch's time.
+    if keys and isinstance(keys[0], str):
+        encoded: Iterable[bytes] = map(str.encode, cast("Sequence[str]", keys))
+    else:
+        encoded = cast("Sequence[bytes]", keys)
+    joined = b"".join(map(mmh3.mmh3_x86_128_digest, encoded, repeat(seed)))
+    return np.frombuffer(joined, _LITTLE).reshape(-1, _WORDS)
+
+
+def positions_of(hashes: NDArray[Any], shape: FilterShape) -> NDArray[np.int64]:
+    """Return the bits of many keys, one row for each.
+
+    Args:
+        hashes: 16 bytes in each row, of any type of fixed size.
+        shape: Of the filter; the hashes are of its seed.
+
+    Raises:
+        ValueError: The rows are no hashes.
+    """
+    return np.stack(list(place_rounds(as_words(hashes), shape)), axis=1)
+
+
+def as_words(hashes: NDArray[Any]) -> Hashes:
+    """Return hashes of any type as rows of four words.
+
+    Raises:
+        ValueError: The rows are no hashes.
+    """
+    row_bytes = hashes.dtype.itemsize * int(np.prod(hashes.shape[1:]))
+    if hashes.ndim == 0 or hashes.dtype.hasobject or row_bytes != _HASH_BYTES:
+        raise ValueError("each row has to be a hash of 16 bytes")
+    raw = np.ascontiguousarray(hashes).reshape(-1)
+    return raw.view(_LITTLE).reshape(-1, _WORDS)
+
+
+def place_rounds(words: Hashes, shape: FilterShape) -> Iterator[NDArray[np.int64]]:
+    """Yield the first bit of each key, then the second one of each, and so on."""
+    at = words[:, 0].copy()
+    stride = words[:, 1] >> np.uint32(1) | np.uint32(STRIDE)
+    bits = np.uint64(shape.bits)
+    for _ in range(shape.hashes):
+        # Places are below 2³¹: as signed numbers they are the same, and indices as they stand.
+        yield (at * bits >> _SHIFT).view(np.int64)
+        at += stride

@@ -1,0 +1,1 @@
+"""What looks at caching from outside: a simulator, a trace checker, golden vectors."""

@@ -1,0 +1,183 @@
+"""``portolan simulate``: which lifetimes would be best, tried out in virtual time."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:  # help must not wait for numpy
+    from sketch.instruments.simulate.comparison import Comparison, Question
+    from sketch.instruments.simulate.world import World
+    from sketch.ttl.cate import Ratio
+    from sketch.ttl.weights import Weights
+
+__all__ = ["simulate"]
+
+_errors = Console(stderr=True, highlight=False)
+_FURTHER: Final = ("invalidations", "stale", "stalest", "ops/s")
+
+
+class _Estimator(StrEnum):
+    ALL = "all"
+    STATIC = "static"
+    CATE = "cate"
+    LEARNER = "learner"
+    ORACLE = "oracle"
+
+
+class _Letter(StrEnum):
+    A = "a"
+    B = "b"
+    C = "c"
+    D = "d"
+    E = "e"
+    F = "f"
+
+
+def simulate(
+    *,
+    workload: Annotated[
+        _Letter, typer.Option(help="Which core workload of YCSB.", case_sensitive=False)
+    ] = _Letter.A,
+    operations: Annotated[int, typer.Option(min=1, help="Operations to simulate.")] = 20_000,
+    warm_up: Annotated[
+        int, typer.Option(min=0, help="Operations before, of which nothing is counted.")
+    ] = 0,
+    records: Annotated[int, typer.Option(min=1, help="Records there are at first.")] = 1_000,
+    rate: Annotated[float, typer.Option(min=1e-3, help="Operations in a virtual second.")] = 200.0,
+    clients: Annotated[int, typer.Option(min=1, help="Clients that share them.")] = 10,
+    caches: Annotated[
+        str, typer.Option(help="Caches on the way: any of client, proxy, cdn.")
+    ] = "client,cdn",
+    bound: Annotated[float, typer.Option(min=0.01, help="Δ in seconds.")] = 1.0,
+    margin: Annotated[float, typer.Option(min=0, help="M in seconds.")] = 0.0,
+    longest: Annotated[float, typer.Option(min=0.1, help="The longest life in seconds.")] = 600.0,
+    origin: Annotated[
+        str, typer.Option(help="One way to the origin: constant(ms), normal(ms, ms), …")
+    ] = "constant(86.54)",
+    estimator: Annotated[
+        _Estimator, typer.Option(help="Which estimator; all compares them.")
+    ] = _Estimator.ALL,
+    ratio: Annotated[str, typer.Option(help="Of CATE: linear, logistic or unweighted.")] = "linear",
+    starts: Annotated[int, typer.Option(min=1, help="Points at which hills are climbed.")] = 3,
+    weights: Annotated[
+        str, typer.Option(help="Cost of invalidation, stale read, miss, false positives.")
+    ] = "0.2,1,1,1",
+    seed: Annotated[int, typer.Option(min=0, help="Where random numbers begin.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for plots (SVG).")] = None,
+    json: Annotated[Path | None, typer.Option(help="File for all figures.")] = None,
+    report: Annotated[Path | None, typer.Option(help="File for a page (HTML).")] = None,
+) -> None:
+    """Simulate caches over a workload, and compare how lifetimes are chosen.
+
+    Static lifetimes are swept, and CATE's settings are found by hill climbing, so that each shows
+    the best it can do; the oracle knows the next write. docs/ttl.md tells how to read the report.
+    """
+    from sketch.instruments.simulate.comparison import ESTIMATORS, Question
+    from sketch.instruments.simulate.hill_climbing import Climb
+    from sketch.instruments.simulate.latency import parse
+    from sketch.instruments.simulate.plots import PlotsMissing
+    from sketch.instruments.simulate.workload import WORKLOADS, Workload
+    from sketch.instruments.simulate.world import World, layers_of
+
+    try:
+        has_client, layers = layers_of(caches)
+        world = World(
+            Workload(
+                WORKLOADS[workload.value], operations, records, rate, clients, warm_up=warm_up
+            ),
+            client_caches=has_client,
+            layers=layers,
+            origin_one_way=parse(origin),
+            bound_s=bound,
+            margin_s=margin,
+            longest_s=longest,
+            seed=seed,
+        )
+        chosen = tuple(name for name in ESTIMATORS if estimator.value in (name, "all"))
+        question = Question(_weights(weights), _ratio(ratio), Climb(starts), chosen)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    comparison = _compared(world, question)
+    _errors.print(_table(comparison))
+    try:
+        _write(comparison, out, json, report)
+    except PlotsMissing as error:
+        _errors.print(str(error))
+        raise typer.Exit(1) from None
+
+
+def _weights(text: str) -> Weights:
+    from sketch.ttl.weights import Weights
+
+    numbers = [float(number) for number in text.split(",")]
+    if len(numbers) != len(Weights.__slots__):
+        raise ValueError("there are four weights, separated by commas")
+    return Weights(*numbers)
+
+
+def _ratio(text: str) -> Ratio:
+    ratios: tuple[Ratio, ...] = ("linear", "logistic", "unweighted")
+    for ratio in ratios:
+        if ratio == text:
+            return ratio
+    raise ValueError(f"the ratio is one of {', '.join(ratios)}")
+
+
+def _compared(world: World, question: Question) -> Comparison:
+    from sketch.instruments.simulate.comparison import compare
+    from sketch.instruments.simulate.run import Prepared
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=_errors, transient=True) as progress:
+        task = progress.add_task("Drawing accesses", total=None)
+        return compare(
+            Prepared.of(world), question, lambda what: progress.update(task, description=what)
+        )
+
+
+def _table(comparison: Comparison) -> Table:
+    table = Table("estimator", "cost", "hits", "origin", *_FURTHER)
+    for entry in comparison.entries:
+        tally = entry.run.tally
+        table.add_row(
+            entry.name,
+            f"{entry.cost:.4f}",
+            f"{tally.hit_ratio:.1%}",
+            f"{tally.origin_reads:,}",
+            f"{tally.invalidations:,}",
+            f"{tally.stale:,}",
+            f"{tally.stalest_s:.2f} s",
+            f"{entry.run.operations_per_s:,.0f}",
+        )
+    return table
+
+
+def _write(
+    comparison: Comparison, out: Path | None, json: Path | None, report: Path | None
+) -> None:
+    import orjson
+
+    from sketch.instruments.simulate.page import page
+
+    if json is not None:
+        json.write_bytes(orjson.dumps(comparison.to_json(), option=orjson.OPT_INDENT_2))
+    if out is not None:
+        _plot(comparison, out)
+    if report is not None:
+        report.write_text(page(comparison))
+
+
+def _plot(comparison: Comparison, out: Path) -> None:
+    from sketch.instruments.simulate.plots import cost_plot, latency_plot, reads_plot, sweep_plot
+
+    out.mkdir(parents=True, exist_ok=True)
+    plots = {"cost": cost_plot, "sweep": sweep_plot, "reads": reads_plot, "latency": latency_plot}
+    for name, plot in plots.items():
+        (out / f"{name}.svg").write_text(plot(comparison))

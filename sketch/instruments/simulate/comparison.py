@@ -1,0 +1,182 @@
+"""All estimators on the same schedule: the best static life, the best CATE, learner, oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+from sketch.instruments.simulate.hill_climbing import Climb, climb
+from sketch.instruments.simulate.oracle import Oracle
+from sketch.instruments.simulate.run import Prepared, Run, simulate
+from sketch.ttl.cate import Cate, CateSettings, Ratio
+from sketch.ttl.learner import Learner, LearnerSettings
+from sketch.ttl.rates import Memory
+from sketch.ttl.static import Static
+from sketch.ttl.weights import Weights
+
+__all__ = ["ESTIMATORS", "Comparison", "Entry", "Question", "compare"]
+
+Name = Literal["static", "cate", "learner", "oracle"]
+ESTIMATORS: Final[tuple[Name, ...]] = ("static", "cate", "learner", "oracle")
+
+Say = Callable[[str], None]
+_GRID: Final = 2.0
+_SHORTEST_S: Final = 0.05
+_REFINED: Final = 3
+_STATES: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is compared.
+
+    Attributes:
+        weights: What events cost.
+        ratio: Of CATE.
+        climb: How slope and longest life of CATE are found.
+        estimators: Which ones.
+    """
+
+    weights: Weights = field(default=Weights())
+    ratio: Ratio = "linear"
+    climb: Climb = field(default=Climb(starts=3))
+    estimators: Sequence[Name] = ESTIMATORS
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one estimator achieved.
+
+    Attributes:
+        name: The estimator.
+        cost: Of an access.
+        settings: What it was set to, or had learned.
+        run: What was counted.
+        tried: Other settings that were looked at, and their costs.
+    """
+
+    name: Name
+    cost: float
+    settings: dict[str, Any]
+    run: Run
+    tried: Sequence[tuple[float, float]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything."""
+        return {
+            "estimator": self.name,
+            "cost": self.cost,
+            "settings": self.settings,
+            "operations_per_s": self.run.operations_per_s,
+            "counts": self.run.tally.to_json(),
+            "tried": [{"life_s": life, "cost": cost} for life, cost in self.tried],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All entries, and what they were asked for."""
+
+    prepared: Prepared
+    question: Question
+    entries: Sequence[Entry]
+
+    def of(self, name: str) -> Entry | None:
+        """Return the entry of an estimator."""
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything that is needed to repeat it, and what came out."""
+        world = self.prepared.world
+        return {
+            "workload": asdict(world.workload),
+            "caches": ["client"] * world.client_caches + [layer.name for layer in world.layers],
+            "bound_s": world.bound_s,
+            "margin_s": world.margin_s,
+            "longest_s": world.longest_s,
+            "filter": asdict(world.shape),
+            "seed": world.seed,
+            "weights": asdict(self.question.weights),
+            "entries": [entry.to_json() for entry in self.entries],
+        }
+
+
+def compare(prepared: Prepared, question: Question, say: Say = lambda _: None) -> Comparison:
+    """Run every estimator on the same accesses.
+
+    Args:
+        prepared: The accesses.
+        question: What is compared.
+        say: Told what is being done.
+    """
+    makers: dict[Name, Callable[[Prepared, Question, Say], Entry]] = {
+        "static": best_static,
+        "cate": best_cate,
+        "learner": _learner,
+        "oracle": _oracle,
+    }
+    entries = []
+    for name in question.estimators:
+        say(name)
+        entries.append(makers[name](prepared, question, say))
+    return Comparison(prepared, question, entries)
+
+
+def best_static(prepared: Prepared, question: Question, say: Say) -> Entry:
+    """Sweep static lives from none to the longest, and more closely around the best."""
+    runs: dict[float, Run] = {}
+
+    def cost(life_s: float) -> float:
+        if life_s not in runs:
+            say(f"static, {life_s:.3g} s")
+            runs[life_s] = simulate(prepared, lambda _: Static(life_s))
+        return runs[life_s].tally.cost(question.weights)
+
+    lives, life = [0.0], prepared.world.longest_s
+    while life >= _SHORTEST_S:
+        lives.append(life)
+        life /= _GRID
+    best, step = min(lives, key=cost), _GRID
+    for _ in range(_REFINED if best > 0 else 0):
+        step **= 0.5
+        longest = prepared.world.longest_s
+        best = min((best, best / step, min(best * step, longest)), key=cost)
+    tried = sorted((life, cost(life)) for life in runs)
+    return Entry("static", cost(best), {"life_s": best}, runs[best], tried)
+
+
+def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
+    """Climb the hill of slope and longest life."""
+    memory = Memory(margin_s=prepared.world.margin_s)
+
+    def run(slope: float, longest_s: float) -> Run:
+        say(f"cate, slope {slope:.2f}, longest {longest_s:.3g} s")
+        settings = CateSettings(question.ratio, slope, longest_s)
+        return simulate(prepared, lambda _: Cate(settings, memory))
+
+    def cost(slope: float, longest_s: float) -> float:
+        return run(slope, longest_s).tally.cost(question.weights)
+
+    summit = climb(cost, question.climb, prepared.world.seed)
+    found = {"ratio": question.ratio, "slope": summit.slope, "longest_s": summit.longest_s}
+    again = run(summit.slope, summit.longest_s)
+    return Entry("cate", summit.cost, {**found, "evaluations": summit.evaluations}, again)
+
+
+def _learner(prepared: Prepared, question: Question, _: Say) -> Entry:
+    settings = LearnerSettings(prepared.world.longest_s, question.weights)
+    memory = Memory(margin_s=prepared.world.margin_s)
+    run = simulate(prepared, lambda _: Learner(settings, memory))
+    assert isinstance(run.estimator, Learner)
+    learned = {
+        "slope": [dials.slope.value for dials in run.estimator.dials.values()],
+        "longest_s": [dials.longest_s.value for dials in run.estimator.dials.values()],
+        "regret": [asdict(regret) for regret in run.estimator.regrets.values()],
+    }
+    return Entry("learner", run.tally.cost(question.weights), learned, run)
+
+
+def _oracle(prepared: Prepared, question: Question, _: Say) -> Entry:
+    run = simulate(prepared, lambda known: Oracle(known.writes_s()))
+    return Entry("oracle", run.tally.cost(question.weights), {}, run)

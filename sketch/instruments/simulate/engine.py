@@ -1,0 +1,271 @@
+"""Virtual time: accesses begin as scheduled, and what follows from them happens in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from sketch.instruments.simulate.latency import stream
+from sketch.instruments.simulate.origin import FilterCopy, Origin
+from sketch.instruments.simulate.tally import Tally
+from sketch.instruments.simulate.workload import Schedule
+from sketch.instruments.simulate.world import World
+from sketch.ttl.port import TtlEstimator
+
+__all__ = ["Engine", "Progress"]
+
+Progress = Callable[[int], None]
+"""Told how many further accesses have begun."""
+
+_TOLD_EVERY: Final = 10_000
+_REFRESHED: Final = 0.8
+"""Clients fetch the filter anew after this share of Δ, so that it is there in time."""
+
+_NEVER: Final = float("-inf")
+
+
+class _Copy(NamedTuple):
+    """A copy of a record in a cache: its version, its end, when the origin was asked for it."""
+
+    version: int
+    end_s: float
+    checked_s: float = _NEVER
+
+
+class _Client:
+    __slots__ = ("contains", "copies", "filter_s", "generated_s")
+
+    def __init__(self) -> None:
+        self.copies: dict[int, _Copy] = {}
+        self.contains: Callable[[str], bool] = lambda _: True
+        self.filter_s = self.generated_s = _NEVER
+
+
+class _Read(NamedTuple):
+    """A read that is under way: of whom, when it began, what had been acknowledged then."""
+
+    client: _Client
+    key: int
+    begun_s: float
+    revalidates: bool
+
+
+class Engine:
+    """One run.
+
+    Args:
+        world: What is simulated.
+        accesses: What clients do.
+        arrivals: When each of the accesses that is a write reaches the origin.
+        estimator: Says how long copies live.
+        random: Draws latencies.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        accesses: Schedule,
+        arrivals: list[float],
+        estimator: TtlEstimator,
+        random: np.random.Generator,
+    ) -> None:
+        self._world = world
+        self._accesses = accesses
+        self._arrivals = arrivals
+        self.tally = Tally()
+        self._names = [(f"records/{key}#all",) for key in range(accesses.records)]
+        self._origin = Origin(world, self._names, estimator, self.tally)
+        self._clients = [_Client() for _ in range(world.workload.clients)]
+        self._copies: list[dict[int, _Copy]] = [{} for _ in world.layers]
+        self._hops = [stream(layer.one_way, random) for layer in world.layers]
+        self._hops.append(stream(world.origin_one_way, random))
+        self._store, self._purge = stream(world.store, random), stream(world.purge, random)
+        self._acknowledged: list[list[float]] = [[] for _ in range(accesses.records)]
+        self._events: list[tuple[Any, ...]] = []
+        self._order = count()
+
+    def run(self, progress: Progress | None = None) -> Tally:
+        """Let everything happen; return what was counted."""
+        self._begin_clients()
+        accesses, names, events = self._accesses, self._clients, self._events
+        lists = (accesses.begin_s.tolist(), accesses.key.tolist(), accesses.client.tolist())
+        now = counted_s = 0.0
+        for number, (now, key, client, write) in enumerate(
+            zip(*lists, accesses.write.tolist(), strict=True)
+        ):
+            while events[0][0] <= now:
+                event = heappop(events)
+                event[2](*event)
+            if number == accesses.first:
+                self.tally.restart()
+                counted_s = now
+            if write:
+                heappush(events, (self._arrivals[number], next(self._order), self._write, key))
+            else:
+                self._read(now, key, names[client])
+            if progress is not None and number % _TOLD_EVERY == _TOLD_EVERY - 1:
+                progress(_TOLD_EVERY)
+        self._finish()
+        self.tally.virtual_s = now - counted_s
+        self.tally.operations = self._world.workload.operations
+        return self.tally
+
+    def _begin_clients(self) -> None:
+        """Let clients fetch their first filters, one after the other."""
+        period = self._world.bound_s * _REFRESHED
+        for number, client in enumerate(self._clients):
+            self._at(period * number / len(self._clients), self._refresh, client)
+        self._at(period, self._measure)
+
+    def _finish(self) -> None:
+        """Let end what has begun; what happens for ever does not."""
+        endless = (self._refresh, self._measure)
+        while self._events:
+            event = heappop(self._events)
+            if event[2] not in endless:
+                event[2](*event)
+
+    def _at(self, time: float, happens: Callable[..., None], *what: Any) -> None:
+        heappush(self._events, (time, next(self._order), happens, *what))
+
+    def _way(self) -> float:
+        """Draw the time from a client to the origin, or back."""
+        time = 0.0
+        for hop in self._hops:
+            time += hop()
+        return time
+
+    def _read(self, now: float, key: int, client: _Client) -> None:
+        """Begin a read at a client."""
+        self.tally.reads += 1
+        copy = client.copies.get(key)
+        revalidates = self._is_suspect(now, key, client)
+        if copy is not None and self._may_use(now, copy, client, revalidates=revalidates):
+            self.tally.client_hits += 1
+            self._done(now, copy.version, _Read(client, key, now, revalidates=False))
+            return
+        read = _Read(client, key, now, revalidates)
+        if revalidates and not self._world.shared_answers:
+            self._at(now + self._way(), self._at_origin, read)
+        else:
+            self._at(now + self._hops[0](), self._at_layer, 0, read)
+
+    def _may_use(self, now: float, copy: _Copy, client: _Client, *, revalidates: bool) -> bool:
+        """Whether a client may use a copy of its own.
+
+        What it has revalidated since the filter was made is as fresh as the filter: it may be used
+        as long as that.
+        """
+        if now >= copy.end_s:
+            return False
+        fresh = now - client.filter_s <= self._world.bound_s
+        return not revalidates or (fresh and copy.checked_s >= client.generated_s)
+
+    def _is_suspect(self, now: float, key: int, client: _Client) -> bool:
+        if now - client.filter_s > self._world.bound_s:
+            self.tally.old_filters += 1
+            return True
+        if not client.contains(self._names[key][0]):
+            return False
+        if not self._origin.held(key, client.generated_s):
+            self.tally.false_positives += 1
+        return True
+
+    def _at_layer(self, now: float, _: int, __: Any, level: int, read: _Read) -> None:
+        """A read reaches a shared cache, or the origin behind the last one."""
+        if level == len(self._copies):
+            self._at_origin(now, 0, None, read)
+            return
+        copy = self._copies[level].get(read.key)
+        if copy is not None and now < copy.end_s and self._may_answer(level, read):
+            self.tally.shared_hits += 1
+            self._answer(now, level, copy, read)
+        else:
+            self._at(now + self._hops[level + 1](), self._at_layer, level + 1, read)
+
+    def _may_answer(self, level: int, read: _Read) -> bool:
+        return not read.revalidates or self._world.layers[level].purged
+
+    def _at_origin(self, now: float, _: int, __: Any, read: _Read) -> None:
+        """A read reaches the origin."""
+        version, end_s = self._origin.read(now, read.key)
+        if read.revalidates:
+            self.tally.revalidations += 1
+            cached = read.client.copies.get(read.key)
+            self.tally.needless += cached is not None and cached.version == version
+        else:
+            self.tally.misses += 1
+        copy = _Copy(version, end_s, read.begun_s)
+        self._answer(now + self._store(), len(self._copies), copy, read)
+
+    def _answer(self, now: float, level: int, copy: _Copy, read: _Read) -> None:
+        """Send an answer to the cache before, or to the client."""
+        self._at(now + self._hops[level](), self._arrive, level - 1, copy, read)
+
+    def _arrive(self, now: float, _: int, __: Any, level: int, copy: _Copy, read: _Read) -> None:
+        """An answer reaches a cache, which keeps it, or the client."""
+        alive = now < copy.end_s
+        if level >= 0:
+            if alive:
+                self._copies[level][read.key] = _Copy(copy.version, copy.end_s)
+            self._answer(now, level, copy, read)
+            return
+        if alive and self._world.client_caches:
+            read.client.copies[read.key] = copy
+        self._done(now, copy.version, read)
+
+    def _done(self, now: float, version: int, read: _Read) -> None:
+        """Count a read that has been answered."""
+        self.tally.latencies.append(now - read.begun_s)
+        acknowledged = self._acknowledged[read.key]
+        if version >= len(acknowledged):
+            return
+        overwritten_s = acknowledged[version]
+        if overwritten_s < read.begun_s:
+            self.tally.stale += 1
+            age_s = read.begun_s - overwritten_s
+            self.tally.stalest_s = max(self.tally.stalest_s, age_s)
+            self.tally.beyond_bound += age_s > self._world.bound_s
+
+    def _write(self, now: float, _: int, __: Any, key: int) -> None:
+        """A write reaches the origin."""
+        self.tally.writes += 1
+        token, held = self._origin.begin(now, key)
+        self._at(now + self._store(), self._written, key, token, held)
+
+    def _written(self, now: float, _: int, __: Any, key: int, token: str, held: bool) -> None:
+        """The store has done a write; it is acknowledged."""
+        self._origin.end(now, key, token)
+        self._acknowledged[key].append(now)
+        if held:
+            for layer, copies in zip(self._world.layers, self._copies, strict=True):
+                if layer.purged:
+                    self._at(now + self._purge(), self._forget, copies, key)
+
+    def _forget(self, _: float, __: int, ___: Any, copies: dict[int, _Copy], key: int) -> None:
+        """A purge reaches a cache."""
+        copies.pop(key, None)
+
+    def _refresh(self, now: float, _: int, __: Any, client: _Client) -> None:
+        """A client asks for the filter, and will do so again."""
+        self._at(now + self._way(), self._send_filter, client, now)
+        self._at(now + self._world.bound_s * _REFRESHED, self._refresh, client)
+
+    def _send_filter(self, now: float, _: int, __: Any, client: _Client, asked_s: float) -> None:
+        self._at(now + self._way(), self._take_filter, client, asked_s, self._origin.filter(now))
+
+    def _take_filter(
+        self, _: float, __: int, ___: Any, client: _Client, asked_s: float, copy: FilterCopy
+    ) -> None:
+        if asked_s > client.filter_s:
+            client.filter_s, client.generated_s = asked_s, copy.time_s
+            client.contains = copy.contains
+
+    def _measure(self, now: float, _: int, __: Any) -> None:
+        """Look at the filter, and again after a while."""
+        self._origin.measure(now)
+        self._at(now + self._world.bound_s * _REFRESHED, self._measure)

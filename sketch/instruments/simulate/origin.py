@@ -1,0 +1,119 @@
+"""The origin: a store, the server's sketch as it is, and an estimator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sketch.filter.bloom import BloomFilter
+from sketch.instruments.simulate.tally import Tally
+from sketch.instruments.simulate.world import World
+from sketch.memory.partition import MemoryPart
+from sketch.protocol.port import Part, SketchLimits
+from sketch.ttl.port import TtlEstimator
+
+__all__ = ["PART", "FilterCopy", "Origin"]
+
+PART: Final = Part("simulated", "records")
+_ALL: Final = 2**30
+
+
+class FilterCopy:
+    """The plain filter of one moment.
+
+    Attributes:
+        contains: Whether a key may be in it.
+        time_s: The moment.
+    """
+
+    __slots__ = ("contains", "time_s")
+
+    def __init__(self, plain: BloomFilter, time_s: float) -> None:
+        self.contains = plain.contains
+        self.time_s = time_s
+
+
+class Origin:
+    """What reaches the origin, in the order in which it arrives; times are in seconds.
+
+    Args:
+        world: What is simulated.
+        keys: Names of the records.
+        estimator: Says how long copies live.
+        tally: Where invalidations and the size of the filter are counted.
+
+    Attributes:
+        versions: The version of each record.
+    """
+
+    def __init__(
+        self, world: World, keys: list[tuple[str]], estimator: TtlEstimator, tally: Tally
+    ) -> None:
+        limits = SketchLimits(
+            longest_ttl_s=world.longest_s, margin_s=world.margin_s, keys=len(keys)
+        )
+        self._part = MemoryPart(limits, world.shape, 0, fresh=True)
+        self._longest_s, self._shape = world.longest_s, world.shape
+        self._margin_s = world.margin_s
+        self._keys = keys
+        self._records = world.workload.records
+        self._estimator = estimator
+        self._tally = tally
+        self._written = 0
+        self._alive_s = [0.0] * len(keys)
+        self._held_s = [0.0] * len(keys)
+        self._plain: tuple[int, BloomFilter] = (0, BloomFilter(world.shape))
+        self.versions = [0] * len(keys)
+
+    def read(self, now_s: float, key: int) -> tuple[int, float]:
+        """Answer a read: the version, and when copies of it end."""
+        names = self._keys[key]
+        now = int(now_s * 1e6)
+        life_s = min(self._estimator.ttl_s(PART, names, now_s), self._longest_s)
+        ttl = self._part.report_read(now, names, int(life_s * 1e6))
+        self._estimator.missed(PART, names, now_s, ttl / 1e6)
+        end_s = (now + ttl) / 1e6
+        if ttl:
+            self._alive_s[key] = max(self._alive_s[key], end_s + self._margin_s)
+        return self.versions[key], end_s
+
+    def begin(self, now_s: float, key: int) -> tuple[str, bool]:
+        """Begin a write; return its token, and whether caches are to be purged."""
+        self._written += 1
+        token = str(self._written)
+        now = int(now_s * 1e6)
+        held = bool(self._part.begin(now, self._keys[key], token))
+        if held:
+            self._tally.invalidations += 1
+            self._held_s[key] = self._alive_s[key]
+        return token, held
+
+    def end(self, now_s: float, key: int, token: str) -> int:
+        """End a write; return the version that it made."""
+        version = self.versions[key] = self.versions[key] + 1
+        names = self._keys[key]
+        created = names if version == 1 and key >= self._records else ()
+        self._part.end(int(now_s * 1e6), token, {names[0]: version})
+        self._estimator.wrote(PART, names, now_s, created)
+        return version
+
+    def held(self, key: int, at_s: float) -> bool:
+        """Whether a key was rightly in the filter of some moment."""
+        return self._held_s[key] > at_s
+
+    def filter(self, now_s: float) -> FilterCopy:
+        """Return the plain filter as it stands."""
+        self._part.expire(int(now_s * 1e6), _ALL)
+        held = self._part.filter
+        generation, plain = self._plain
+        if held.generation != generation:
+            plain = BloomFilter.from_bits(self._shape, held.bits)
+            self._plain = held.generation, plain
+        return FilterCopy(plain, now_s)
+
+    def measure(self, now_s: float) -> None:
+        """Note the size of the filter."""
+        self.filter(now_s)
+        _, plain = self._plain
+        rate = plain.false_positive_rate
+        self._tally.measured(rate, plain.estimated_count)
+        self._estimator.filled(PART, rate)

@@ -1,0 +1,83 @@
+"""What is simulated: the caches between clients and origin, and how far they are apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from sketch.filter.shape import FilterShape
+from sketch.instruments.simulate.latency import Constant, Latency, Normal
+from sketch.instruments.simulate.workload import Workload
+
+__all__ = ["CACHES", "Layer", "World", "layers_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A shared cache on the way to the origin.
+
+    Attributes:
+        name: What it is called.
+        one_way: From what lies before it.
+        purged: Whether the origin can purge it; otherwise copies end when they expire.
+    """
+
+    name: str
+    one_way: Latency
+    purged: bool = False
+
+
+CACHES: Final[dict[str, Layer]] = {
+    "proxy": Layer("proxy", Constant(0.001)),
+    "cdn": Layer("cdn", Constant(0.002), purged=True),
+}
+"""Shared caches, in the order in which they lie; the time to the CDN is the sheet's."""
+
+
+def layers_of(names: str) -> tuple[bool, tuple[Layer, ...]]:
+    """Read a list of caches, separated by commas: client, proxy, cdn.
+
+    Returns:
+        Whether clients have caches of their own, and the shared ones.
+
+    Raises:
+        ValueError: One of them is none.
+    """
+    given = {name.strip() for name in names.split(",") if name.strip()}
+    if unknown := given - {"client", *CACHES}:
+        raise ValueError(f"there is no cache {', '.join(sorted(unknown))}")
+    return "client" in given, tuple(layer for name, layer in CACHES.items() if name in given)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a simulation depends on, apart from the estimator.
+
+    Attributes:
+        workload: What clients do.
+        client_caches: Whether each client has a cache of its own.
+        layers: Shared caches, the one next to clients first.
+        origin_one_way: From the last shared cache to the origin.
+        store: A read or write of the store.
+        purge: From the end of a write until the caches are purged.
+        bound_s: Δ: no client uses an older filter.
+        shape: Of the filter.
+        margin_s: M: for how long the sketch takes a copy to be alive after its end.
+        longest_s: No copy lives longer, whatever an estimator says.
+        shared_answers: Whether a cache that is purged answers revalidations; by default they reach
+            the origin.
+        seed: Where random numbers begin.
+    """
+
+    workload: Workload = field(default=Workload())
+    client_caches: bool = True
+    layers: tuple[Layer, ...] = (CACHES["cdn"],)
+    origin_one_way: Latency = field(default=Constant(0.08654))
+    store: Latency = field(default=Constant(0.001))
+    purge: Latency = field(default=Normal(0.08, 0.01))
+    bound_s: float = 1.0
+    shape: FilterShape = field(default=FilterShape())
+    margin_s: float = 0.0
+    longest_s: float = 600.0
+    shared_answers: bool = False
+    seed: int = 1

@@ -1,0 +1,1 @@
+"""The server's sketch in the memory of one process."""

@@ -1,0 +1,202 @@
+"""One part of the sketch in memory: what a write, a read and the passing of time do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from sketch.filter.bloom import FilterShape
+from sketch.memory.deadlines import Deadlines
+from sketch.memory.filter import MemoryFilter
+from sketch.memory.purges import OwedPurges
+from sketch.memory.queries import Registrations
+from sketch.memory.versions import Versions
+from sketch.protocol.port import Changes, Ended, Part, SketchLimits
+from sketch.protocol.states import PartState
+from sketch.protocol.times import lifetime_us, microseconds
+
+__all__ = ["MemoryPart"]
+
+
+@dataclass(slots=True)
+class _Write:
+    held: dict[str, bool] = field(default_factory=dict)
+
+
+class MemoryPart:
+    """A part; `now` is microseconds on the sketch's clock.
+
+    Attributes:
+        incarnation: Of the filter.
+        filter: Which keys are in it.
+        purges: What is to be purged.
+        versions: Versions of keys that caches may hold.
+        queries: Queries that are registered.
+        layout: What its keys stand for; empty: it was not told.
+        schema: What registrations have to name.
+        saturated_until: Until then every key counts as being in the filter.
+        uncacheable_until: Until then nothing may be cached.
+    """
+
+    def __init__(self, limits: SketchLimits, shape: FilterShape, now: int, *, fresh: bool) -> None:
+        self._limits = limits
+        self._lease_us = microseconds(limits.lease_s)
+        self._margin_us = microseconds(limits.margin_s)
+        self._handed = Deadlines()
+        self._stale = Deadlines()
+        self._leases = Deadlines()
+        self._writes: dict[str, _Write] = {}
+        self._marks: dict[str, int] = {}
+        self._contested: set[str] = set()
+        self._wanted: set[str] = set()
+        self.queries = Registrations(limits.queries, now)
+        self.incarnation = uuid4().hex
+        self.filter = MemoryFilter(shape)
+        self.purges = OwedPurges(limits)
+        self.versions = Versions()
+        self.layout = self.schema = ""
+        self.saturated_until = 0 if fresh else now + lifetime_us(limits)
+        self.uncacheable_until = 0 if fresh else now + self._lease_us
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether copies may be alive."""
+        return len(self._handed) > 0
+
+    def begin(self, now: int, keys: Sequence[str], token: str) -> list[str]:
+        """Mark keys as being written; return those that caches may hold."""
+        write = self._writes.get(token)
+        if write is None:
+            write = self._writes[token] = _Write()
+            self._leases.put(token, now + self._lease_us)
+        for key in keys:
+            if key not in write.held:
+                write.held[key] = self._mark(now, key)
+        return [key for key in dict.fromkeys(keys) if write.held[key]]
+
+    def _mark(self, now: int, key: str) -> bool:
+        handed = self._handed.of(key)
+        if handed > now:  # a pending write alone, of a key that no cache can hold, sets no bits
+            self._stale.extend(key, handed)
+            self.filter.add(key)
+        self._marks[key] = self._marks.get(key, 0) + 1
+        if self._marks[key] > 1:
+            self._contested.add(key)
+        self.versions.forget(key)
+        return handed > now or now < self.saturated_until
+
+    def end(self, now: int, token: str, versions: Mapping[str, int]) -> Ended:
+        """Clear a write's mark, set its versions, owe purges."""
+        write = self._writes.pop(token, None)
+        if write is None:
+            return Ended.DONE
+        self._leases.discard(token)
+        wanted = not self._wanted.isdisjoint(write.held)
+        for key, held in write.held.items():
+            pending = self._unmark(now, key)
+            if self._handed.of(key) > now:
+                self.versions.made(key, versions.get(key), pending=pending)
+            else:
+                self.versions.forget(key)
+            if held:
+                self.purges.owe(now, key)
+        return Ended.WANTED if wanted else Ended.DONE
+
+    def close(self, now: int, token: str, versions: Mapping[str, int], changes: Changes) -> Ended:
+        """End a write, if nothing speaks against what it says of query results."""
+        write = self._writes.get(token)
+        if write is not None and changes.mark != self.queries.mark:
+            if changes.insists:
+                self.queries.keep_quiet(now)
+            return Ended.BEHIND
+        if write is not None and changes.alone and not self._contested.isdisjoint(write.held):
+            return Ended.CONTESTED
+        return self.end(now, token, versions)
+
+    def changed(self, now: int, query: str) -> None:
+        """Note that a query's result may have changed: all its copies until now are stale."""
+        handed = self._handed.of(query)
+        self.queries.discard(query)
+        if handed > now:
+            self._stale.extend(query, handed)
+            self.filter.add(query)
+            self.purges.owe(now, query)
+
+    def report_query(self, now: int, query: str, ttl_us: int) -> int:
+        """Register a query whose result is about to be read; return the life it may have."""
+        if not self.queries.is_open(now, query):
+            return 0
+        granted = self.report_read(now, (query,), ttl_us)
+        if granted:
+            self.versions.forget(query)
+            self.queries.add(query)
+        return granted
+
+    def _unmark(self, now: int, key: str) -> bool:
+        self._marks[key] -= 1
+        if self._marks[key]:
+            return True
+        del self._marks[key]
+        self._contested.discard(key)
+        self._wanted.discard(key)
+        if self._stale.of(key) <= now:
+            self._stale.discard(key)
+            self.filter.discard(key)
+        return False
+
+    def report_read(self, now: int, keys: Sequence[str], ttl_us: int) -> int:
+        """Note that an answer is about to be read; return the life that it may have."""
+        if ttl_us <= 0 or now < self.uncacheable_until or self._is_refused(keys):
+            return 0
+        alive = now + self._limits.layers * ttl_us + self._margin_us
+        for key in keys:
+            self._handed.extend(key, alive)
+            self.versions.await_fill(key)
+        return ttl_us
+
+    def _is_refused(self, keys: Sequence[str]) -> bool:
+        if pending := {key for key in keys if key in self._marks}:
+            self._wanted |= pending
+            return True
+        new = sum(key not in self._handed for key in keys)
+        return new > 0 and len(self._handed) + new > self._limits.keys
+
+    def expire(self, now: int, most: int) -> int:
+        """Remove what has expired, at most so many keys of either kind; return how many."""
+        stale = self._stale.take(now, most)
+        for key in stale:
+            if key not in self._marks:
+                self.filter.discard(key)
+        handed = self._handed.take(now, most)
+        for key in handed:
+            self.versions.forget(key)
+            self.queries.discard(key)
+        return len(stale) + len(handed)
+
+    def state(self, now: int, part: Part) -> PartState:
+        """Return how it is."""
+        return PartState(
+            part=part,
+            time_us=now,
+            incarnation=self.incarnation,
+            generation=self.filter.generation,
+            keys=len(self.filter),
+            bits_set=self.filter.bits_set,
+            handed_out=len(self._handed),
+            pending=len(self._writes),
+            first_lease_us=self._leases.first(),
+            revalidate_all_until_us=self.saturated_until,
+            uncacheable_until_us=self.uncacheable_until,
+            purges=len(self.purges),
+            purges_due=self.purges.due(now),
+            first_purge_us=self.purges.first(),
+            bytes=None,
+        )
+
+    def orphans(self, now: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:
+        """Return tokens and keys of writes whose leases have ended."""
+        tokens = self._leases.take(now, limit)
+        for token in tokens:
+            self._leases.put(token, now)
+        return [(token, tuple(self._writes[token].held)) for token in tokens]

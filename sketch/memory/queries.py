@@ -1,0 +1,56 @@
+"""Queries that are registered."""
+
+from __future__ import annotations
+
+from sketch.protocol.port import Registered
+
+__all__ = ["Registrations"]
+
+_QUIET_US = 100_000
+
+
+class Registrations:
+    """The keys of query results of which copies may be alive that no write has outdated.
+
+    Args:
+        most: How many there may be.
+        first: The first mark; larger than those of any life before.
+
+    Attributes:
+        mark: Grows with each registration.
+    """
+
+    def __init__(self, most: int, first: int) -> None:
+        self._most = most
+        self._numbers: dict[str, int] = {}
+        self._quiet_until = 0
+        self.mark = first
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._numbers
+
+    def is_open(self, now: int, key: str) -> bool:
+        """Whether a query may be registered, unless it is already."""
+        if key in self._numbers:
+            return True
+        return now >= self._quiet_until and len(self._numbers) < self._most
+
+    def add(self, key: str) -> None:
+        """Register a query."""
+        if key not in self._numbers:
+            self.mark += 1
+            self._numbers[key] = self.mark
+
+    def discard(self, key: str) -> None:
+        """Register a query no more."""
+        self._numbers.pop(key, None)
+
+    def keep_quiet(self, now: int) -> None:
+        """Let nobody register for a moment."""
+        self._quiet_until = now + _QUIET_US
+
+    def since(self, mark: int) -> Registered:
+        """Tell what was registered after a mark; all if the mark is not of this life."""
+        whole = mark == 0 or mark > self.mark
+        numbers = {key: n for key, n in self._numbers.items() if whole or n > mark}
+        return Registered(self.mark, len(self._numbers), numbers, whole and mark != self.mark)

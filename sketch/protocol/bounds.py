@@ -1,0 +1,58 @@
+"""What one call of the server's sketch may bring, and in which form it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from sketch.protocol.port import Part, Purge, SketchUnavailable
+
+__all__ = ["by_part", "checked", "checked_keys", "known_versions"]
+
+KEYS_AT_ONCE: Final = 5_000
+KEY_BYTES: Final = 4_096
+_HIGHEST_VERSION: Final = 2**53 - 1
+
+
+def checked(text: str) -> str:
+    """Return a key or token.
+
+    Raises:
+        SketchUnavailable: It is too long, or no text that has a form in UTF-8.
+    """
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise SketchUnavailable("A key of the sketch is not UTF-8.") from None
+    if size > KEY_BYTES:
+        raise SketchUnavailable(f"A key of the sketch is longer than {KEY_BYTES} bytes.")
+    return text
+
+
+def checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys of one call.
+
+    Raises:
+        SketchUnavailable: They are too many, or one of them is none.
+    """
+    if len(keys) > KEYS_AT_ONCE:
+        raise SketchUnavailable(f"The sketch takes at most {KEYS_AT_ONCE} keys at once.")
+    return tuple(map(checked, keys))
+
+
+def known_versions(versions: Mapping[str, int]) -> dict[str, int]:
+    """Return the versions that are kept; a version beyond counts as unknown.
+
+    Raises:
+        SketchUnavailable: They are too many, or one is of no key.
+    """
+    checked_keys(tuple(versions))
+    return {key: v for key, v in versions.items() if 0 < v <= _HIGHEST_VERSION}
+
+
+def by_part(purges: Iterable[Purge]) -> dict[Part, list[Purge]]:
+    """Group purges by their part."""
+    parts: dict[Part, list[Purge]] = {}
+    for purge in purges:
+        parts.setdefault(purge.part, []).append(purge)
+    return parts

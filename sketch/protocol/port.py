@@ -1,0 +1,319 @@
+"""What the server's sketch is told and asked (COHERENCE.md), and what it answers.
+
+The sketch is kept in *parts*, one for each class of a database. A key names one cache group of one
+object, ``class/id#group``; all keys of one call belong to the same part. Times are microseconds
+since 1970 on the sketch's own clock, which all replicas share.
+
+For each key the sketch knows two times. `handed_out` is the latest end of life of any copy that may
+lie in a cache. `stale_until` is `handed_out` as it stood at the last write. The key is in the
+filter while `stale_until` lies ahead, or while a write to it is pending.
+
+The result of a query has a key, too: ``class//`` and the query as it is spelled in an address
+(`sketch.protocol.queries`). It is never pending. While a copy of it may be alive that no write has
+outdated, the query is *registered*: writers look for it among the results that they may have
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, Protocol, TypeAlias
+
+from sketch.filter.bloom import FilterShape
+
+__all__ = [
+    "Begun",
+    "Changes",
+    "Ended",
+    "Grant",
+    "Part",
+    "PendingWrite",
+    "Purge",
+    "PurgeQueue",
+    "Registered",
+    "ServerSketch",
+    "SketchLimits",
+    "SketchUnavailable",
+    "Snapshot",
+    "TellWanted",
+]
+
+
+class SketchUnavailable(Exception):
+    """The sketch did not answer: writes are refused, and nothing may be cached."""
+
+
+class Part(NamedTuple):
+    """One class of a database."""
+
+    database: str
+    class_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SketchLimits:
+    """What a sketch may promise and hold.
+
+    Attributes:
+        longest_ttl_s: No copy is ever given a longer life (seconds).
+        margin_s: M of COHERENCE.md: what passes at most between `report_read` and the receipt by
+            the last cache, with one second of rounding for each layer.
+        layers: Shared caches in a row that do not tell a copy's age; their lifetimes add up.
+        lease_s: For how long a write is pending at most before it is taken for orphaned; longer
+            than any call of a store may take.
+        keys: Keys of a part that caches may hold copies of at the same time; beyond, nothing new
+            becomes cacheable.
+        queries: Queries of a part that are registered at the same time; beyond, no further result
+            becomes cacheable.
+        expired_at_once: Keys that may leave the filter in the course of one call at least; twice
+            as many as the call names, if that is more, so that what has expired does not pile up.
+        purge_again_s: F of COHERENCE.md, the longest time a cache may take to fill: a purge is
+            repeated after it; None: nothing is purged, and no purges are kept.
+        purge_lease_s: After which time a purge that was taken, but not done, is given out again.
+    """
+
+    longest_ttl_s: float = 600.0
+    margin_s: float = 5.0
+    layers: int = 1
+    lease_s: float = 30.0
+    keys: int = 1_000_000
+    queries: int = 10_000
+    expired_at_once: int = 100
+    purge_again_s: float | None = None
+    purge_lease_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What `begin` found.
+
+    Attributes:
+        held: Those of the keys that caches may hold copies of: they are to be purged.
+        mark: The present mark of registered queries (`Registered`).
+        lingers: Whether the write may be acknowledged before it is ended, and others after it under
+            its token: no cache can hold its keys, and no result of a query becomes cacheable until
+            it has ended. Never where `begin` and `end` take no round trip.
+    """
+
+    held: tuple[str, ...] = ()
+    mark: int = 0
+    lingers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What an answer that is about to be read may promise.
+
+    Attributes:
+        now_us: The sketch's time.
+        ttl_us: Life of the answer from `now_us` on; 0: it must not be kept.
+        versions: The version of each key, in their order, if it is known for certain; None where
+            not, and wherever a write is pending.
+        fill: Lets `fill` tell the versions that are unknown, once they have been read; empty if
+            none of the keys takes one.
+        adopted: Whether the schema that a registration named is the one that was adopted.
+    """
+
+    now_us: int
+    ttl_us: int = 0
+    versions: tuple[int | None, ...] = ()
+    fill: str = ""
+    adopted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """A write whose lease has ended, and which nobody has ended."""
+
+    part: Part
+    token: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The queries of a part that are registered.
+
+    Attributes:
+        mark: Changes with each registration, and when the sketch is lost.
+        count: How many there are.
+        numbers: Their keys, with the numbers of their registrations: those that the asker lacks.
+        whole: Whether these are all there are.
+    """
+
+    mark: int
+    count: int
+    numbers: Mapping[str, int]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a writer says of query results when it ends a write.
+
+    Attributes:
+        queries: Keys of the results that it may have changed.
+        mark: Of the registrations among which it looked for them.
+        alone: It has looked at the objects as if nobody else wrote them meanwhile.
+        insists: For a moment no query is to be registered, so that the next look is up to date.
+    """
+
+    queries: Sequence[str]
+    mark: int
+    alone: bool = False
+    insists: bool = False
+
+
+class Ended(Enum):
+    """What came of the end of a write.
+
+    DONE: it has ended.
+    WANTED: it has ended; a read of one of its keys was refused while it was pending.
+    BEHIND: queries were registered that the writer does not know; the write is still pending.
+    CONTESTED: somebody else wrote the same keys meanwhile; the write is still pending.
+    """
+
+    DONE = auto()
+    WANTED = auto()
+    BEHIND = auto()
+    CONTESTED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The plain filter of a part, or of several (their union).
+
+    Attributes:
+        shape: Size, number of bits of a key, seed.
+        bits: The bit array, most significant bit first; `shape.bits // 8` bytes.
+        time_us: When the bits held: read before them, the earliest of a union.
+        incarnation: 32 hexadecimal digits; changes when the sketch was lost.
+        generation: Counts the changes of the bits; of a union, a digest of its parts' ones.
+        revalidate_all: The sketch was lost lately: all bits are set.
+    """
+
+    shape: FilterShape
+    bits: bytes
+    time_us: int
+    incarnation: str
+    generation: int
+    revalidate_all: bool = False
+
+
+TellWanted: TypeAlias = Callable[[Part, str], Awaitable[object]]
+"""Told of a key that somebody wanted to read; empty: the result of any query of the class."""
+
+
+class ServerSketch(Protocol):
+    """The sketch at the server. Every call raises `SketchUnavailable` and nothing else."""
+
+    limits: SketchLimits
+
+    async def create(self, part: Part) -> None:
+        """Begin a part that has never been: nothing of it is in any cache.
+
+        A part that is not there otherwise counts as lost. Does nothing to one that is there.
+        """
+
+    async def renew(self, part: Part) -> None:
+        """Begin a part anew, as if it had been lost: what lies in caches is no longer true.
+
+        Its incarnation changes, and everything of it is revalidated until no copy can be alive.
+        """
+
+    async def layout(self, part: Part) -> str:
+        """Return what the keys of a part stand for, as it was adopted; empty: nothing was."""
+
+    async def adopt(
+        self, part: Part, before: str, after: str, *, anew: bool = False, schema: str = ""
+    ) -> bool:
+        """Put a layout in the place of another, in one step; False: it was another one.
+
+        Args:
+            part: The part.
+            before: The layout that was known. Where none was, copies may rest on any: the part
+                begins anew if some may be alive.
+            after: The new layout.
+            anew: The part begins anew as by `renew`, for what lies in caches is not covered.
+            schema: What registrations of queries have to name; empty: no query is registered.
+        """
+
+    async def begin(self, part: Part, keys: Sequence[str], token: str) -> Begun:
+        """Mark keys as being written, in one atomic step; a token given twice counts once."""
+
+    async def end(
+        self, part: Part, token: str, versions: Mapping[str, int], changes: Changes | None = None
+    ) -> Ended:
+        """Clear a write's mark and set the versions it made, by maximum; lets unknown tokens be.
+
+        Results that the write may have changed enter the filter before, whatever comes of it; with
+        `changes` the write ends only if nothing speaks against what they say.
+        """
+
+    async def report_read(self, part: Part, keys: Sequence[str], ttl_s: float) -> Grant:
+        """Note that an answer showing these keys is about to be read and may be cached.
+
+        All or nothing: if a write to any of the keys is pending, nothing is noted.
+        """
+
+    async def report_query(self, part: Part, key: str, ttl_s: float, schema: str = "") -> Grant:
+        """Register a query whose result is about to be read, and may be cached, in one step.
+
+        Under another schema than the one that was adopted nothing is registered, and nothing kept.
+        """
+
+    async def registered(self, part: Part, since: int) -> Registered:
+        """Tell the queries registered after a mark; all if it is 0, or of another life."""
+
+    async def changed(self, part: Part, queries: Sequence[str]) -> None:
+        """Note that query results may have changed; they are registered no more."""
+
+    async def fill(self, part: Part, fill: str, versions: Mapping[str, int]) -> None:
+        """Tell the versions that were read after `report_read`; ignored if a write came between."""
+
+    async def snapshot(self, parts: Sequence[Part]) -> Snapshot:
+        """Return the union of the filters of parts."""
+
+    async def orphans(self, parts: Sequence[Part], limit: int) -> list[PendingWrite]:
+        """List writes whose leases have ended; the caller fences them, purges, and ends them."""
+
+    async def listen(self, tell: TellWanted) -> None:
+        """Tell of reads that were refused because of marks that may linger, until cancelled.
+
+        The first one of each mark is told, to all replicas, as far as that is possible: a message
+        may be lost. It raises nothing, and ends at once where no mark lingers.
+        """
+
+    async def close(self) -> None:
+        """Release every connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """A key that caches are to forget.
+
+    Attributes:
+        part: Its part.
+        key: The key.
+        ticket: Tells this purge from a later one of the same key.
+    """
+
+    part: Part
+    key: str
+    ticket: int
+
+
+class PurgeQueue(Protocol):
+    """Purges to be sent, kept by the sketch itself: `end` adds what `begin` found held.
+
+    A purge is due at once, and again `purge_again_s` later, because a fill that was under way
+    brings the old version back. Every call raises `SketchUnavailable` and nothing else.
+    """
+
+    async def purges(self, parts: Sequence[Part], limit: int) -> list[Purge]:
+        """Take purges that are due; those not done in `purge_lease_s` are given out again."""
+
+    async def purged(self, purges: Sequence[Purge]) -> None:
+        """Strike off purges that caches have confirmed; later ones of the same keys stay."""

@@ -1,0 +1,60 @@
+"""How a part of the sketch is, for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sketch.protocol.port import Part
+
+__all__ = ["Inspectable", "PartState"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartState:
+    """One part at one moment; times are microseconds on the sketch's clock.
+
+    Attributes:
+        part: The part.
+        time_us: The moment.
+        incarnation: 32 hexadecimal digits; changes when the part was lost.
+        generation: Counts the changes of the bits.
+        keys: Keys in the filter.
+        bits_set: Bits of the filter that are set.
+        handed_out: Keys that caches may hold copies of.
+        pending: Writes that are pending.
+        first_lease_us: When the first of their leases ends; None: no write is pending.
+        revalidate_all_until_us: Until then everything counts as stale; 0 or past: it does not.
+        uncacheable_until_us: Until then nothing may be cached; 0 or past: it may.
+        purges: Keys that are to be purged, now or again later.
+        purges_due: Those that are due and with nobody who sends them.
+        first_purge_us: When the first of all is due; None: there is none.
+        bytes: What it takes in Redis, estimated by samples; None: in memory nobody counts.
+    """
+
+    part: Part
+    time_us: int
+    incarnation: str
+    generation: int
+    keys: int
+    bits_set: int
+    handed_out: int
+    pending: int
+    first_lease_us: int | None
+    revalidate_all_until_us: int
+    uncacheable_until_us: int
+    purges: int
+    purges_due: int
+    first_purge_us: int | None
+    bytes: int | None
+
+
+class Inspectable(Protocol):
+    """A sketch that tells how it is, at a cost that does not grow with its keys."""
+
+    kept_in: str
+    """In what it is kept."""
+
+    async def states(self, parts: Sequence[Part]) -> list[PartState]:
+        """Describe parts; raises `SketchUnavailable`."""

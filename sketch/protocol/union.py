@@ -1,0 +1,54 @@
+"""The union of several parts' filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+
+from sketch.filter.bloom import FilterShape
+from sketch.protocol.port import Snapshot
+
+__all__ = ["NO_INCARNATION", "full_bits", "united"]
+
+NO_INCARNATION: Final = "0" * 32
+_GENERATION_BYTES: Final = 8
+
+
+def full_bits(shape: FilterShape) -> bytes:
+    """Return a filter that every key is in."""
+    return b"\xff" * (shape.bits // 8)
+
+
+def united(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """Return the union of filters of one shape: it held at the earliest of their times.
+
+    The generation of a union is a digest of its parts' ones. Their sum would not do: two replicas
+    that read the same parts at once may see different changes, and count as many.
+    """
+    if len(snapshots) == 1:
+        return snapshots[0]
+    shape = snapshots[0].shape
+    all_stale = any(s.revalidate_all for s in snapshots)
+    told = "".join(f"{s.incarnation}{s.generation}." for s in snapshots)
+    return Snapshot(
+        shape=shape,
+        bits=full_bits(shape) if all_stale else _joined(snapshots),
+        time_us=min(s.time_us for s in snapshots),
+        incarnation=_digest("".join(s.incarnation for s in snapshots), 16).hex(),
+        generation=int.from_bytes(_digest(told, _GENERATION_BYTES)),
+        revalidate_all=all_stale,
+    )
+
+
+def _joined(snapshots: Sequence[Snapshot]) -> bytes:
+    bits = np.frombuffer(snapshots[0].bits, dtype=np.uint8).copy()
+    for snapshot in snapshots[1:]:
+        bits |= np.frombuffer(snapshot.bits, dtype=np.uint8)
+    return bits.tobytes()
+
+
+def _digest(text: str, size: int) -> bytes:
+    return blake2b(text.encode(), digest_size=size).digest()

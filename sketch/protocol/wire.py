@@ -1,0 +1,297 @@
+"""The client's filter on its way, in two forms; see docs/sketch-wire.md."""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+import zlib
+from collections.abc import Collection, ItemsView, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import chain
+from typing import Any, Final, TypeAlias, TypeVar
+
+import orjson
+
+from sketch.filter.bloom import FilterShape
+from sketch.filter.hashing import positions
+from sketch.protocol.port import Snapshot
+
+__all__ = [
+    "LATE_S",
+    "ClientFilter",
+    "GroupMap",
+    "UnknownResource",
+    "WireError",
+    "decode",
+    "decode_json",
+    "encode",
+    "encode_json",
+]
+
+_T = TypeVar("_T")
+
+GroupMap: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Classes, their cache groups, and the fields of those."""
+
+LATE_S: Final = 2.0
+"""Replicas date answers by a look at the sketch's clock that was so long ago at most (seconds)."""
+
+_HEADER: Final = struct.Struct(">4sBBBBIIQI16sQI")
+_SUM_BYTES: Final = 4
+_MAGIC: Final = b"PtSk"
+_VERSION: Final = 1
+_FAMILY: Final = 1
+_REVALIDATE_ALL: Final = 1
+_LONGEST_MAP: Final = 2**24
+_INCARNATION: Final = re.compile(r"[0-9a-f]{32}")
+_NATURAL: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
+_LONGEST_VALIDITY_MS: Final = 2**32 - 1
+_HIGHEST: Final = 2**64 - 1
+
+
+class WireError(ValueError):
+    """This is no filter of this version, or it did not arrive whole."""
+
+
+class UnknownResource(LookupError):
+    """The map does not tell all groups of it: it has to be revalidated."""
+
+
+@dataclass(frozen=True)
+class ClientFilter:
+    """What a client knows of what may be stale.
+
+    Attributes:
+        shape: Size, number of bits of a key, seed.
+        bits: The bit array, most significant bit first.
+        time_us: When the bits held, by the sketch's clock, in microseconds since 1970.
+        valid_for_ms: The longest time that it may be used, in milliseconds.
+        incarnation: 32 hexadecimal digits; changes when the sketch was lost.
+        generation: Counts the changes of the bits.
+        map: Which groups each class has, and which fields each group.
+        revalidate_all: Every key counts as stale.
+
+    Raises:
+        WireError: There are not as many bits as the shape says, or a number is out of bounds.
+    """
+
+    shape: FilterShape
+    bits: bytes
+    time_us: int
+    valid_for_ms: int
+    incarnation: str
+    generation: int
+    map: GroupMap
+    revalidate_all: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.bits) != self.shape.size:
+            raise WireError("the bits are not as many as the shape says")
+        if not (0 <= self.time_us <= _HIGHEST and 0 <= self.generation <= _HIGHEST):
+            raise WireError("the time or the generation is out of bounds")
+        if not 0 <= self.valid_for_ms <= _LONGEST_VALIDITY_MS:
+            raise WireError("the validity is out of bounds")
+        if not _INCARNATION.fullmatch(self.incarnation):
+            raise WireError("the incarnation is not of 32 hexadecimal digits")
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, valid_for_ms: int, groups: GroupMap) -> ClientFilter:
+        """Make one from what the server's sketch has."""
+        return cls(
+            snapshot.shape,
+            snapshot.bits,
+            snapshot.time_us,
+            valid_for_ms,
+            snapshot.incarnation,
+            snapshot.generation,
+            groups,
+            snapshot.revalidate_all,
+        )
+
+    def contains(self, key: str) -> bool:
+        """Whether what a key names has to be revalidated."""
+        if self.revalidate_all:
+            return True
+        bits = self.bits
+        return all(bits[bit >> 3] & (0x80 >> (bit & 7)) for bit in positions(key, self.shape))
+
+    def keys_of(
+        self, class_name: str, id_: str, fields: Collection[str] | None = None
+    ) -> tuple[str, ...]:
+        """Return the keys by which an object is tested, or only some fields of it.
+
+        Raises:
+            UnknownResource: The map does not tell all groups of it.
+        """
+        groups = self.map.get(class_name, {})
+        if fields is None:
+            shown = list(groups)
+        elif set(fields) <= set(chain.from_iterable(groups.values())):
+            shown = [group for group, names in groups.items() if not set(fields).isdisjoint(names)]
+        else:
+            raise UnknownResource("a field is in no group of the map")
+        if not shown:
+            raise UnknownResource("the map has no group of it")
+        return tuple(f"{class_name}/{id_}#{group}" for group in shown)
+
+    @cached_property
+    def map_text(self) -> bytes:
+        """The map as it travels."""
+        return orjson.dumps(self.map, option=orjson.OPT_SORT_KEYS)
+
+    @property
+    def map_digest(self) -> str:
+        """Tells one map from another, for the entity tag."""
+        return blake2b(self.map_text, digest_size=8).hexdigest()
+
+
+def encode(told: ClientFilter) -> bytes:
+    """Return the binary form."""
+    header = _HEADER.pack(
+        _MAGIC,
+        _VERSION,
+        _FAMILY,
+        told.shape.hashes,
+        _REVALIDATE_ALL if told.revalidate_all else 0,
+        told.shape.seed,
+        told.shape.bits,
+        told.time_us,
+        told.valid_for_ms,
+        bytes.fromhex(told.incarnation),
+        told.generation,
+        len(told.map_text),
+    )
+    body = header + told.map_text + told.bits
+    return body + zlib.crc32(body).to_bytes(_SUM_BYTES)
+
+
+def decode(raw: bytes) -> ClientFilter:
+    """Read the binary form.
+
+    Raises:
+        WireError: It is none, or did not arrive whole.
+    """
+    end = len(raw) - _SUM_BYTES
+    if end < _HEADER.size or zlib.crc32(memoryview(raw)[:end]) != int.from_bytes(raw[end:]):
+        raise WireError("the checksum is wrong")
+    magic, version, family, hashes, flags, seed, bits, time_us, valid_for_ms, *rest = (
+        _HEADER.unpack_from(raw)
+    )
+    incarnation, generation, map_length = rest
+    # A flag that is not known here may change what the bits mean.
+    if (magic, version, family) != (_MAGIC, _VERSION, _FAMILY) or flags & ~_REVALIDATE_ALL:
+        raise WireError("the version is not known here")
+    start = _HEADER.size + map_length
+    if map_length > _LONGEST_MAP:
+        raise WireError("the map is too long")
+    return ClientFilter(
+        _shape(bits, hashes, seed),
+        raw[start:end],
+        time_us,
+        valid_for_ms,
+        incarnation.hex(),
+        generation,
+        _map(_json(raw[_HEADER.size : start])),
+        bool(flags & _REVALIDATE_ALL),
+    )
+
+
+def encode_json(told: ClientFilter) -> bytes:
+    """Return the form in JSON."""
+    return orjson.dumps(
+        {
+            "version": _VERSION,
+            "hash": _FAMILY,
+            "k": told.shape.hashes,
+            "revalidate_all": told.revalidate_all,
+            "seed": told.shape.seed,
+            "m": told.shape.bits,
+            "time_us": told.time_us,
+            "valid_for_ms": told.valid_for_ms,
+            "incarnation": told.incarnation,
+            "generation": str(told.generation),  # 64 bits are too many for JavaScript
+            "map": orjson.Fragment(told.map_text),
+            "bits": base64.b64encode(told.bits).decode(),
+        }
+    )
+
+
+def decode_json(raw: bytes) -> ClientFilter:
+    """Read the form in JSON.
+
+    Raises:
+        WireError: It is none.
+    """
+    told = _json(raw)
+    if not isinstance(told, dict):
+        raise WireError("it is no object")
+    if (_member(told, "version", int), _member(told, "hash", int)) != (_VERSION, _FAMILY):
+        raise WireError("the version is not known here")
+    return ClientFilter(
+        _shape(*(_member(told, name, int) for name in ("m", "k", "seed"))),
+        _bits(_member(told, "bits", str)),
+        _member(told, "time_us", int),
+        _member(told, "valid_for_ms", int),
+        _member(told, "incarnation", str),
+        _natural(_member(told, "generation", str)),
+        _map(_member(told, "map", dict)),
+        _member(told, "revalidate_all", bool),
+    )
+
+
+def _member(told: dict[str, Any], name: str, kind: type[_T]) -> _T:
+    value = told.get(name)
+    # A subclass will not do: True is an int to Python, and to nobody else.
+    if type(value) is not kind:
+        raise WireError(f"{name} is missing, or of another type")
+    return value
+
+
+def _natural(text: str) -> int:
+    if not _NATURAL.fullmatch(text):
+        raise WireError("the generation is no natural number")
+    return int(text)
+
+
+def _shape(bits: int, hashes: int, seed: int) -> FilterShape:
+    try:
+        return FilterShape(bits, hashes, seed)
+    except ValueError as error:
+        raise WireError(str(error)) from None
+
+
+def _bits(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise WireError("the bits are not in base64") from None
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise WireError("it is not JSON") from None
+
+
+def _map(told: object) -> GroupMap:
+    return {name: _groups(groups) for name, groups in _object(told)}
+
+
+def _groups(told: object) -> dict[str, tuple[str, ...]]:
+    return {name: _fields(fields) for name, fields in _object(told)}
+
+
+def _fields(told: object) -> tuple[str, ...]:
+    if not isinstance(told, list) or not all(isinstance(name, str) for name in told):
+        raise WireError("the fields of a group are no list of names")
+    return tuple(told)
+
+
+def _object(told: object) -> ItemsView[str, Any]:
+    if not isinstance(told, dict):
+        raise WireError("the map is not one of classes and groups")
+    return told.items()

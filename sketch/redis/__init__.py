@@ -1,0 +1,1 @@
+"""The server's sketch in Redis, shared by all replicas."""

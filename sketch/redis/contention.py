@@ -1,0 +1,75 @@
+"""Reads that were refused for pending writes, as the sketch's Redis tells every replica of them.
+
+The script publishes the key on a channel that has the name of the part's marks. A message that is
+lost costs somebody time, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from sketch.protocol.port import Part, TellWanted
+
+__all__ = ["RedisWanted"]
+
+_QUIET_S: Final = 10.0
+"""After so long without a message the server is asked for one: it may have gone without a word."""
+
+_AGAIN_S: Final = 1.0
+
+_log = logging.getLogger("portolan.coherence")
+
+
+class RedisWanted:
+    """Listens on a connection of its own.
+
+    Args:
+        redis: Whose settings it is made with.
+        namespace: What the names of all keys begin with.
+    """
+
+    def __init__(self, redis: Redis, namespace: str) -> None:
+        self._redis = redis
+        self._before, self._after = f"{{{namespace}:", "}:marks"
+
+    async def listen(self, tell: TellWanted) -> None:
+        """Tell of keys, until cancelled; again a moment after the connection is lost."""
+        while True:
+            try:
+                async with self._redis.pubsub() as channel:
+                    await channel.psubscribe(f"{_literal(self._before)}*{self._after}")
+                    await self._hear(channel, tell)
+            except (RedisError, OSError) as error:
+                _log.debug("reads that were refused are not heard of: %s", error)
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _hear(self, channel: PubSub, tell: TellWanted) -> None:
+        """Tell of keys, until the server has not even answered that it is there."""
+        asked = False
+        while True:
+            message = await channel.get_message(timeout=_QUIET_S)
+            if message is None and asked:
+                return
+            if asked := message is None:
+                await channel.ping()
+            elif message["type"] == "pmessage":
+                key = message["data"].decode("utf-8", "replace")
+                await tell(self._part(message["channel"]), key)
+
+    def _part(self, channel: bytes) -> Part:
+        names = channel.decode().removeprefix(self._before).removesuffix(self._after)
+        database, _, class_name = names.partition("/")
+        return Part(unquote(database), unquote(class_name))
+
+
+def _literal(text: str) -> str:
+    """Return a pattern that matches a text and nothing else."""
+    return re.sub(r"([\\*?\[\]])", r"\\\1", text)
