@@ -186,7 +186,7 @@ async def _fill(running: Beside, database: str, data: Profiles, systems: tuple[K
 
 
 def field_on(kind: str) -> dict[str, Any]:
-    """Place a field on the system that is stated to be the best in one metric."""
+    """Location a field on the system that is stated to be the best in one metric."""
     return {"annotations": [{"metric": _BEST[kind], "goal": 1000}]}
 
 

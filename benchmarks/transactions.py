@@ -116,15 +116,15 @@ async def _prepare(service: Service, seed: int) -> list[tuple[str, str]]:
     """Set up objects on all systems; returns them in an order that mixes systems."""
     systems = await service.declare({kind: (word,) for kind, word in _WORDS.items()})
     kinds = sorted({system["kind"] for system in systems})
-    places = [(kinds[i % len(kinds)], f"o{i}") for i in range(_OBJECTS)]
+    locations = [(kinds[i % len(kinds)], f"o{i}") for i in range(_OBJECTS)]
     for database, cache in _DATABASES.items():
         classes = {kind: _class(kind, cache) for kind in kinds}
         await service.set_schema(database, {"mode": "mixed", "classes": classes})
         for kind in kinds:
-            made: dict[str, dict[str, Any]] = {id_: {"n": 0} for k, id_ in places if k == kind}
+            made: dict[str, dict[str, Any]] = {id_: {"n": 0} for k, id_ in locations if k == kind}
             await service.create(database, {kind: made})
-    Random(seed).shuffle(places)
-    return places
+    Random(seed).shuffle(locations)
+    return locations
 
 
 def _class(kind: str, cache: dict[str, str]) -> dict[str, Any]:
@@ -176,8 +176,8 @@ async def _work(
             tally.committed += 1
 
 
-async def _add_to_first(client: CoherentClient, places: Sequence[tuple[str, str]]) -> None:
+async def _add_to_first(client: CoherentClient, locations: Sequence[tuple[str, str]]) -> None:
     async with client.transaction() as transaction:
-        values = [(await transaction.get(*place)).value for place in places]
+        values = [(await transaction.get(*place)).value for place in locations]
         assert values[0] is not None
-        transaction.patch(*places[0], {"n": values[0]["n"] + 1})
+        transaction.patch(*locations[0], {"n": values[0]["n"] + 1})

@@ -63,7 +63,7 @@ def _patient(settings: MediatorSettings) -> MediatorSettings:
 
 
 async def _furnish(service: Service) -> str:
-    """Place and load the newspaper, and have readers read it; return the id of a run."""
+    """Location and load the newspaper, and have readers read it; return the id of a run."""
     await service.declare(DECLARED)
     await service.set_schema("news", SCHEMA)
     await succeed(service.admin.patch("schemas/news", json=PUBLIC))

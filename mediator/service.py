@@ -21,7 +21,7 @@ from mediator.base.observation import (
     StoreCallFinished,
     broadcast,
 )
-from mediator.base.periodic_tasks import Duty, Watch
+from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.dropped_databases import DroppedDatabases
 from mediator.catalogue.events import CatalogueEvents
@@ -169,7 +169,7 @@ class Mediator:
         self.control = self._govern(judgement)
         self.archive = self._keep()
         self.integrity = Integrity(self.data, self._feed(), self._clock)
-        self._watch = Watch(self._duties(judgement))
+        self._scheduler = Scheduler(self._periodic_tasks(judgement))
 
     def _register(self, factory: StoreFactory) -> Registry:
         return Registry(
@@ -257,32 +257,34 @@ class Mediator:
     def _model(self) -> RoutingModel:
         return self.data.model
 
-    def _duties(self, judgement: Judgement) -> list[Duty]:
-        duties = [
-            Duty("opening systems", 2.0, self._registry.reconnect),
-            Duty("reading the systems' clocks", 1.0, self._read_clocks),
+    def _periodic_tasks(self, judgement: Judgement) -> list[PeriodicTask]:
+        periodic_tasks = [
+            PeriodicTask("opening systems", 2.0, self._registry.reconnect),
+            PeriodicTask("reading the systems' clocks", 1.0, self._read_clocks),
         ]
         if self._options.relaying == "only":
-            duties.append(Duty("looking for a newer routing model", 1.0, self._schemas.refresh))
+            periodic_tasks.append(
+                PeriodicTask("looking for a newer routing model", 1.0, self._schemas.refresh)
+            )
         if self._options.relaying != "elsewhere":
-            duties += [*self.changes.relaying_duties(), *self.primaries.relaying_duties()]
+            periodic_tasks += [*self.changes.relaying_duties(), *self.primaries.relaying_duties()]
         if self._options.relaying != "only":
-            duties += self._serving_duties(judgement)
-        return duties
+            periodic_tasks += self._serving_duties(judgement)
+        return periodic_tasks
 
-    def _serving_duties(self, judgement: Judgement) -> list[Duty]:
+    def _serving_duties(self, judgement: Judgement) -> list[PeriodicTask]:
         return [
-            Duty("holding the place among replicas", 2.0, self._presence.hold),
-            Duty("confirming the routing model in force", 1.0, self._membership.renew),
-            Duty("resolving writes over several systems", 1.0, self._settle),
-            Duty("sharing metrics", 5.0, self._share_metrics),
-            Duty("looking at utilisation", SAMPLED_EVERY_S, self._advisor.sample),
-            Duty("judging placements", 5.0, partial(judgement.judge, JUDGING_SHARE)),
-            Duty("removing what is past its retention", 60.0, self._reap),
-            Duty("removing expired objects", 5.0, self._sweep_expired),
-            Duty("clearing what dropped databases left", 60.0, self._clearing.run),
-            *self.changes.duties(),
-            *self.primaries.duties(),
+            PeriodicTask("holding the place among replicas", 2.0, self._presence.hold),
+            PeriodicTask("confirming the routing model in force", 1.0, self._membership.renew),
+            PeriodicTask("resolving writes over several systems", 1.0, self._settle),
+            PeriodicTask("sharing metrics", 5.0, self._share_metrics),
+            PeriodicTask("looking at utilisation", SAMPLED_EVERY_S, self._advisor.sample),
+            PeriodicTask("judging placements", 5.0, partial(judgement.judge, JUDGING_SHARE)),
+            PeriodicTask("removing what is past its retention", 60.0, self._reap),
+            PeriodicTask("removing expired objects", 5.0, self._sweep_expired),
+            PeriodicTask("clearing what dropped databases left", 60.0, self._clearing.run),
+            *self.changes.periodic_tasks(),
+            *self.primaries.periodic_tasks(),
         ]
 
     async def open(self) -> None:
@@ -297,7 +299,7 @@ class Mediator:
         await self._schemas.refresh()
 
     async def start(self) -> None:
-        """Open everything, and begin the duties.
+        """Open everything, and begin the periodic tasks.
 
         Raises:
             CatalogueMismatch: The tables of the catalogue are not those of this code.
@@ -310,11 +312,11 @@ class Mediator:
             await self._membership.renew()
             await self.changes.begin()
             await self.transactions.recover()
-        self._watch.start()
+        self._scheduler.start()
 
     async def stop(self) -> None:
-        """End the duties and release every connection."""
-        await self._watch.stop()
+        """End the periodic tasks and release every connection."""
+        await self._scheduler.stop()
         await self.transactions.close()
         await self.primaries.close()
         await self.changes.close()

@@ -31,7 +31,7 @@ from app.http.paths import parse_query
 from app.http.preconditions import Tags, parse_tags
 from app.http.problems import HttpError
 from mediator.access.model import Scope
-from mediator.base.errors import Invalid, MediatorError, Place
+from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Get
 from mediator.schema.ids import check_id
@@ -190,4 +190,4 @@ def _tags(members: dict[str, Any], name: str) -> Tags | None:
 
 
 def _refuse(pointer: str, detail: str) -> Invalid:
-    return Invalid("The batch is malformed.", places=[Place(pointer, detail)])
+    return Invalid("The batch is malformed.", locations=[Location(pointer, detail)])

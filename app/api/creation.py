@@ -18,7 +18,7 @@ from app.http.message import Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
 from app.http.problems import HttpError
-from mediator.base.errors import Invalid, MediatorError, Place
+from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING
 from mediator.schema.ids import check_id
@@ -60,8 +60,8 @@ class Creation:
     ) -> Response:
         limit = self._options.batch_limit
         if len(bodies) > limit:
-            places = [Place("", f"at most {limit} objects are allowed")]
-            raise Invalid("The list is too long.", places=places)
+            locations = [Location("", f"at most {limit} objects are allowed")]
+            raise Invalid("The list is too long.", locations=locations)
         items = await offload(is_large, _items, call, identity, bodies)
         call.request.phases.end("parse")
         answers = await submit_all(call.plane, items)
@@ -100,5 +100,7 @@ def given_id(body: dict[str, Any]) -> str | None:
     if "id" not in body:
         return None
     if not isinstance(body["id"], str):
-        raise Invalid("The id is not a string.", places=[Place("/id", "a string is expected")])
+        raise Invalid(
+            "The id is not a string.", locations=[Location("/id", "a string is expected")]
+        )
     return check_id(body["id"], "/id")

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from app.http.problems import INVALID, HttpError
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 from mediator.changes.feed import PositionGone
 
 __all__ = ["Cursors"]
@@ -70,4 +70,6 @@ def _decode(cursor: str) -> bytes:
 
 def _refuse() -> HttpError:
     detail = "The cursor does not belong to this query."
-    return HttpError(INVALID, detail, places=[Place("after", "is not a cursor of this query")])
+    return HttpError(
+        INVALID, detail, locations=[Location("after", "is not a cursor of this query")]
+    )

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.api.writes import Planned
 from app.http.problems import INVALID, HttpError
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 from mediator.model.operations import Outcome
 
 __all__ = ["position_of", "seen_at"]
@@ -42,7 +42,7 @@ def seen_at(position: str, database: str) -> Mapping[tuple[str, str], Mapping[st
         text = ""
     found = _SEEN.fullmatch(text)
     if found is None or found[1] != database:
-        places = [Place("Prefer", "at-least must be a Portolan-Position of this database")]
-        raise HttpError(INVALID, "The position is none of this database.", places=places)
+        locations = [Location("Prefer", "at-least must be a Portolan-Position of this database")]
+        raise HttpError(INVALID, "The position is none of this database.", locations=locations)
     pairs = [pair.split(":") for pair in found[4].split(",") if pair]
     return {(found[2], found[3]): {group: int(version) for group, version in pairs}}

@@ -28,7 +28,7 @@ from app.http.negotiation import JSON
 from app.http.paths import decode_text, parse_pairs, parse_query
 from app.http.problems import INVALID, HttpError
 from mediator.access.model import Scope
-from mediator.base.errors import Invalid, NotFound, Place
+from mediator.base.errors import Invalid, Location, NotFound
 from mediator.base.offload import offload
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.model.query import Join, Position
@@ -338,8 +338,8 @@ def _only_ids(call: Call) -> dict[str, str]:
     pairs = parse_pairs(call.request.query)
     beyond = sorted({name for name, _ in pairs} - _BY_ID)
     if beyond:
-        places = [Place(name, "does not go together with ids") for name in beyond]
-        raise Invalid("ids go together with fields only.", places=places)
+        locations = [Location(name, "does not go together with ids") for name in beyond]
+        raise Invalid("ids go together with fields only.", locations=locations)
     return parse_query(call.request.query, _BY_ID)
 
 
@@ -347,7 +347,7 @@ def _ids(text: str, most: int) -> list[str]:
     """Split the list; each id is percent-encoded in it, so that it may hold a comma."""
     parts = text.split(",")
     if len(parts) > most:
-        places = [Place("ids", f"at most {most} are allowed")]
-        raise HttpError(INVALID, "There are too many ids.", places=places)
+        locations = [Location("ids", f"at most {most} are allowed")]
+        raise HttpError(INVALID, "There are too many ids.", locations=locations)
     ids = [decode_text(part.encode(), "ids") if "%" in part else part for part in parts]
     return [check_id(id_, "ids") for id_ in dict.fromkeys(ids)]

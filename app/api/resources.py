@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.base.errors import AdvisoryOnly, Invalid, NotFound, Place
+from mediator.base.errors import AdvisoryOnly, Invalid, Location, NotFound
 from mediator.data_plane.port import DataPlane
 from mediator.operations.patch import UpdateParts, parse_update
 from mediator.routing.fragments import resource_groups
@@ -82,8 +82,10 @@ class ClassResource:
         names = spelling.split(",")
         unknown = [name for name in names if name not in self.schema.fields]
         if unknown:
-            places = [Place("fields", f"{name!r} is no field of {self.name}") for name in unknown]
-            raise Invalid("A field is not known.", places=places[:100])
+            locations = [
+                Location("fields", f"{name!r} is no field of {self.name}") for name in unknown
+            ]
+            raise Invalid("A field is not known.", locations=locations[:100])
         fields = tuple(sorted(set(names)))
         groups = resource_groups(self.route, fields)
         version = self.whole.schema_version

@@ -24,7 +24,7 @@ from app.http.paths import parse_query
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.access.metered import Transact
 from mediator.access.model import Scope
-from mediator.base.errors import Invalid, MediatorError, Place
+from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.offload import offload
 from mediator.model.operations import Get, WriteOperation
 from mediator.schema.ids import check_id
@@ -99,7 +99,7 @@ class TransactionRoute:
                     )
                 )
             except MediatorError as error:
-                error.places = tuple(_below(f"/operations/{index}", error.places))
+                error.locations = tuple(_below(f"/operations/{index}", error.locations))
                 raise
         return items
 
@@ -156,9 +156,9 @@ def _transaction(
     return Transaction(database, name, tuple(reads), tuple(writes), identity.fingerprint)
 
 
-def _below(pointer: str, places: Sequence[Place]) -> list[Place]:
-    return [Place(f"{pointer}{place.pointer}", place.detail) for place in places]
+def _below(pointer: str, locations: Sequence[Location]) -> list[Location]:
+    return [Location(f"{pointer}{place.pointer}", place.detail) for place in locations]
 
 
 def _refuse(pointer: str, detail: str) -> Invalid:
-    return Invalid("The transaction is malformed.", places=[Place(pointer, detail)])
+    return Invalid("The transaction is malformed.", locations=[Location(pointer, detail)])

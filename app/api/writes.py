@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from app.api.resources import ClassResource, Selection
 from app.http.jsonbody import require_object
 from app.http.preconditions import Tags
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.model.operations import (
     Condition,
     Create,
@@ -157,8 +157,8 @@ def _replace(target: Target, fields: tuple[str, ...], body: dict[str, Any]) -> P
     unset = tuple([name for name in fields if name not in values])
     required = [name for name in unset if name not in codec.nullable]
     if required:
-        places = [Place(f"{target.pointer}/{name}", "is required") for name in required]
-        raise Invalid("A required field cannot be removed.", places=places)
+        locations = [Location(f"{target.pointer}/{name}", "is required") for name in required]
+        raise Invalid("A required field cannot be removed.", locations=locations)
     return _update(target, UpdateParts(values, unset, ()))
 
 
@@ -204,8 +204,8 @@ def _check_within(names: Iterable[str], fields: tuple[str, ...], pointer: str) -
     beyond = [name for name in names if name not in fields]
     if beyond:
         detail = "is not among the fields of the address"
-        places = [Place(f"{pointer}/{name}", detail) for name in beyond[:100]]
-        raise Invalid("The body goes beyond the fields of the address.", places=places)
+        locations = [Location(f"{pointer}/{name}", detail) for name in beyond[:100]]
+        raise Invalid("The body goes beyond the fields of the address.", locations=locations)
 
 
 def _without_id(body: Any, target: Target) -> dict[str, Any]:
@@ -214,8 +214,8 @@ def _without_id(body: Any, target: Target) -> dict[str, Any]:
     if "id" not in members:
         return members
     if members["id"] != target.id:
-        place = Place(f"{target.pointer}/id", "is not the id of the address")
-        raise Invalid("The id differs.", places=[place])
+        place = Location(f"{target.pointer}/id", "is not the id of the address")
+        raise Invalid("The id differs.", locations=[place])
     return {name: value for name, value in members.items() if name != "id"}
 
 

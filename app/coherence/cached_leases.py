@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final
 
 from mediator.base.clock import Clock
-from mediator.base.periodic_tasks import Duty
+from mediator.base.periodic_tasks import PeriodicTask
 from sketch.protocol.port import Ended, Part, ServerSketch, SketchUnavailable
 
 __all__ = ["Lingering"]
@@ -94,10 +94,10 @@ class Lingering:
         self._avoided: dict[tuple[Part, str], float] = {}
         self._started = False
 
-    def start(self) -> Duty:
+    def start(self) -> PeriodicTask:
         """Let marks linger from now on; return what ends them in time."""
         self._started = True
-        return Duty("ending marks that linger", _ROUND_S, self.end_some)
+        return PeriodicTask("ending marks that linger", _ROUND_S, self.end_some)
 
     async def stop(self) -> None:
         """Let no mark linger any more, and end those that stand."""

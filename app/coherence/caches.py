@@ -22,7 +22,7 @@ from app.settings.main import CacheSettings, MissingSetting
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.ending import end
 from mediator.base.errors import Unavailable
-from mediator.base.periodic_tasks import Duty, Watch
+from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.routing.model import EMPTY, RoutingModel
 from sketch.filter.bloom import FilterShape
@@ -123,7 +123,7 @@ class Caches:
         self.reads = CachedReads(
             sketch, layouts, self._lingering, estimator, answer_s, clock, tell.granted, time_us
         )
-        self._watch = Watch([])
+        self._scheduler = Scheduler([])
         self._hearing: asyncio.Task[None] | None = None
         self._giving_way: asyncio.Task[None] | None = None
 
@@ -140,16 +140,16 @@ class Caches:
         """Begin what goes on in the background."""
         self._model = model
         recovery = Recovery(self.sketch, self.guard, settlement, model)
-        duties = [
-            Duty("looking after orphaned writes", 1.0, recovery.run),
-            Duty("watching the sketch's clock", LOOKED_EVERY_S, self._clock_watch.look),
+        periodic_tasks = [
+            PeriodicTask("looking after orphaned writes", 1.0, recovery.run),
+            PeriodicTask("watching the sketch's clock", LOOKED_EVERY_S, self._clock_watch.look),
             self._lingering.start(),
         ]
         if self._tell.measured is not None:
             measure = partial(self._measure, self._tell.measured)
-            duties.append(Duty("measuring the sketch", _MEASURED_EVERY_S, measure))
-        self._watch = Watch([*duties, *self.lifetimes.duties()])
-        self._watch.start()
+            periodic_tasks.append(PeriodicTask("measuring the sketch", _MEASURED_EVERY_S, measure))
+        self._scheduler = Scheduler([*periodic_tasks, *self.lifetimes.periodic_tasks()])
+        self._scheduler.start()
         self._hearing = asyncio.create_task(self.lifetimes.hear())
         self._giving_way = asyncio.create_task(self._lingering.listen())
         if self._purging is not None:
@@ -161,7 +161,7 @@ class Caches:
         What is written from then on leaves no marks.
         """
         await self._lingering.stop()
-        await self._watch.stop()
+        await self._scheduler.stop()
         if self._giving_way is not None:
             await end([self._giving_way])
         if self._hearing is not None:

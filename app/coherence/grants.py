@@ -15,9 +15,9 @@ from typing import Final
 from mediator.routing.model import ClassRoute
 from sketch.protocol.port import Grant
 
-__all__ = ["Grants", "Place"]
+__all__ = ["Grants", "Location"]
 
-Place = tuple[str, str, str, tuple[str, ...]]
+Location = tuple[str, str, str, tuple[str, ...]]
 """Database, class, id, and the cache groups that are shown."""
 
 _MOST: Final = 10_000
@@ -41,9 +41,9 @@ class Grants:
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
-        self._granted: dict[Place, _Granted] = {}
+        self._granted: dict[Location, _Granted] = {}
 
-    def keep(self, place: Place, route: ClassRoute, grant: Grant, asked_s: float) -> None:
+    def keep(self, place: Location, route: ClassRoute, grant: Grant, asked_s: float) -> None:
         """Remember what was granted.
 
         Args:
@@ -58,7 +58,7 @@ class Grants:
             if len(self._granted) > self._most:
                 del self._granted[next(iter(self._granted))]
 
-    def again(self, place: Place, route: ClassRoute, life_us: int, now_s: float) -> Grant | None:
+    def again(self, place: Location, route: ClassRoute, life_us: int, now_s: float) -> Grant | None:
         """Return what is left of a grant, if it is enough.
 
         Args:

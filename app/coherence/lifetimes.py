@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from app.settings.main import CacheSettings
 from mediator.base.clock import Clock
-from mediator.base.periodic_tasks import Duty
+from mediator.base.periodic_tasks import PeriodicTask
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import RoutingModel
 from sketch.protocol.port import Part, ServerSketch, SketchUnavailable, Snapshot
@@ -85,12 +85,12 @@ class Lifetimes:
         self._agreed: RoutingModel | None = None
         self._replica = uuid4().hex
 
-    def duties(self) -> list[Duty]:
+    def periodic_tasks(self) -> list[PeriodicTask]:
         """Return what is to be done again and again."""
         return [
-            Duty("hearing what classes ask for", _TERMS_S, self.agree),
-            Duty("telling rates to other replicas", _EXCHANGE_S, self.exchange),
-            Duty("looking at filters", _FILTERS_S, self.look_at_filters),
+            PeriodicTask("hearing what classes ask for", _TERMS_S, self.agree),
+            PeriodicTask("telling rates to other replicas", _EXCHANGE_S, self.exchange),
+            PeriodicTask("looking at filters", _FILTERS_S, self.look_at_filters),
         ]
 
     async def agree(self) -> None:

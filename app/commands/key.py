@@ -90,8 +90,8 @@ def _run(
     try:
         return asyncio.run(_with_tenancy(task, settings, embedded=embedded or settings.embedded))
     except (MissingSetting, MediatorError, DataDirectoryBusy, EmbeddedStartError) as error:
-        places = [f" {p.pointer}: {p.detail}." for p in getattr(error, "places", ())]
-        typer.echo(f"That cannot be done: {error}{''.join(places)}", err=True)
+        locations = [f" {p.pointer}: {p.detail}." for p in getattr(error, "locations", ())]
+        typer.echo(f"That cannot be done: {error}{''.join(locations)}", err=True)
         raise typer.Exit(1) from None
 
 

@@ -165,6 +165,6 @@ def _check(answer: httpx.Response) -> httpx.Response:
         told = dict(answer.json())
     except ValueError:
         told = {}
-    places = [f"{each['pointer']}: {each['detail']}." for each in told.get("errors", ())]
+    locations = [f"{each['pointer']}: {each['detail']}." for each in told.get("errors", ())]
     detail = told.get("detail", f"The service answered {answer.status_code}.")
-    raise ServiceRefused(" ".join([detail, *places]), passing=passing)
+    raise ServiceRefused(" ".join([detail, *locations]), passing=passing)

@@ -63,7 +63,7 @@ class Upkeep:
         ) as admin:
             try:
                 begun = _answer(await admin.post(f"{path}/{what}"))["run"]
-                run = await self._watch(admin, path, begun)
+                run = await self._scheduler(admin, path, begun)
             except httpx.HTTPError as error:
                 raise RunFailed(f"The admin API at {self.url} does not answer.") from error
         if run["state"] != "done":
@@ -71,7 +71,7 @@ class Upkeep:
         self.console.print(_report(run))
         return bool(run["wrong"] == run["repaired"])
 
-    async def _watch(self, admin: httpx.AsyncClient, path: str, run: Any) -> Any:
+    async def _scheduler(self, admin: httpx.AsyncClient, path: str, run: Any) -> Any:
         """Show the progress of a run; return what it told last."""
         id_ = run["id"]
         with Progress(console=self.console, transient=True) as progress:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
-from mediator.base.periodic_tasks import Duty
+from mediator.base.periodic_tasks import PeriodicTask
 
 __all__ = ["BODY_PROGRESS", "Awaited", "Connection", "Connections", "PortLimits", "Wait"]
 
@@ -112,9 +112,9 @@ class Connections:
         else:
             self._sweeps[connection] = awaited, sweeps
 
-    def duty(self) -> Duty:
+    def duty(self) -> PeriodicTask:
         """Return what is to be done again and again."""
-        return Duty("ending connections that wait too long", _SWEEP_EVERY_S, self._swept)
+        return PeriodicTask("ending connections that wait too long", _SWEEP_EVERY_S, self._swept)
 
     async def _swept(self) -> None:
         self.sweep()

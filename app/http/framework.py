@@ -23,7 +23,7 @@ from app.http.problems import (
     HttpError,
     problem_of,
 )
-from mediator.base.errors import MediatorError, Place
+from mediator.base.errors import Location, MediatorError
 
 __all__ = ["SmallBodies", "answer_problems", "json_body", "read_limited"]
 
@@ -100,8 +100,8 @@ def _same(error: Exception) -> Exception:
 
 def _of_validation(error: Exception) -> Exception:
     assert isinstance(error, RequestValidationError)
-    places = [Place(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()[:100]]
-    return HttpError(INVALID, "The request is not as the route wants it.", places=places)
+    locations = [Location(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()[:100]]
+    return HttpError(INVALID, "The request is not as the route wants it.", locations=locations)
 
 
 def _of_framework(error: Exception) -> Exception:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
 
 from app.http.problems import IDEMPOTENCY_KEY_IN_USE, INVALID, HttpError
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 
 __all__ = ["Identity", "OperationIds", "fingerprint_of", "parse_key"]
 
@@ -31,8 +31,8 @@ def parse_key(value: str) -> str:
         return re.sub(r"\\(.)", r"\1", match[1])
     if _BARE.fullmatch(text):
         return text
-    place = Place("Idempotency-Key", "1 to 255 visible ASCII characters are expected")
-    raise HttpError(INVALID, "The Idempotency-Key is malformed.", places=[place])
+    place = Location("Idempotency-Key", "1 to 255 visible ASCII characters are expected")
+    raise HttpError(INVALID, "The Idempotency-Key is malformed.", locations=[place])
 
 
 def _digest(*parts: bytes) -> str:

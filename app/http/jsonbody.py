@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from app.http.problems import INVALID, MALFORMED_JSON, HttpError
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 
 __all__ = ["LARGE_BODY", "MOST_VALUES", "parse_json", "require_object"]
 
@@ -36,7 +36,7 @@ def parse_json(body: bytes) -> Any:
         raise HttpError(
             MALFORMED_JSON,
             "The body is empty." if not body else f"The body is not JSON: {where}.",
-            places=[Place("", f"{where}: {error.msg}")],
+            locations=[Location("", f"{where}: {error.msg}")],
             extra={"position": position},
         ) from None
 
@@ -53,7 +53,7 @@ def _check_values(body: bytes) -> None:
     within = np.logical_xor.accumulate(quotes)
     if np.count_nonzero(structural & ~within) > MOST_VALUES:
         detail = f"at most {MOST_VALUES} values are allowed"
-        raise HttpError(INVALID, "The body has too many values.", places=[Place("", detail)])
+        raise HttpError(INVALID, "The body has too many values.", locations=[Location("", detail)])
 
 
 def require_object(body: Any, pointer: str = "") -> dict[str, Any]:
@@ -65,5 +65,7 @@ def require_object(body: Any, pointer: str = "") -> dict[str, Any]:
     if isinstance(body, dict):
         return body
     raise HttpError(
-        INVALID, "A JSON object is expected.", places=[Place(pointer, "an object is expected")]
+        INVALID,
+        "A JSON object is expected.",
+        locations=[Location(pointer, "an object is expected")],
     )

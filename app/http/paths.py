@@ -6,7 +6,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from app.http.problems import INVALID, HttpError
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 
 __all__ = ["decode_segment", "decode_text", "parse_pairs", "parse_query", "whole_number"]
 
@@ -82,8 +82,8 @@ def whole_number(text: str, name: str, *, least: int, most: int = _LARGEST) -> i
     """
     if _DIGITS.fullmatch(text) and least <= (number := int(text)) <= most:
         return number
-    places = [Place(name, f"a whole number from {least} to {most} is expected")]
-    raise HttpError(INVALID, f"{name} is not a number that is allowed.", places=places)
+    locations = [Location(name, f"a whole number from {least} to {most} is expected")]
+    raise HttpError(INVALID, f"{name} is not a number that is allowed.", locations=locations)
 
 
 def _refuse_parameter(name: str, allowed: frozenset[str]) -> HttpError:
@@ -94,4 +94,4 @@ def _refuse_parameter(name: str, allowed: frozenset[str]) -> HttpError:
 
 
 def _refuse(pointer: str, detail: str) -> HttpError:
-    return HttpError(INVALID, "The address is malformed.", places=[Place(pointer, detail)])
+    return HttpError(INVALID, "The address is malformed.", locations=[Location(pointer, detail)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.http.etags import parse_tag
 from app.http.problems import INVALID, HttpError
-from mediator.base.errors import Place, PreconditionFailed
+from mediator.base.errors import Location, PreconditionFailed
 
 __all__ = ["NO_PRECONDITIONS", "Preconditions", "Tags", "binding_versions", "parse_tags"]
 
@@ -73,7 +73,9 @@ def parse_tags(value: str, header: str) -> Tags:
         at = match.end()
     if not tags or value[at:].strip(", \t"):
         detail = f"{header} is neither * nor a list of entity tags."
-        raise HttpError(INVALID, detail, places=[Place(header, "a quoted entity tag is expected")])
+        raise HttpError(
+            INVALID, detail, locations=[Location(header, "a quoted entity tag is expected")]
+        )
     return Tags(tuple(tags))
 
 

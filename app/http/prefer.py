@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from app.http.problems import INVALID, HttpError
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 
 __all__ = ["NO_PREFERENCES", "Preferences", "parse_prefer"]
 
@@ -75,8 +75,10 @@ def parse_prefer(value: str) -> Preferences:
     good = {name: wish for name, wish in known.items() if _KNOWN[name](wish)}
     wrong = sorted(known.keys() - good.keys())
     if wrong and good.get("handling") == "strict":
-        places = [Place("Prefer", f"{name} cannot have this value") for name in wrong]
-        raise HttpError(INVALID, "A preference has a value that it cannot have.", places=places)
+        locations = [Location("Prefer", f"{name} cannot have this value") for name in wrong]
+        raise HttpError(
+            INVALID, "A preference has a value that it cannot have.", locations=locations
+        )
     applied = [f"{name}={wish}" for name, wish in good.items()]
     in_part = [wish for wish in applied if wish != "return=representation"]
     staleness = good.get("max-staleness")

@@ -11,8 +11,8 @@ import orjson
 from mediator.base import errors
 from mediator.base.errors import (
     Forbidden,
+    Location,
     MediatorError,
-    Place,
     TooManyRequests,
     Unauthenticated,
     Unavailable,
@@ -145,14 +145,14 @@ class HttpError(Exception):
         type_: ProblemType,
         detail: str,
         *,
-        places: Sequence[Place] = (),
+        locations: Sequence[Location] = (),
         extra: dict[str, Any] | None = None,
         headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         super().__init__(detail)
         self.type = type_
         self.detail = detail
-        self.places = tuple(places)
+        self.locations = tuple(locations)
         self.extra = extra or {}
         self.headers = tuple(headers)
 
@@ -164,14 +164,14 @@ class Problem:
     Attributes:
         type: Its kind.
         detail: What happened this time, for people.
-        places: Where the mistakes are.
+        locations: Where the mistakes are.
         extra: Further members, for machines.
         headers: Header fields that belong to it.
     """
 
     type: ProblemType
     detail: str
-    places: tuple[Place, ...] = ()
+    locations: tuple[Location, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -189,9 +189,9 @@ class Problem:
         }
         if instance is not None:
             document["instance"] = instance
-        if self.places:
+        if self.locations:
             document["errors"] = [
-                {"pointer": place.pointer, "detail": place.detail} for place in self.places
+                {"pointer": place.pointer, "detail": place.detail} for place in self.locations
             ]
         return {**self.extra, **document}
 
@@ -205,7 +205,7 @@ def problem_of(error: Exception) -> Problem:
     """Translate an error; what is not foreseen becomes `INTERNAL` and tells nothing."""
     match error:
         case HttpError():
-            return Problem(error.type, error.detail, error.places, error.extra, error.headers)
+            return Problem(error.type, error.detail, error.locations, error.extra, error.headers)
         case Unavailable() | TooManyRequests():
             after = max(1, round(error.retry_after_s))
             return _of_mediator(error, (("Retry-After", str(after)),))
@@ -222,4 +222,4 @@ def problem_of(error: Exception) -> Problem:
 
 def _of_mediator(error: MediatorError, headers: tuple[tuple[str, str], ...]) -> Problem:
     kind = next((_OF_ERROR[c] for c in type(error).__mro__ if c in _OF_ERROR), INTERNAL)
-    return Problem(kind, error.detail, error.places, error.extra, headers)
+    return Problem(kind, error.detail, error.locations, error.extra, headers)

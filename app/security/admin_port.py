@@ -16,7 +16,7 @@ from app.security.authentication import Authenticator
 from app.security.authorisation import refusal
 from app.security.permissions import Need, Of, decide_admin, need_of
 from app.security.rate_limits import ANONYMOUS, UNKNOWN, TenantLimiter
-from mediator.access.cache import AccessBook
+from mediator.access.cache import AccessCache
 from mediator.access.decision import Decision, sees
 from mediator.access.model import Principal
 from mediator.base.errors import MediatorError, NotFound, Unauthenticated
@@ -52,7 +52,7 @@ class AdminGate:
         self,
         app: App,
         authenticator: Authenticator,
-        book: AccessBook,
+        book: AccessCache,
         limiter: TenantLimiter,
         *,
         metrics_open: bool,

@@ -10,7 +10,7 @@ from base64 import b64decode
 from typing import Final
 
 from app.security.tokens import Tokens
-from mediator.access.cache import AccessBook
+from mediator.access.cache import AccessCache
 from mediator.access.keys import split
 from mediator.access.model import Principal
 from mediator.base.clock import Clock
@@ -31,7 +31,7 @@ class Authenticator:
         clock: The time.
     """
 
-    def __init__(self, book: AccessBook, tokens: Tokens | None, clock: Clock) -> None:
+    def __init__(self, book: AccessCache, tokens: Tokens | None, clock: Clock) -> None:
         self._book = book
         self._tokens = tokens
         self._clock = clock

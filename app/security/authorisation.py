@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
 
-from mediator.access.cache import AccessBook
+from mediator.access.cache import AccessCache
 from mediator.access.decision import Decision, Target, decide
 from mediator.access.former_owners import had_owners_until
 from mediator.access.metered import MeteredPlane, Transact, metered
@@ -152,7 +152,7 @@ class Restricted(Access):
     def __init__(
         self,
         principal: Principal | None,
-        book: AccessBook,
+        book: AccessCache,
         model: Callable[[], RoutingModel],
         meter: Meter,
     ) -> None:

@@ -8,7 +8,7 @@ from time import perf_counter
 from app.security.authentication import Authenticator
 from app.security.authorisation import Restricted
 from app.security.rate_limits import ANONYMOUS, UNKNOWN, TenantLimiter
-from mediator.access.cache import AccessBook
+from mediator.access.cache import AccessCache
 from mediator.base.errors import Unauthenticated
 from mediator.routing.model import RoutingModel
 
@@ -28,7 +28,7 @@ class Gate:
     def __init__(
         self,
         authenticator: Authenticator,
-        book: AccessBook,
+        book: AccessCache,
         limiter: TenantLimiter,
         model: Callable[[], RoutingModel],
     ) -> None:

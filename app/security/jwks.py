@@ -14,7 +14,7 @@ from jwt import PyJWK, PyJWKError
 from jwt.exceptions import InvalidKeyError
 
 from mediator.base.clock import Clock
-from mediator.base.periodic_tasks import Duty
+from mediator.base.periodic_tasks import PeriodicTask
 
 __all__ = ["ALGORITHMS", "FLOOR_S", "KeySet"]
 
@@ -72,9 +72,9 @@ class KeySet:
             except (httpx.HTTPError, OSError, ValueError) as error:
                 _log.warning("the keys of the token issuer were not read: %s", type(error).__name__)
 
-    def duties(self) -> list[Duty]:
+    def periodic_tasks(self) -> list[PeriodicTask]:
         """Return what is to be done again and again."""
-        return [Duty("fetching the keys of the token issuer", _REFRESHED_S, self.refresh)]
+        return [PeriodicTask("fetching the keys of the token issuer", _REFRESHED_S, self.refresh)]
 
     def _look(self, key_id: str | None) -> PyJWK | None:
         if key_id is None and len(self._keys) == 1:

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Final
 from urllib.parse import parse_qs
 
-from mediator.access.cache import AccessBook
+from mediator.access.cache import AccessCache
 from mediator.access.decision import Decision, Target, decide
 from mediator.access.model import ANY, Principal, Scope
 
@@ -125,7 +125,7 @@ def decide_admin(
     need: Need,
     named: Mapping[str, str],
     query: bytes,
-    book: AccessBook,
+    book: AccessCache,
 ) -> Decision:
     """Decide about one request of the admin API.
 

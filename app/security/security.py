@@ -12,13 +12,13 @@ from app.security.jwks import KeySet
 from app.security.rate_limits import TenantLimiter
 from app.security.tokens import TokenRules, Tokens
 from app.settings.access import AccessSettings
-from mediator.access.cache import AccessBook, AccessSnapshot
+from mediator.access.cache import AccessCache, AccessSnapshot
 from mediator.access.limits import TenantLimits
 from mediator.access.model import OPERATOR
 from mediator.access.stored import CountObjects, StoredObjects
 from mediator.base.clock import Clock
 from mediator.base.observation import Observer
-from mediator.base.periodic_tasks import Duty, Watch
+from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.routing.model import RoutingModel
 
 __all__ = ["Security"]
@@ -43,7 +43,7 @@ class Security:
     def __init__(
         self,
         settings: AccessSettings,
-        book: AccessBook,
+        book: AccessCache,
         clock: Clock,
         count: CountObjects,
         observe: Observer,
@@ -58,9 +58,14 @@ class Security:
         self._clock = clock
         self._keys = KeySet(settings.jwt_keys, clock) if settings.jwt_keys else None
         self.authenticator = Authenticator(book, self._tokens(settings), clock)
-        duties = [*book.duties(), *(self._keys.duties() if self._keys else ())]
-        duties.append(Duty("counting the objects of tenants", _LOOK_S, self._count_objects))
-        self._watch = Watch(duties)
+        periodic_tasks = [
+            *book.periodic_tasks(),
+            *(self._keys.periodic_tasks() if self._keys else ()),
+        ]
+        periodic_tasks.append(
+            PeriodicTask("counting the objects of tenants", _LOOK_S, self._count_objects)
+        )
+        self._scheduler = Scheduler(periodic_tasks)
 
     def gate(self, model: Callable[[], RoutingModel]) -> Gate:
         """Return the gate of the data API."""
@@ -79,11 +84,11 @@ class Security:
         await self.book.refresh()
         if self._keys is not None:
             await self._keys.refresh()
-        self._watch.start()
+        self._scheduler.start()
 
     async def stop(self) -> None:
         """Look no more."""
-        await self._watch.stop()
+        await self._scheduler.stop()
 
     def _tokens(self, settings: AccessSettings) -> Tokens | None:
         if self._keys is None:

@@ -39,7 +39,7 @@ from app.telemetry.telemetry import Telemetry
 from app.telemetry.traced import Application, traced
 from mediator.base.clock import SystemClock
 from mediator.base.observation import Hearing, Observer, broadcast
-from mediator.base.periodic_tasks import Watch
+from mediator.base.periodic_tasks import Scheduler
 from mediator.catalogue.presence import NotAlone
 from mediator.coordination.feed import Retention
 from mediator.embedded.port import Endpoint, Kind
@@ -68,7 +68,7 @@ class Container:
     telemetry: Telemetry
     parts: AdminParts
     systems_file: SystemsFile | None
-    watch: Watch
+    watch: Scheduler
 
     async def reread(self) -> None:
         """Look at once whether the file of systems has changed."""
@@ -126,7 +126,7 @@ async def build(
         desk,
         gate,
     )
-    _watch(telemetry, mediator, data, security)
+    _scheduler(telemetry, mediator, data, security)
     refresh = telemetry.job_watch(mediator).refresh
     probes = _probes(mediator, caching)
     parts = _parts(mediator, caches, security, data, recent, probes, refresh)
@@ -134,7 +134,7 @@ async def build(
     telemetry.start(refresh)
     served = traced(DataApp(data, gate), telemetry.traces)
     file = _followed(settings, mediator)
-    watch = Watch([file.duty()] if file else [])
+    watch = Scheduler([file.duty()] if file else [])
     watch.start()
     return Container(mediator, served, admin, relays, desk, telemetry, parts, file, watch)
 
@@ -209,7 +209,7 @@ def _probes(mediator: Mediator, caching: CacheSettings | None) -> StalenessProbe
     return StalenessProbes(mediator.data, SystemClock(), readers, leases=mediator.leases)
 
 
-def _watch(
+def _scheduler(
     telemetry: Telemetry, mediator: Mediator, data: DataApi, security: Security | None
 ) -> None:
     """Let metrics ask for what nobody tells of."""

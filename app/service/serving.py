@@ -24,7 +24,7 @@ from app.service.tls import Certificate, certificates
 from app.settings.access import AccessSettings
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 from mediator.base.errors import Unavailable
-from mediator.base.periodic_tasks import Duty, Watch
+from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import EmbeddedStartError, ServerUnavailable
 
@@ -129,7 +129,9 @@ async def on_stores(
         return
     fleet = EmbeddedFleet(settings.data_dir, settings.durability)
     state = await asyncio.to_thread(fleet.start)
-    revival = Watch([Duty("reviving embedded stores", REVIVED_EVERY_S, partial(_revive, fleet))])
+    revival = Scheduler(
+        [PeriodicTask("reviving embedded stores", REVIVED_EVERY_S, partial(_revive, fleet))]
+    )
     revival.start()
     try:
         yield on_embedded(settings, state.endpoints), state.unavailable
@@ -168,8 +170,8 @@ async def _answering(
     ports = [Connections(_limits(http)) for _ in range(2)]
     serving_data = _server(container.data, ports[0], tls.get("data"))
     serving_admin = _server(container.admin, ports[1], tls.get("admin"))
-    duties = [certificate.duty() for certificate in tls.values()]
-    upkeep = Watch([*duties, *(port.duty() for port in ports)])
+    periodic_tasks = [certificate.duty() for certificate in tls.values()]
+    upkeep = Scheduler([*periodic_tasks, *(port.duty() for port in ports)])
     upkeep.start()
     data_task = asyncio.create_task(serving_data.serve([data]))
     admin_task = asyncio.create_task(serving_admin.serve([admin]))

@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 from cryptography import x509
 
 from app.settings.main import HttpSettings, MissingSetting
-from mediator.base.periodic_tasks import Duty
+from mediator.base.periodic_tasks import PeriodicTask
 
 __all__ = ["REREAD_S", "Certificate", "certificates"]
 
@@ -92,9 +92,9 @@ class Certificate:
         _log.info("the %s port has a renewed certificate, until %s", self.port, ends)
         self._warn(ends)
 
-    def duty(self) -> Duty:
+    def duty(self) -> PeriodicTask:
         """Return what is to be done again and again."""
-        return Duty(
+        return PeriodicTask(
             f"looking for a renewed certificate of the {self.port} port", REREAD_S, self.reread
         )
 

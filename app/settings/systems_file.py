@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.settings.main import MissingSetting, SystemSettings
 from mediator.base.errors import MediatorError
-from mediator.base.periodic_tasks import Duty
+from mediator.base.periodic_tasks import PeriodicTask
 from mediator.control.port import SystemRegistration
 
 __all__ = ["SystemsFile", "read_systems"]
@@ -43,8 +43,8 @@ def read_systems(path: Path) -> list[SystemSettings]:
     except OSError as error:
         raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {error.strerror}.") from None
     except ValidationError as error:
-        places = ["/".join(map(str, e["loc"])) + ": " + e["type"] for e in error.errors()[:5]]
-        raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {', '.join(places)}.") from None
+        locations = ["/".join(map(str, e["loc"])) + ": " + e["type"] for e in error.errors()[:5]]
+        raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {', '.join(locations)}.") from None
 
 
 class SystemsFile:
@@ -68,9 +68,9 @@ class SystemsFile:
         self._trouble = ""
         self._looking = asyncio.Lock()
 
-    def duty(self) -> Duty:
+    def duty(self) -> PeriodicTask:
         """Return what is to be done in the background."""
-        return Duty("reading the file of systems", _EVERY_S, self.look)
+        return PeriodicTask("reading the file of systems", _EVERY_S, self.look)
 
     async def look(self) -> None:
         """Apply the file if it has changed; what cannot be applied is tried again the next time."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import time_ns
 from typing import Final
 
-from app.telemetry.spans import Call, Place, Request
+from app.telemetry.spans import Call, Location, Request
 from app.telemetry.stores import error_type
 from mediator.base.observation import RequestFinished, StoreCallFinished
 
@@ -69,7 +69,7 @@ class Trace:
         self.ended_ns = time_ns()
         self._answered = told
 
-    def place(self) -> Place:
+    def place(self) -> Location:
         """Return where and when it was."""
         return (
             self.high,

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
-from app.telemetry.spans import Done, Outgoing, Place, Request
+from app.telemetry.spans import Done, Location, Outgoing, Request
 
 __all__ = ["Encoder"]
 
@@ -115,7 +115,7 @@ def _outgoing(outgoing: Outgoing) -> bytes:
     return _span(place, _of_outgoing(place[5], name, tuple(attributes.items()), failed))
 
 
-def _span(place: Place, form: bytes) -> bytes:
+def _span(place: Location, form: bytes) -> bytes:
     high, low, state, span_id, parent_id, _, began_ns, ended_ns = place
     span = b"".join(
         (

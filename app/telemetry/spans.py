@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol, TypeAlias
 
-__all__ = ["Call", "Done", "Ended", "Outgoing", "Place", "Request"]
+__all__ = ["Call", "Done", "Ended", "Location", "Outgoing", "Request"]
 
-Place: TypeAlias = tuple[int, int, str, int, int, bool, int, int]
+Location: TypeAlias = tuple[int, int, str, int, int, bool, int, int]
 """Where and when: both halves of the trace's id (JSON knows no 128 bits), the trace's state, the
 span's id, that of its parent (0: none), whether the parent is remote, beginning and end (ns)."""
 
@@ -18,10 +18,10 @@ Call: TypeAlias = tuple[int, float, str, str, str, str, str, int, str]
 """A store call: its end (ns), its seconds, the kind of system, the system, the database, the class,
 the operation, how many were sent together, and how it failed (empty: it did not)."""
 
-Request: TypeAlias = tuple[Place, tuple[str, str, int, str, int], list[Call]]
+Request: TypeAlias = tuple[Location, tuple[str, str, int, str, int], list[Call]]
 """A request that was answered: method, route, status, scheme, and calls that were left out."""
 
-Outgoing: TypeAlias = tuple[Place, str, dict[str, str | int], bool]
+Outgoing: TypeAlias = tuple[Location, str, dict[str, str | int], bool]
 """A call of ours to somebody else: its name, its attributes, and whether it failed."""
 
 Done: TypeAlias = Request | Outgoing

@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol
 from mediator.access.keys import ApiKey
 from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
-from mediator.base.periodic_tasks import Duty
+from mediator.base.periodic_tasks import PeriodicTask
 
-__all__ = ["BELIEVED_S", "REFRESHED_S", "AccessBook", "AccessSnapshot", "AccessSource", "Tenant"]
+__all__ = ["BELIEVED_S", "REFRESHED_S", "AccessCache", "AccessSnapshot", "AccessSource", "Tenant"]
 
 REFRESHED_S: Final = 1.0
 BELIEVED_S: Final = 300.0
@@ -61,7 +61,7 @@ class AccessSource(Protocol):
         """Read everything, as of one version."""
 
 
-class AccessBook:
+class AccessCache:
     """The snapshot in force.
 
     Args:
@@ -100,6 +100,6 @@ class AccessBook:
                 self._snapshot = await self._source.snapshot()
             self._seen_s = asked_s
 
-    def duties(self) -> list[Duty]:
+    def periodic_tasks(self) -> list[PeriodicTask]:
         """Return what is to be done again and again."""
-        return [Duty("looking for changed keys", REFRESHED_S, self.refresh)]
+        return [PeriodicTask("looking for changed keys", REFRESHED_S, self.refresh)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.schema.reading import NAME
 
 __all__ = [
@@ -140,14 +140,14 @@ def parse_grants(texts: Iterable[object]) -> frozenset[Grant]:
     """
     given = list(texts)
     if len(given) > MOST_GRANTS:
-        places = [Place("/grants", f"at most {MOST_GRANTS} are allowed")]
-        raise Invalid("There are too many grants.", places=places)
+        locations = [Location("/grants", f"at most {MOST_GRANTS} are allowed")]
+        raise Invalid("There are too many grants.", locations=locations)
     read = [parse_grant(text) if isinstance(text, str) else None for text in given]
-    places = [
-        Place(f"/grants/{index}", "scope, scope:database or scope:database/class is expected")
+    locations = [
+        Location(f"/grants/{index}", "scope, scope:database or scope:database/class is expected")
         for index, grant in enumerate(read)
         if grant is None
     ]
-    if places:
-        raise Invalid("A grant is not understood.", places=places)
+    if locations:
+        raise Invalid("A grant is not understood.", locations=locations)
     return frozenset(grant for grant in read if grant is not None)

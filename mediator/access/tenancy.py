@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from mediator.access.cache import AccessBook, AccessSnapshot, AccessSource
+from mediator.access.cache import AccessCache, AccessSnapshot, AccessSource
 from mediator.access.keys import ApiKey, NewKey, mint
 from mediator.access.model import LONGEST_SUBJECT, OPERATOR, Principal, is_subject, parse_grants
 from mediator.base.clock import Clock
-from mediator.base.errors import Invalid, NotFound, Place
+from mediator.base.errors import Invalid, Location, NotFound
 
 __all__ = ["Tenancy", "TenantStore"]
 
@@ -50,7 +50,7 @@ class Tenancy:
     def __init__(self, store: TenantStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self.book = AccessBook(store, clock)
+        self.book = AccessCache(store, clock)
 
     async def tenants(self) -> list[dict[str, Any]]:
         """Describe all tenants."""
@@ -164,4 +164,4 @@ def _moment(seconds: float) -> str:
 
 
 def _wrong(pointer: str, detail: str) -> Invalid:
-    return Invalid("The key cannot be made.", places=[Place(pointer, detail)])
+    return Invalid("The key cannot be made.", locations=[Location(pointer, detail)])

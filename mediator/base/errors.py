@@ -1,7 +1,7 @@
 """What can be wrong with a request, as the mediator sees it.
 
 MediatorError
-├── Invalid           the request names or says something that cannot be (with places)
+├── Invalid           the request names or says something that cannot be (with locations)
 │   ├── SchemaInvalid     the schema itself is wrong
 │   └── OperatorRefused   the operator cannot be applied to the value that is there
 ├── NeedsScan         a query for which a store would have to send all of its records
@@ -42,13 +42,13 @@ __all__ = [
     "Forbidden",
     "IdempotencyReused",
     "Invalid",
+    "Location",
     "Locked",
     "MediatorError",
     "NeedsScan",
     "NotFound",
     "OperatorRefused",
     "OutcomeUnknown",
-    "Place",
     "PortolanError",
     "PreconditionFailed",
     "PreconditionRequired",
@@ -65,7 +65,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where a mistake is: a JSON pointer (RFC 6901) into the body, or the name of a parameter."""
 
     pointer: str
@@ -77,14 +77,18 @@ class PortolanError(Exception):
 
 
 class MediatorError(PortolanError):
-    """Base of all; `detail` is for people, `places` name mistakes, `extra` is machine-readable."""
+    """Base of all; `detail` is for people, `locations` name mistakes, `extra` is for machines."""
 
     def __init__(
-        self, detail: str, *, places: Sequence[Place] = (), extra: dict[str, Any] | None = None
+        self,
+        detail: str,
+        *,
+        locations: Sequence[Location] = (),
+        extra: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(detail)
         self.detail = detail
-        self.places = tuple(places)
+        self.locations = tuple(locations)
         self.extra = extra or {}
 
 
@@ -108,10 +112,10 @@ class Unauthenticated(MediatorError):
         detail: str,
         *,
         presented: bool = False,
-        places: Sequence[Place] = (),
+        locations: Sequence[Location] = (),
         extra: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(detail, places=places, extra=extra)
+        super().__init__(detail, locations=locations, extra=extra)
         self.presented = presented
 
 
@@ -192,10 +196,10 @@ class TooManyRequests(MediatorError):
         detail: str,
         *,
         retry_after_s: float = 1.0,
-        places: Sequence[Place] = (),
+        locations: Sequence[Location] = (),
         extra: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(detail, places=places, extra=extra)
+        super().__init__(detail, locations=locations, extra=extra)
         self.retry_after_s = retry_after_s
 
 

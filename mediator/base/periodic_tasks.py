@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mediator.base.ending import end
 from mediator.base.errors import PortolanError
 
-__all__ = ["Duty", "Watch"]
+__all__ = ["PeriodicTask", "Scheduler"]
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
+class PeriodicTask:
     """Something to be done again and again.
 
     Attributes:
@@ -33,17 +33,17 @@ class Duty:
     run: Callable[[], Awaitable[object]]
 
 
-class Watch:
-    """Runs duties until it is stopped."""
+class Scheduler:
+    """Runs periodic tasks until it is stopped."""
 
-    def __init__(self, duties: Sequence[Duty]) -> None:
-        self._duties = duties
+    def __init__(self, periodic_tasks: Sequence[PeriodicTask]) -> None:
+        self._periodic_tasks = periodic_tasks
         self._ended = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin with every duty."""
-        self._tasks = [asyncio.create_task(self._keep(duty)) for duty in self._duties]
+        self._tasks = [asyncio.create_task(self._keep(duty)) for duty in self._periodic_tasks]
 
     async def stop(self) -> None:
         """End, letting what is under way finish."""
@@ -52,7 +52,7 @@ class Watch:
             _, late = await asyncio.wait(self._tasks, timeout=GRACE_S)
             await end(late)
 
-    async def _keep(self, duty: Duty) -> None:
+    async def _keep(self, duty: PeriodicTask) -> None:
         failing = False
         while not await self._ends_within(duty.every_s):
             try:

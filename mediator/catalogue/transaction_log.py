@@ -87,7 +87,13 @@ class CatalogueTransactions:
         """Add an entry; see `TransactionLog.begin`."""
         operation = (entry.operation, entry.fingerprint)
         added = await self._catalogue.fetch(
-            _BEGIN, entry.mark, entry.database, _json(entry.places), *operation, lease_s, again=True
+            _BEGIN,
+            entry.mark,
+            entry.database,
+            _json(entry.locations),
+            *operation,
+            lease_s,
+            again=True,
         )
         return bool(added)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.changes.feed import BEGINNING
 from mediator.changes.partitions import PARTITIONS
 
@@ -52,8 +52,8 @@ class FeedPosition:
         """
         found = _FORM.fullmatch(_decoded(text)) if len(text) <= _LONGEST else None
         if found is None:
-            places = [Place(name, "must be a position that the feed has given")]
-            raise Invalid("This is no position of a feed.", places=places)
+            places = [Location(name, "must be a position that the feed has given")]
+            raise Invalid("This is no position of a feed.", locations=places)
         return cls(found[1], tuple(found[2].split(",")[1:]))
 
     def advanced(self, partition: int, id_: str) -> Self:

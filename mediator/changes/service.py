@@ -8,7 +8,7 @@ from contextlib import suppress
 from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError
 from mediator.base.observation import FeedLagMeasured, Observation, Observer
-from mediator.base.periodic_tasks import Duty
+from mediator.base.periodic_tasks import PeriodicTask
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import Leasing, LogRelays
 from mediator.changes.pending_relays import PendingRelays
@@ -65,28 +65,32 @@ class ChangeService:
         self._pending = PendingRelays(systems, routes, own, replica, observe, clock)
         self._clock, self._times = clock, TickTimes(clock)
 
-    def duties(self) -> list[Duty]:
+    def periodic_tasks(self) -> list[PeriodicTask]:
         """Return what is to be done in the background."""
-        duties = [Duty("relaying changes that wait in records", 0.25, self._pending.run)]
+        periodic_tasks = [
+            PeriodicTask("relaying changes that wait in records", 0.25, self._pending.run)
+        ]
         if self._writers is not None:
-            duties.append(Duty("measuring the feed's lag", 1.0, self.measure))
-            duties.append(Duty("renewing the registration", RENEW_S, self._writers.renew))
-        return duties
+            periodic_tasks.append(PeriodicTask("measuring the feed's lag", 1.0, self.measure))
+            periodic_tasks.append(
+                PeriodicTask("renewing the registration", RENEW_S, self._writers.renew)
+            )
+        return periodic_tasks
 
     async def begin(self) -> None:
-        """Register as a writer, so that the first writes need not wait for the duties."""
+        """Register as a writer, so that the first writes need not wait for the periodic tasks."""
         with suppress(MediatorError, StoreError):  # they try again
             if self._writers is not None:
                 await self._writers.renew()
                 await self._pending.run()
 
-    def relaying_duties(self) -> list[Duty]:
+    def relaying_duties(self) -> list[PeriodicTask]:
         """Return what any process may do: it needs to know nothing of what this one wrote."""
         if self._logs is None:
             return []
         return [
-            Duty("tending the relays of logs", 1.0, self._logs.tend),
-            Duty("trimming the feed", 5.0, self.trim),
+            PeriodicTask("tending the relays of logs", 1.0, self._logs.tend),
+            PeriodicTask("trimming the feed", 5.0, self.trim),
         ]
 
     def hear(self, told: Observation) -> None:
@@ -100,7 +104,7 @@ class ChangeService:
             self.subscriptions.end()
 
     async def close(self) -> None:
-        """End; the duties have ended before."""
+        """End; the periodic tasks have ended before."""
         if self.subscriptions is not None:
             await self.subscriptions.shut()
         if self._logs is not None:

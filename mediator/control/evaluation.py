@@ -28,7 +28,7 @@ from mediator.placement.proposals import (
     propose,
 )
 from mediator.placement.survey import survey
-from mediator.placement.violations import NOTHING_WATCHED, Watch, watch
+from mediator.placement.violations import NOTHING_WATCHED, Scheduler, watch
 from mediator.placement.what_if import read_supposition, what_if
 from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.schema.tree import Mode
@@ -67,7 +67,7 @@ class Judgement:
         self._observe = observe
         self._clock = clock
         self._patience = patience
-        self._spells: dict[str, Watch] = {}
+        self._spells: dict[str, Scheduler] = {}
 
     async def judge(self, busy_share: float = 1.0) -> None:
         """Look at every database once: record proposals and violations.

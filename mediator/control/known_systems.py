@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mediator.base.errors import Conflict, Invalid, Place
+from mediator.base.errors import Conflict, Invalid, Location
 from mediator.catalogue.registrations import StoredSystem
 from mediator.control.findings import Findings, registration_from, registration_to
 from mediator.control.port import SystemRegistration
@@ -45,7 +45,7 @@ def not_understood(config: SystemConfig) -> Invalid:
     """Refuse a URL without the driver's words: they may quote it, and it may hold a password."""
     return Invalid(
         f"There is no store of the kind {config.kind} with such a URL.",
-        places=[Place("/url", f"is no URL of the kind {config.kind}")],
+        locations=[Location("/url", f"is no URL of the kind {config.kind}")],
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from mediator.base.errors import Conflict, Invalid, MediatorError, Place
+from mediator.base.errors import Conflict, Invalid, Location, MediatorError
 from mediator.catalogue.connection import Catalogue
 from mediator.control.changes import would_move
 from mediator.control.evaluation import Judgement
@@ -237,13 +237,13 @@ def _check_statements(
     metrics: Mapping[str, float | None] | None, declared: Sequence[str] | None
 ) -> None:
     places = [
-        Place(f"/metrics/{name}", f"is none of {', '.join(Metric)}")
+        Location(f"/metrics/{name}", f"is none of {', '.join(Metric)}")
         for name in metrics or ()
         if name not in list(Metric)
     ] + [
-        Place(f"/declared/{index}", f"is none of {', '.join(Capability)}")
+        Location(f"/declared/{index}", f"is none of {', '.join(Capability)}")
         for index, name in enumerate(declared or ())
         if name not in list(Capability)
     ]
     if places:
-        raise Invalid("Something is said of the system that has no meaning.", places=places)
+        raise Invalid("Something is said of the system that has no meaning.", locations=places)

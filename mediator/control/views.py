@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mediator.base.errors import Place, SchemaInvalid
+from mediator.base.errors import Location, SchemaInvalid
 from mediator.control.layout import copies_of, location_of
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.tree import Mode, Schema
@@ -44,14 +44,14 @@ def check_primary(schema: Schema, primary: str | None, systems: Systems) -> None
         return
     if primary is None:
         mistake = "no system that takes copies is proven for scans, sorting and range queries"
-        place = Place("/primary", mistake)
+        place = Location("/primary", mistake)
     else:
         guarded = systems.find(primary)
         if guarded is None or isinstance(guarded.store, Mirror):
             return
         mistake = f"{primary} cannot hold copies of objects"
-        place = Place("/primary/system", mistake)
-    raise SchemaInvalid(f"There is no primary: {mistake}.", places=[place])
+        place = Location("/primary/system", mistake)
+    raise SchemaInvalid(f"There is no primary: {mistake}.", locations=[place])
 
 
 def notes_on_primary(schema: Schema, keeper: PrimaryKeeper) -> list[str]:

@@ -26,7 +26,7 @@ from mediator.changes.partitions import PARTITIONS
 from mediator.coordination.failures import unavailable
 from mediator.coordination.scripts import TICKS, source_of
 from mediator.materialisation.state import CopyState, PartitionState, Step
-from mediator.materialisation.watermarks import Marks, Place
+from mediator.materialisation.watermarks import Location, Marks
 
 __all__ = ["RedisPrimaryState"]
 
@@ -121,8 +121,8 @@ def _state(text: str) -> CopyState:
     return CopyState(until_tick, build, tuple(stuck))
 
 
-def _until(database: str, states: Mapping[str, str]) -> dict[Place, Sequence[int | None]]:
-    known: defaultdict[Place, list[int | None]] = defaultdict(lambda: [None] * PARTITIONS)
+def _until(database: str, states: Mapping[str, str]) -> dict[Location, Sequence[int | None]]:
+    known: defaultdict[Location, list[int | None]] = defaultdict(lambda: [None] * PARTITIONS)
     for name, text in _copies(states):
         partition, _, copy = name.partition("/")
         known[database, copy][int(partition)] = _state(text).until_tick

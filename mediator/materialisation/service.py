@@ -8,7 +8,7 @@ from typing import Any
 from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, NotFound
 from mediator.base.observation import Observer
-from mediator.base.periodic_tasks import Duty
+from mediator.base.periodic_tasks import PeriodicTask
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import Leasing
 from mediator.materialisation.audit import Audit
@@ -101,24 +101,24 @@ class MaterialiseService:
         """Whether primaries are kept up at all."""
         return self._works is not None
 
-    def duties(self) -> list[Duty]:
+    def periodic_tasks(self) -> list[PeriodicTask]:
         """Return what is to be done in the background."""
         works = self._works
         if works is None:
             return []
         return [
-            Duty("learning how old the primaries' copies are", 0.2, works.primaries.learn),
-            Duty("looking for primaries that get late", 1.0, works.lateness.watch),
+            PeriodicTask("learning how old the primaries' copies are", 0.2, works.primaries.learn),
+            PeriodicTask("looking for primaries that get late", 1.0, works.lateness.watch),
         ]
 
-    def relaying_duties(self) -> list[Duty]:
+    def relaying_duties(self) -> list[PeriodicTask]:
         """Return what any process may do."""
         if self._works is None:
             return []
-        return [Duty("tending the materialisers", 0.5, self._works.primaries.tend)]
+        return [PeriodicTask("tending the materialisers", 0.5, self._works.primaries.tend)]
 
     async def close(self) -> None:
-        """End; the duties have ended before."""
+        """End; the periodic tasks have ended before."""
         if self._works is not None:
             await self._works.upkeep.close()
             await self._works.primaries.close()

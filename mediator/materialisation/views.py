@@ -18,7 +18,7 @@ from mediator.materialisation.isolation import Bringer
 from mediator.materialisation.materialiser import Materialiser
 from mediator.materialisation.rounds import Rounds, Slot
 from mediator.materialisation.state import PrimaryState
-from mediator.materialisation.watermarks import Marks, Place, Watermarks
+from mediator.materialisation.watermarks import Location, Marks, Watermarks
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.systems import Systems
 
@@ -119,7 +119,7 @@ class Primaries:
 
 def _joined(marks: Sequence[Marks]) -> Marks:
     """Join what was learnt of several databases; all was read after the time of asking."""
-    until: dict[Place, Sequence[int | None]] = {}
+    until: dict[Location, Sequence[int | None]] = {}
     for each in marks:
         until.update(each.until_tick)
     return Marks(min(each.tick for each in marks), until)

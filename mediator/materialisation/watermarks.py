@@ -16,13 +16,13 @@ from mediator.changes.ticks import TickTimes
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment
 
-__all__ = ["Marks", "Place", "Watermarks", "place_of"]
+__all__ = ["Location", "Marks", "Watermarks", "place_of"]
 
-Place = tuple[str, str]
+Location = tuple[str, str]
 """A copy: the id of its database, and what it is stored as, which holds the class's version."""
 
 
-def place_of(copy: Fragment) -> Place:
+def place_of(copy: Fragment) -> Location:
     """Name a copy; on another system it is another one."""
     return copy.database_id, f"{copy.stored_as}@{copy.system}"
 
@@ -38,7 +38,7 @@ class Marks:
     """
 
     tick: int
-    until_tick: Mapping[Place, Sequence[int | None]]
+    until_tick: Mapping[Location, Sequence[int | None]]
 
 
 class Watermarks:
@@ -46,7 +46,7 @@ class Watermarks:
 
     def __init__(self, clock: Clock) -> None:
         self._times = TickTimes(clock)
-        self._until: Mapping[Place, Sequence[int | None]] = {}
+        self._until: Mapping[Location, Sequence[int | None]] = {}
 
     def learn(self, marks: Marks, asked_at: float) -> None:
         """Take over newer marks, asked for at our monotonic time `asked_at` (seconds)."""

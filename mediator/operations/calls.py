@@ -172,8 +172,8 @@ class StoreCalls:
         try:
             if mortal:
                 # What has a mark lived when its transaction was committed, and counts as living.
-                places = [(call.fragment, call.id) for call in calls if not call.mark]
-                await self.end_expired(store, places)
+                locations = [(call.fragment, call.id) for call in calls if not call.mark]
+                await self.end_expired(store, locations)
             results = await self.write_guarded(store, calls)
         finally:
             self._leave(fragments)
@@ -183,10 +183,10 @@ class StoreCalls:
         return results
 
     async def end_expired(
-        self, store: GuardedStore, places: Sequence[tuple[Fragment, str]]
+        self, store: GuardedStore, locations: Sequence[tuple[Fragment, str]]
     ) -> None:
         """Delete what is left of expired objects that are about to be written."""
-        mortal = [Read(f, id_, ()) for f, id_ in places if f.ttl_s is not None]
+        mortal = [Read(f, id_, ()) for f, id_ in locations if f.ttl_s is not None]
         records = await _read(store, mortal) if mortal else []
         pairs = zip((read.fragment for read in mortal), records, strict=True)
         deletions = ends(pairs, self.systems.now_for)

@@ -18,7 +18,7 @@ from jsonpatch import (
     JsonPointerException,
 )
 
-from mediator.base.errors import Conflict, Place
+from mediator.base.errors import Conflict, Location
 from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.mistakes import Misfit, invalid, places_below
 
@@ -72,18 +72,18 @@ def json_patch(body: Any, pointer: str = "") -> Compute:
         Invalid: With the place of every mistake that shows without the object.
     """
     if type(body) is not list:
-        raise invalid([Place(pointer, "must be an array of operations")])
+        raise invalid([Location(pointer, "must be an array of operations")])
     if len(body) > OPERATIONS_MAX:
-        raise invalid([Place(pointer, f"must have at most {OPERATIONS_MAX} operations")])
+        raise invalid([Location(pointer, f"must have at most {OPERATIONS_MAX} operations")])
     steps: list[_Step] = []
-    places: list[Place] = []
+    locations: list[Location] = []
     for index, operation in enumerate(body):
         try:
             steps.append(_step(operation))
         except Misfit as misfit:
-            places += places_below(f"{pointer}/{index}", misfit)
-    if places:
-        raise invalid(places)
+            locations += places_below(f"{pointer}/{index}", misfit)
+    if locations:
+        raise invalid(locations)
     return partial(_apply, steps, pointer)
 
 
@@ -92,15 +92,15 @@ def _step(operation: Any) -> _Step:
         raise Misfit("must be an object")
     word = operation.get("op")
     if type(word) is not str or word not in _NEEDS:
-        raise Misfit(places=[Place("/op", f"must be one of {', '.join(_NEEDS)}")])
+        raise Misfit(locations=[Location("/op", f"must be one of {', '.join(_NEEDS)}")])
     for name in _NEEDS[word]:
         if name not in operation:
-            raise Misfit(places=[Place(f"/{name}", "is required")])
+            raise Misfit(locations=[Location(f"/{name}", "is required")])
     pointers = {name: _pointer(name, operation[name]) for name in _NEEDS[word] if name != "value"}
     try:
         _weigh(operation.get("value"), inf)
     except Misfit as misfit:
-        raise Misfit(places=places_below("/value", misfit)) from None
+        raise Misfit(locations=places_below("/value", misfit)) from None
     return _Step(JsonPatch([operation]), pointers["from"] if word == "copy" else None)
 
 
@@ -109,7 +109,7 @@ def _pointer(name: str, raw: Any) -> JsonPointer:
         with suppress(JsonPointerException):
             return JsonPointer(raw)
     detail = f"must be a JSON pointer of at most {POINTER_TOKENS} tokens"
-    raise Misfit(places=[Place(f"/{name}", detail)])
+    raise Misfit(locations=[Location(f"/{name}", detail)])
 
 
 def _apply(steps: list[_Step], pointer: str, present: dict[str, Any]) -> dict[str, Any]:
@@ -124,16 +124,16 @@ def _apply(steps: list[_Step], pointer: str, present: dict[str, Any]) -> dict[st
             result = step.patch.apply(result, in_place=True)
         except JsonPatchTestFailed:
             detail = "is not as the test expects"
-            places = [Place(f"{place}/path", detail)]
-            raise Conflict(f"{place}/path {detail}", places=places) from None
+            locations = [Location(f"{place}/path", detail)]
+            raise Conflict(f"{place}/path {detail}", locations=locations) from None
         except Misfit as misfit:
             raise invalid(places_below(f"{place}/from", misfit)) from None
         # Moves may nest an object deeper than Python recurses.
         except (JsonPatchException, JsonPointerException, RecursionError):
             detail = "points to nothing that the operation can be applied to"
-            raise invalid([Place(f"{place}/path", detail)]) from None
+            raise invalid([Location(f"{place}/path", detail)]) from None
     if type(result) is not dict:
-        raise invalid([Place(pointer, "must leave an object")])
+        raise invalid([Location(pointer, "must leave an object")])
     return result
 
 

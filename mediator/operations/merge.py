@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from mediator.base.errors import (
     AlreadyExists,
     IdempotencyReused,
+    Location,
     MediatorError,
     NotFound,
     OperatorRefused,
-    Place,
     PreconditionFailed,
 )
 from mediator.model.operations import Get, Outcome, Put, WriteOperation
@@ -154,5 +154,5 @@ def refusal_of(failure: OperatorFailure) -> OperatorRefused:
     reason = _REASONS.get(failure.reason, failure.reason)
     return OperatorRefused(
         "An operator cannot be applied to the value that is there.",
-        places=[Place(f"/{failure.field}", reason)],
+        locations=[Location(f"/{failure.field}", reason)],
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.json_patch import Compute, json_patch
 from mediator.schema.limits import DOCUMENT_DEPTH
@@ -43,12 +43,12 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
     values: Values = {}
     unset: list[str] = []
     operators: list[OperatorCall] = []
-    places: list[Place] = []
+    locations: list[Location] = []
     for name, raw in _members(body, pointer):
         try:
             operator, argument = _call(schema, codec, name, raw)
         except Misfit as misfit:
-            places += places_below(pointer + token(name), misfit)
+            locations += places_below(pointer + token(name), misfit)
             continue
         if operator is Operator.SET:
             values[name] = argument
@@ -56,8 +56,8 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
             unset.append(name)
         else:
             operators.append(OperatorCall(name, operator, argument))
-    if places:
-        raise invalid(places)
+    if locations:
+        raise invalid(locations)
     return UpdateParts(values, tuple(unset), tuple(operators))
 
 
@@ -81,7 +81,7 @@ def merge_patch(
     """
     values: Values = {}
     unset: list[str] = []
-    places: list[Place] = []
+    locations: list[Location] = []
     merged = False
     for name, raw in _members(body, pointer):
         try:
@@ -95,15 +95,15 @@ def merge_patch(
             else:
                 values[name] = codec.decoders[name](raw)
         except Misfit as misfit:
-            places += places_below(pointer + token(name), misfit)
-    if places:
-        raise invalid(places)
+            locations += places_below(pointer + token(name), misfit)
+    if locations:
+        raise invalid(locations)
     return partial(_merge, patch=body) if merged else UpdateParts(values, tuple(unset), ())
 
 
 def _members(body: Any, pointer: str) -> Iterable[tuple[str, Any]]:
     if type(body) is not dict:
-        raise invalid([Place(pointer, "must be a JSON object")])
+        raise invalid([Location(pointer, "must be a JSON object")])
     return body.items()
 
 
@@ -129,12 +129,12 @@ def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Opera
     if usage is None:
         choice = ", ".join(_USAGES[field.type])
         detail = f"is no operator for type {field.type}, which has {choice}"
-        raise Misfit(places=[Place(token(word), detail)])
+        raise Misfit(locations=[Location(token(word), detail)])
     operator, decode = usage
     try:
         return operator, decode(codec, field, argument)
     except Misfit as misfit:
-        raise Misfit(places=places_below(token(word), misfit)) from None
+        raise Misfit(locations=places_below(token(word), misfit)) from None
 
 
 def _value(codec: Codec, field: Field, raw: Any) -> Value:

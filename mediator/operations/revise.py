@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mediator.base.errors import Conflict, Invalid, NotFound, Place, PreconditionFailed
+from mediator.base.errors import Conflict, Invalid, Location, NotFound, PreconditionFailed
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Condition, Get, Outcome, Revise, Update
 from mediator.routing.model import ClassRoute
@@ -101,9 +101,9 @@ def _same(one: Any, other: Any) -> bool:
 
 def _check_required(route: ClassRoute, unset: tuple[str, ...]) -> None:
     places = [
-        Place(f"/{name}", "the field is required")
+        Location(f"/{name}", "the field is required")
         for name in unset
         if route.schema.fields[name].required
     ]
     if places:
-        raise Invalid("A required field cannot be removed.", places=places)
+        raise Invalid("A required field cannot be removed.", locations=places)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mediator.base.errors import Invalid, Place, SchemaInvalid
+from mediator.base.errors import Invalid, Location, SchemaInvalid
 from mediator.base.offload import paced
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
@@ -48,7 +48,7 @@ def advise(document: Any) -> dict[str, Any]:
         Invalid: The systems are wrong, likewise.
         Unplaceable: No system can serve a node (oracle R2).
     """
-    mistakes: list[Place] = []
+    mistakes: list[Location] = []
     node = Node(document, "", mistakes).shape(required=("schema", "systems"))
     candidates = _candidates(node["systems"])
     schema = _schema(node["schema"])
@@ -128,7 +128,7 @@ def _schema(node: Node) -> Schema | None:
     try:
         return parse_schema("advice", node.value)
     except SchemaInvalid as wrong:
-        for place in wrong.places:
+        for place in wrong.locations:
             Node(None, node.pointer + place.pointer, node.mistakes).wrong(place.detail)
         return None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 from mediator.base.offload import paced
 from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
@@ -204,12 +204,12 @@ def primary_system(
     return max(usable, key=lambda name: scores.get(name, -1.0), default=None)
 
 
-def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Place]:
+def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Location]:
     """Say why systems that a schema names, as its primary or default, cannot be what they are."""
     known = {candidate.name: candidate for candidate in candidates}
     named = {"/primary/system": schema.primary.system, "/default/system": schema.default.system}
     mistakes = [
-        Place(pointer, f"there is no system {name}")
+        Location(pointer, f"there is no system {name}")
         for pointer, name in named.items()
         if name is not None and name not in known
     ]
@@ -217,7 +217,7 @@ def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Plac
     lacking = primary.lacking(_PRIMARY_NEEDS) if primary else ()
     if schema.mode is Mode.MICROBATCHED and lacking:
         needs = f"is not proven for {', '.join(lacking)}, which whole objects are read by"
-        mistakes.append(Place("/primary/system", f"{schema.primary.system} {needs}"))
+        mistakes.append(Location("/primary/system", f"{schema.primary.system} {needs}"))
     return mistakes
 
 

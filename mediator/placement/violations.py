@@ -17,7 +17,7 @@ from mediator.placement.utility import fulfilment
 from mediator.schema.annotations import ContinuousRequirement, ViolationRule
 from mediator.schema.tree import Schema
 
-__all__ = ["NOTHING_WATCHED", "Spell", "ViolationEvent", "Watch", "watch"]
+__all__ = ["NOTHING_WATCHED", "Scheduler", "Spell", "ViolationEvent", "watch"]
 
 _Key: TypeAlias = tuple[str, int, str]
 _Phase: TypeAlias = Literal["began", "ended"]
@@ -49,13 +49,13 @@ class Spell:
 
 
 @dataclass(frozen=True)
-class Watch:
+class Scheduler:
     """The spells going on, by field, place of the annotation among its annotations, and system."""
 
     spells: Mapping[_Key, Spell] = field(default_factory=dict)
 
 
-NOTHING_WATCHED = Watch()
+NOTHING_WATCHED = Scheduler()
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class _Watched:
 
 
 def watch(
-    state: Watch,
+    state: Scheduler,
     schema: Schema,
     placements: Mapping[str, str],
     candidates: Mapping[str, Candidate],
     now: float,
-) -> tuple[Watch, list[ViolationEvent]]:
+) -> tuple[Scheduler, list[ViolationEvent]]:
     """Feed one look at the metrics.
 
     Args:
@@ -100,7 +100,7 @@ def watch(
         if phase and told and measured is not None:
             detected = _detected(schema, watched, system, measured, now - told.since)
             events.append(ViolationEvent(phase, watched.requirement, now, detected))
-    return Watch(spells), events
+    return Scheduler(spells), events
 
 
 def _step(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.placement.advice import SYSTEM_NAME, SYSTEMS_AT_MOST, read_metrics
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
@@ -49,7 +49,7 @@ def read_supposition(document: Any) -> Supposition:
     Raises:
         Invalid: With the JSON pointer of every mistake.
     """
-    mistakes: list[Place] = []
+    mistakes: list[Location] = []
     node = Node(document, "", mistakes).shape("annotations", "metrics", "p99")
     supposed = Supposition(
         _annotations(node["annotations"]),
@@ -121,13 +121,13 @@ def _of_systems(node: Node, known: Sequence[Metric]) -> dict[str, dict[Metric, f
 def _check_names(candidates: Sequence[Candidate], supposed: Supposition) -> None:
     known = {candidate.name for candidate in candidates}
     places = [
-        Place(f"/{member}/{name}", "there is no such system")
+        Location(f"/{member}/{name}", "there is no such system")
         for member, systems in (("metrics", supposed.metrics), ("p99", supposed.p99))
         for name in systems
         if name not in known
     ]
     if places:
-        raise Invalid("There is no such system.", places=places)
+        raise Invalid("There is no such system.", locations=places)
 
 
 def _amended(schema: Schema, annotations: Mapping[str, Mapping[str, float]]) -> Schema:
@@ -148,8 +148,8 @@ def _annotation(document: dict[str, Any], pointer: str) -> dict[str, Any]:
         else:
             found = found.get(token) if isinstance(found, dict) else None
     if not isinstance(found, dict) or "metric" not in found:
-        place = Place("/annotations", f"{pointer[:200]} is no annotation with a metric")
-        raise Invalid("There is no such annotation.", places=[place])
+        place = Location("/annotations", f"{pointer[:200]} is no annotation with a metric")
+        raise Invalid("There is no such annotation.", locations=[place])
     return found
 
 

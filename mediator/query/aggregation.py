@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 from typing import Any, Final, TypeAlias
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.model.average import average
 from mediator.model.evaluate import Lookup, kind_of
 from mediator.model.filters import Path
@@ -236,5 +236,5 @@ def too_many_groups(most: int) -> Invalid:
 
 def _beyond(detail: str) -> Invalid:
     return Invalid(
-        f"The aggregate cannot be computed: {detail}.", places=[Place("/aggregate", detail)]
+        f"The aggregate cannot be computed: {detail}.", locations=[Location("/aggregate", detail)]
     )

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.query.conditions import OPERATORS
 from mediator.query.reading import ReadQuery, read_query
 from mediator.query.targets import Scope
@@ -66,8 +66,8 @@ def read_parameters(
     try:
         return read_query(document, schema, class_name, most=most)
     except Invalid as error:
-        places = [_named(place, names) for place in error.places]
-        raise Invalid(f"{places[0].pointer} {places[0].detail}", places=places) from None
+        places = [_named(place, names) for place in error.locations]
+        raise Invalid(f"{places[0].pointer} {places[0].detail}", locations=places) from None
 
 
 def _condition(scope: Scope, name: str, text: str) -> dict[str, Any]:
@@ -156,15 +156,15 @@ _SETTINGS: Final[dict[str, Callable[[str, str], Any]]] = {
 }
 
 
-def _named(place: Place, names: Sequence[str]) -> Place:
+def _named(place: Location, names: Sequence[str]) -> Location:
     """Name the parameter instead of the place in the JSON form."""
     found = _CONDITION.match(place.pointer)
     if found is not None and int(found[1]) < len(names):
         name = names[int(found[1])]
         rest = place.pointer[found.end() :] if name == "filter" else ""
-        return Place(name + rest, place.detail)
-    return Place(place.pointer.split("/")[1] if place.pointer else "query", place.detail)
+        return Location(name + rest, place.detail)
+    return Location(place.pointer.split("/")[1] if place.pointer else "query", place.detail)
 
 
 def _wrong(name: str, detail: str) -> Invalid:
-    return Invalid(f"{name} {detail}", places=[Place(name, detail)])
+    return Invalid(f"{name} {detail}", locations=[Location(name, detail)])

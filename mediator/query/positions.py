@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.model.query import Position
 from mediator.query.targets import Target
 from mediator.schema.mistakes import Misfit
@@ -32,8 +32,8 @@ def read_position(levels: Sequence[Target], json: Sequence[Any]) -> Position:
     try:
         return Position(tuple([_read(level, value) for level, value in pairs]), id_)
     except Misfit:
-        places = [Place("after", "belongs to a schema that is no more")]
-        raise Invalid("The cursor does not belong to this query.", places=places) from None
+        places = [Location("after", "belongs to a schema that is no more")]
+        raise Invalid("The cursor does not belong to this query.", locations=places) from None
 
 
 def _written(level: Target, value: Value | MissingType) -> list[Any]:

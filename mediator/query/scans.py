@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mediator.base.errors import NeedsScan, Place
+from mediator.base.errors import Location, NeedsScan
 from mediator.model.conjuncts import paths_of
 from mediator.model.filters import Filter, Path
 from mediator.model.query import OrderBy, Query
@@ -35,7 +35,7 @@ def needs_scan(
     return NeedsScan(
         f"Every object of {query.class_name} would have to be sent by {others}: {because}."
         f' What helps: {helping}, another placement, or "allow_scan": true.',
-        places=[Place(f"/{member}", detail) for member, detail in _blamed(query, order)],
+        locations=[Location(f"/{member}", detail) for member, detail in _blamed(query, order)],
         extra={"system": system},
     )
 

@@ -63,7 +63,7 @@ def JSON_SCALAR(raw: Any) -> Any:  # noqa: N802 - it stands among the decoders, 
     try:
         return document({"constant": raw})["constant"]
     except Misfit as misfit:
-        raise Misfit(misfit.places[0].detail) from None
+        raise Misfit(misfit.locations[0].detail) from None
 
 
 _TEXT: Final = string_decoder(_ANY_LENGTH)
@@ -119,7 +119,7 @@ def target_at(node: Node, scope: Scope) -> Target | None:
     try:
         return scope.find(node.value)
     except Misfit as misfit:
-        node.wrong(misfit.places[0].detail)
+        node.wrong(misfit.locations[0].detail)
         return None
 
 

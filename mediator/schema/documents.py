@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MISTAKES_TOLD
 from mediator.schema.mistakes import Misfit, places_below, token
 from mediator.schema.scalars import text_mistake
@@ -74,27 +74,27 @@ def _number(raw: float) -> int | float:
 def _object(raw: dict[str, Any], depth: int) -> dict[str, Any]:
     _check_depth(depth)
     result: dict[str, Any] = {}
-    places: list[Place] = []
+    locations: list[Location] = []
     for key, member in raw.items():
         # Caught one by one: a second pass at every level would take 2^depth steps.
         try:
             result[_key(key)] = _json(member, depth)
         except Misfit as misfit:
-            _note(places, token(str(key)), misfit)
-    _raise(places)
+            _note(locations, token(str(key)), misfit)
+    _raise(locations)
     return result
 
 
 def _array(raw: list[Any], depth: int) -> list[Any]:
     _check_depth(depth)
     result: list[Any] = []
-    places: list[Place] = []
+    locations: list[Location] = []
     for index, element in enumerate(raw):
         try:
             result.append(_json(element, depth))
         except Misfit as misfit:
-            _note(places, f"/{index}", misfit)
-    _raise(places)
+            _note(locations, f"/{index}", misfit)
+    _raise(locations)
     return result
 
 
@@ -109,11 +109,11 @@ def _check_depth(depth: int) -> None:
         raise Misfit(f"must not be nested deeper than {DOCUMENT_DEPTH}")
 
 
-def _note(places: list[Place], pointer: str, misfit: Misfit) -> None:
-    if len(places) < MISTAKES_TOLD:
-        places += places_below(pointer, misfit)
+def _note(locations: list[Location], pointer: str, misfit: Misfit) -> None:
+    if len(locations) < MISTAKES_TOLD:
+        locations += places_below(pointer, misfit)
 
 
-def _raise(places: Iterable[Place]) -> None:
-    if places:
-        raise Misfit(places=places)
+def _raise(locations: Iterable[Location]) -> None:
+    if locations:
+        raise Misfit(locations=locations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.schema.limits import ID_BYTES
 
 __all__ = ["check_id", "id_mistake"]
@@ -40,5 +40,5 @@ def check_id(text: str, pointer: str = "id") -> str:
             or it is `.` or `..`.
     """
     if (mistake := id_mistake(text)) is not None:
-        raise Invalid(f"The id {mistake}.", places=[Place(pointer, mistake)])
+        raise Invalid(f"The id {mistake}.", locations=[Location(pointer, mistake)])
     return text

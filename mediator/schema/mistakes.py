@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, NoReturn
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.schema.limits import MISTAKES_TOLD
 
 __all__ = ["Misfit", "gather", "invalid", "places_below", "token"]
@@ -17,15 +17,15 @@ _TOKEN_LENGTH = 128
 class Misfit(Exception):
     """A JSON value does not fit its type.
 
-    Knows only the places within the value, so that values which fit pay nothing for pointers.
+    Knows only the locations within the value, so that values which fit pay nothing for pointers.
 
     Attributes:
-        places: Pointer relative to the value, and what is wrong there.
+        locations: Pointer relative to the value, and what is wrong there.
     """
 
-    def __init__(self, detail: str = "", places: Iterable[Place] | None = None) -> None:
+    def __init__(self, detail: str = "", locations: Iterable[Location] | None = None) -> None:
         super().__init__(detail)
-        self.places = [Place("", detail)] if places is None else list(places)
+        self.locations = [Location("", detail)] if locations is None else list(locations)
 
 
 def token(key: str) -> str:
@@ -34,29 +34,29 @@ def token(key: str) -> str:
     return "/" + shown.replace("~", "~0").replace("/", "~1")
 
 
-def places_below(pointer: str, misfit: Misfit) -> list[Place]:
-    """Return the places of a misfit seen from the whole body."""
-    return [Place(pointer + place.pointer, place.detail) for place in misfit.places]
+def places_below(pointer: str, misfit: Misfit) -> list[Location]:
+    """Return the locations of a misfit seen from the whole body."""
+    return [Location(pointer + place.pointer, place.detail) for place in misfit.locations]
 
 
 def gather(members: Iterable[tuple[str, Any]], decode: Callable[[Any], Any]) -> NoReturn:
     """Raise one `Misfit` with the mistakes of all members, given as (token, JSON value)."""
-    places: list[Place] = []
+    locations: list[Location] = []
     for pointer, raw in members:
         try:
             decode(raw)
         except Misfit as misfit:
-            places += places_below(pointer, misfit)
-            if len(places) >= MISTAKES_TOLD:
+            locations += places_below(pointer, misfit)
+            if len(locations) >= MISTAKES_TOLD:
                 break
-    raise Misfit(places=places)
+    raise Misfit(locations=locations)
 
 
-def invalid(places: Iterable[Place], kind: type[Invalid] = Invalid) -> Invalid:
-    """Make the error that tells the places."""
-    told = list(islice(places, MISTAKES_TOLD))
+def invalid(locations: Iterable[Location], kind: type[Invalid] = Invalid) -> Invalid:
+    """Make the error that tells the locations."""
+    told = list(islice(locations, MISTAKES_TOLD))
     first = told[0]
     detail = f"{first.pointer or 'The body'} {first.detail}"
     if len(told) > 1:
         detail += f" (and {len(told) - 1} more)"
-    return kind(detail, places=told)
+    return kind(detail, locations=told)

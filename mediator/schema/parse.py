@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from mediator.base.errors import Place, SchemaInvalid
+from mediator.base.errors import Location, SchemaInvalid
 from mediator.base.offload import give_way
 from mediator.schema.limits import (
     CACHE_COST_MAX,
@@ -77,11 +77,11 @@ def parse_schema(database: str, document: Any) -> Schema:
     Raises:
         SchemaInvalid: With the JSON pointer of every mistake.
     """
-    mistakes: list[Place] = []
+    mistakes: list[Location] = []
     if not NAME.fullmatch(database):
-        mistakes.append(Place("database", f"must be named like {NAME.pattern}"))
+        mistakes.append(Location("database", f"must be named like {NAME.pattern}"))
     if database == SCRATCH_DATABASE:
-        mistakes.append(Place("database", f"{database} is a reserved name"))
+        mistakes.append(Location("database", f"{database} is a reserved name"))
     schema = _schema(database, Node(document, "", mistakes))
     if mistakes:
         raise invalid(mistakes, SchemaInvalid)
@@ -257,7 +257,7 @@ def _default(node: Node, field: Field) -> Value | MissingType:
     try:
         value: Value = decoder(field)(node.value)
     except Misfit as misfit:
-        for place in misfit.places:
+        for place in misfit.locations:
             below = Node(node.value, node.pointer + place.pointer, node.mistakes)
             below.wrong(place.detail)
         return MISSING

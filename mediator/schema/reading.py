@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import inf, isfinite, nextafter
 from typing import Any, Final, TypeVar
 
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 from mediator.schema.limits import MISTAKES_TOLD
 from mediator.schema.mistakes import token
 from mediator.schema.tree import MISSING
@@ -42,7 +42,7 @@ class Node:
     __slots__ = ("_above", "_step", "mistakes", "value")
 
     def __init__(
-        self, value: Any, above: str | Node, mistakes: list[Place], step: str | int = ""
+        self, value: Any, above: str | Node, mistakes: list[Location], step: str | int = ""
     ) -> None:
         self.value = value
         self.mistakes = mistakes
@@ -69,7 +69,7 @@ class Node:
     def wrong(self, detail: str) -> None:
         """Note a mistake here."""
         if len(self.mistakes) < MISTAKES_TOLD:
-            self.mistakes.append(Place(self.pointer, detail))
+            self.mistakes.append(Location(self.pointer, detail))
 
     def shape(self, *known: str, required: tuple[str, ...] = ()) -> Node:
         """Check that this is an object with no other members than known and required ones."""

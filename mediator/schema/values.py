@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 from mediator.schema.documents import document
 from mediator.schema.limits import MAP_KEY_BYTES
 from mediator.schema.mistakes import Misfit, gather, invalid, places_below, token
@@ -194,7 +194,7 @@ class Codec:
             raise invalid(self._mistakes(body, pointer)) from None
 
     def decode(self, field_name: str, json: Any, pointer: str) -> Value:
-        """Decode a value of one field; raises `Invalid`, its places below `pointer`."""
+        """Decode a value of one field; raises `Invalid`, its locations below `pointer`."""
         try:
             return self._member((field_name, json))
         except Misfit as misfit:
@@ -229,9 +229,9 @@ class Codec:
             for name, raw in body.items()
         }
 
-    def _mistakes(self, body: Any, pointer: str) -> list[Place]:
+    def _mistakes(self, body: Any, pointer: str) -> list[Location]:
         if type(body) is not dict:
-            return [Place(pointer, "must be a JSON object")]
+            return [Location(pointer, "must be a JSON object")]
         try:
             gather(((token(str(member[0])), member) for member in body.items()), self._member)
         except Misfit as misfit:
@@ -246,8 +246,8 @@ class Codec:
         value: Value = self.decoders[name](raw)
         return value
 
-    def _lacking(self, present: Any, pointer: str, *, defaults: bool) -> Iterator[Place]:
+    def _lacking(self, present: Any, pointer: str, *, defaults: bool) -> Iterator[Location]:
         if type(present) is dict:
             supplied = present.keys() | (self._defaults.keys() if defaults else ())
             for name in sorted(self._required - supplied):
-                yield Place(pointer + token(name), "is required")
+                yield Location(pointer + token(name), "is required")

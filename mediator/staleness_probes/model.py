@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 
 __all__ = ["Measurement", "ProbeLimits", "ProbePlan", "ProbeRequest", "read_request"]
 
@@ -96,7 +96,7 @@ def read_request(document: Any, limits: ProbeLimits) -> ProbeRequest:
         Invalid: Something is missing, unknown, or beyond its limit; every mistake has its place.
     """
     if not isinstance(document, Mapping):
-        raise Invalid("A probe is a JSON object.", places=[Place("", "must be an object")])
+        raise Invalid("A probe is a JSON object.", locations=[Location("", "must be an object")])
     reading = _Reading(document)
     request = ProbeRequest(
         database=reading.text("database"),
@@ -121,7 +121,7 @@ class _Reading:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._left = dict(document)
-        self._mistakes: list[Place] = []
+        self._mistakes: list[Location] = []
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._left.pop(name, default)
@@ -157,8 +157,8 @@ class _Reading:
         for name in self._left:
             self.wrong(str(name)[:100], "is not known")
         if self._mistakes:
-            raise Invalid("The probe cannot be carried out as described.", places=self._mistakes)
+            raise Invalid("The probe cannot be carried out as described.", locations=self._mistakes)
 
     def wrong(self, name: str, detail: str) -> None:
         pointer = name.replace("~", "~0").replace("/", "~1")
-        self._mistakes.append(Place(f"/{pointer}", detail))
+        self._mistakes.append(Location(f"/{pointer}", detail))

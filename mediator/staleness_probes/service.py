@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from mediator.base.clock import Clock
 from mediator.base.ending import end
-from mediator.base.errors import Conflict, Invalid, Place
+from mediator.base.errors import Conflict, Invalid, Location
 from mediator.changes.log_relays import Leasing
 from mediator.data_plane.port import DataPlane
 from mediator.routing.freshness import STRONG, Wish
@@ -195,4 +195,4 @@ async def _cached(
 
 
 def _no_path(detail: str) -> Invalid:
-    return Invalid("There is no such path to probe.", places=[Place("/path", detail)])
+    return Invalid("There is no such path to probe.", locations=[Location("/path", detail)])

@@ -32,10 +32,10 @@ from mediator.transactions.joint import JointWriter
 from mediator.transactions.log import Entry, State, TransactionLog
 from mediator.transactions.model import Blocked, Transaction, check
 from mediator.transactions.phases import Phases
-from mediator.transactions.places import Target
 from mediator.transactions.preparing import Asked, Work, prepare
 from mediator.transactions.recovery import Plane, Settler
 from mediator.transactions.redo import load_outcome
+from mediator.transactions.targets import Target
 from mediator.transactions.validation import validate
 
 __all__ = ["Transactions"]

@@ -29,9 +29,9 @@ from mediator.transactions.applying import Answer
 from mediator.transactions.log import Entry
 from mediator.transactions.model import Blocked
 from mediator.transactions.phases import Phases
-from mediator.transactions.places import Held, Target
 from mediator.transactions.preparing import Asked, Work, prepare
 from mediator.transactions.recovery import Plane, Settler
+from mediator.transactions.targets import Held, Target
 from mediator.transactions.waves import Routed, waves
 
 __all__ = ["JointWriter"]

@@ -50,7 +50,7 @@ class Entry:
 
     mark: str
     database: str
-    places: list[list[str]]
+    locations: list[list[str]]
     operation: str | None = None
     fingerprint: str | None = None
     state: State = State.MARKING

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.base.immutable import immutable
 from mediator.model.operations import WriteOperation
 from mediator.operations.intents import Met
@@ -73,13 +73,13 @@ def check(transaction: Transaction) -> None:
     """Raise `Invalid` for a transaction that is too large, or writes an object twice."""
     places = []
     if len(transaction.reads) > MOST_READS:
-        places.append(Place("/reads", f"at most {MOST_READS} are allowed"))
+        places.append(Location("/reads", f"at most {MOST_READS} are allowed"))
     if len(transaction.writes) > MOST_WRITES:
-        places.append(Place("/operations", f"at most {MOST_WRITES} are allowed"))
+        places.append(Location("/operations", f"at most {MOST_WRITES} are allowed"))
     met: set[tuple[str, str]] = set()
     for index, write in enumerate(transaction.writes):
         if (write.class_name, write.id) in met:
-            places.append(Place(f"/operations/{index}", "the object is written before already"))
+            places.append(Location(f"/operations/{index}", "the object is written before already"))
         met.add((write.class_name, write.id))
     if places:
-        raise Invalid("The transaction is malformed.", places=places)
+        raise Invalid("The transaction is malformed.", locations=places)

@@ -25,10 +25,10 @@ from mediator.stores.port import Record, RecordKey, Standing
 from mediator.transactions.applying import Answer
 from mediator.transactions.log import Entry, TransactionLog
 from mediator.transactions.model import Blocked
-from mediator.transactions.places import Held, Target, held_of, keys_of
 from mediator.transactions.preparing import Work
 from mediator.transactions.recovery import Settler
 from mediator.transactions.redo import dump_work
+from mediator.transactions.targets import Held, Target, held_of, keys_of
 
 __all__ = ["Phases"]
 

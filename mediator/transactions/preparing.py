@@ -32,7 +32,7 @@ from mediator.routing.fragments import Steps, plan_read, plan_write
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
-from mediator.transactions.places import Held, Target
+from mediator.transactions.targets import Held, Target
 
 __all__ = ["Asked", "Work", "prepare"]
 

@@ -19,9 +19,9 @@ from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
 from mediator.transactions.log import Entry, State, TransactionLog
-from mediator.transactions.places import Target, keys_of
 from mediator.transactions.preparing import Work
 from mediator.transactions.redo import dump_outcome, load_work
+from mediator.transactions.targets import Target, keys_of
 
 __all__ = ["Plane", "Settler"]
 
@@ -142,7 +142,7 @@ class Settler:
         await self._plane.newest()
         await self.marker.unlock(keys_of(await self._targets(entry)), entry.mark)
         await self._log.remove([entry.mark])
-        if entry.places:
+        if entry.locations:
             self._tell(entry, applied=False)
 
     async def roll_forward(self, entry: Entry) -> list[Answer]:
@@ -267,7 +267,7 @@ class Settler:
 
     async def _targets(self, entry: Entry) -> list[Target]:
         targets = []
-        for class_name, id_ in entry.places:
+        for class_name, id_ in entry.locations:
             route = await self._route(entry.database, class_name)
             if route is not None:
                 targets.append(Target(route, id_))

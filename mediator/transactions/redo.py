@@ -12,8 +12,8 @@ from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
 from mediator.schema.tagged import dump, load
 from mediator.stores.port import Write, WriteKind
-from mediator.transactions.places import Target
 from mediator.transactions.preparing import Work
+from mediator.transactions.targets import Target
 
 __all__ = ["dump_outcome", "dump_work", "load_outcome", "load_work"]
 

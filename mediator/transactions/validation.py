@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mediator.base.errors import Place, TransactionAborted
+from mediator.base.errors import Location, TransactionAborted
 from mediator.operations.expiry import expired
 from mediator.operations.intents import Marker
 from mediator.routing.model import ClassRoute
@@ -100,7 +100,7 @@ def _lives(id_: str, fragment: Fragment, standing: Standing, now: float) -> bool
 
 
 def _aborted(reads: Sequence[Seen], stale: Iterable[int]) -> TransactionAborted:
-    places = [Place(f"/reads/{i}", "has been changed since it was read") for i in stale]
+    places = [Location(f"/reads/{i}", "has been changed since it was read") for i in stale]
     changed = [{"class": reads[i].class_name, "id": reads[i].id} for i in stale]
     detail = "What the transaction has read is no longer so; nothing was done."
-    return TransactionAborted(detail, places=places[:100], extra={"changed": changed})
+    return TransactionAborted(detail, locations=places[:100], extra={"changed": changed})

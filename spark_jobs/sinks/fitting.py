@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 from mediator.schema.tree import MISSING, ClassSchema, Field
 from mediator.schema.types import FieldType
 from spark_jobs.runner.job import Into
@@ -26,7 +26,7 @@ _TEXT: Final[frozenset[ColumnType]] = frozenset({"string"})
 """What all other types of fields take; whether a string is a time, say, its value decides."""
 
 
-def misfits(into: Into, columns: Mapping[str, ColumnType], schema: ClassSchema) -> list[Place]:
+def misfits(into: Into, columns: Mapping[str, ColumnType], schema: ClassSchema) -> list[Location]:
     """Say why no row of a result can become an object of a class.
 
     Args:
@@ -48,8 +48,8 @@ def misfits(into: Into, columns: Mapping[str, ColumnType], schema: ClassSchema) 
         *(_lacking(into, field) for name, field in schema.fields.items() if name not in columns),
     )
     return [
-        *(Place("/into/id", reason) for reason in ids),
-        *(Place("/into/class", reason) for reason in fields if reason is not None),
+        *(Location("/into/id", reason) for reason in ids),
+        *(Location("/into/class", reason) for reason in fields if reason is not None),
     ]
 
 

@@ -157,7 +157,7 @@ class _Reader(DataSourceReader):
 
 @contextmanager
 def _opened(wanted: _Wanted) -> Iterator[_Opened]:
-    """Open a mediator for the time of a task; it has no duties, and nobody else uses it."""
+    """Open a mediator for the time of a task; it has no periodic tasks, and nobody else uses it."""
     options = MediatorOptions(os.environ[CATALOGUE], query_limits=_LIMITS)
     with asyncio.Runner() as runner:
         mediator = Mediator(options, make_store, [])

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from mediator.base.periodic_tasks import Duty, Watch
+from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.catalogue.workers import CatalogueWorkers
 
 __all__ = ["idle_worker"]
@@ -20,7 +20,7 @@ async def idle_worker(workers: CatalogueWorkers) -> AsyncIterator[None]:
     """Let a worker be seen while the block runs."""
     greet = partial(workers.greet, "test", None)
     await greet()
-    watch = Watch([Duty("greeting", _GREETS_S, greet)])
+    watch = Scheduler([PeriodicTask("greeting", _GREETS_S, greet)])
     watch.start()
     try:
         yield

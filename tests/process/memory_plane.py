@@ -12,10 +12,10 @@ from mediator.base.errors import (
     AdvisoryOnly,
     AlreadyExists,
     IdempotencyReused,
+    Location,
     MediatorError,
     NotFound,
     OperatorRefused,
-    Place,
     PreconditionFailed,
     PreconditionRequired,
 )
@@ -249,7 +249,7 @@ class MemoryPlane:
             except Refused as refused:
                 raise OperatorRefused(
                     "The operator cannot be applied.",
-                    places=[Place(f"/{call.field}", refused.failure.reason)],
+                    locations=[Location(f"/{call.field}", refused.failure.reason)],
                 ) from refused
             if not isinstance(new, MissingType):
                 values[call.field] = new

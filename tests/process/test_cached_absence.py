@@ -22,16 +22,16 @@ from tests.process.service import unique
 GROUPS = {"": ("main", "hits"), "?fields=title": ("main",), "?fields=hits": ("hits",)}
 
 Step = Callable[[], Awaitable[object]]
-Place = tuple[Callable[[Paper], Any], str, str]
+Location = tuple[Callable[[Paper], Any], str, str]
 
-READER: dict[str, Place] = {
+READER: dict[str, Location] = {
     "create, report, read": (lambda paper: paper.caches._lingering, "give_way", "before"),
     "report, create, read": (lambda paper: paper.running.mediator.data, "read", "before"),
     "report, read, create": (lambda paper: paper.running.mediator.data, "read", "after"),
 }
 """Where a whole creation comes in between the steps of a reader, and what it finds then."""
 
-WRITER: dict[str, Place] = {
+WRITER: dict[str, Location] = {
     "read, begin": (lambda paper: paper.caches.guard, "begin", "before"),
     "begin, read, write": (lambda paper: paper.caches.guard, "begin", "after"),
     "write, read, end": (lambda paper: paper.caches.guard, "end", "before"),
@@ -45,7 +45,7 @@ def id_() -> str:
     return unique("a")
 
 
-def interrupt(patch: pytest.MonkeyPatch, paper: Paper, place: Place, step: Step) -> None:
+def interrupt(patch: pytest.MonkeyPatch, paper: Paper, place: Location, step: Step) -> None:
     """Let something happen before or after a call, the first time that it is made."""
     find, name, when = place
     target, waiting = find(paper), [step]

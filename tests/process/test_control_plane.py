@@ -92,7 +92,7 @@ async def test_every_mistake_is_named(mediator: Service) -> None:
     }
     with pytest.raises(SchemaInvalid) as caught:
         await mediator.mediator.control.set_schema(unique("db"), document)
-    pointers = {place.pointer for place in caught.value.places}
+    pointers = {place.pointer for place in caught.value.locations}
     assert "/mode" in pointers
     assert "/classes/notes/fields/a/type" in pointers
     assert any(pointer.startswith("/classes/notes/fields/b") for pointer in pointers)
@@ -102,7 +102,7 @@ async def test_a_primary_that_is_not_registered_is_refused(mediator: Service) ->
     schema = {"mode": "microbatched", "primary": {"system": "nowhere"}, "classes": {}}
     with pytest.raises(SchemaInvalid) as refused:
         await mediator.mediator.control.set_schema("primaries", schema)
-    assert [place.pointer for place in refused.value.places] == ["/primary/system"]
+    assert [place.pointer for place in refused.value.locations] == ["/primary/system"]
     assert "primaries" not in mediator.mediator.data.model.databases
 
 
@@ -581,7 +581,7 @@ async def test_a_url_that_is_none_is_refused_without_being_shown(
     registration = SystemRegistration(SystemConfig(unique("odd"), kind, url, deadline_s=1.0))
     with pytest.raises((Unavailable, Conflict, SchemaInvalid.__bases__[0])) as caught:
         await mediator.mediator.control.register(registration)
-    assert "hush-hush" not in f"{caught.value} {caught.value.extra} {caught.value.places}"
+    assert "hush-hush" not in f"{caught.value} {caught.value.extra} {caught.value.locations}"
 
 
 class Closed:

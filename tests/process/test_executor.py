@@ -442,5 +442,5 @@ async def test_operators_on_two_systems_are_refused_as_a_whole(mediator: Service
         )
         with pytest.raises(OperatorRefused) as caught:
             await mediator.mediator.data.write(both)
-        assert caught.value.places[0].pointer == f"/{full}"
+        assert caught.value.locations[0].pointer == f"/{full}"
         assert await mediator.values(database, "pairs", id_) == start

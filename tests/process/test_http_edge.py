@@ -17,7 +17,7 @@ from app.http.connections import Connections, PortLimits
 from app.http.heads import FIELDS_LIMIT
 from app.http.refusal import HEAD_LIMIT, PIPELINED_LIMIT
 from app.service.serving import _server
-from mediator.base.periodic_tasks import Watch
+from mediator.base.periodic_tasks import Scheduler
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.wire import Answer, Unanswered, read_answer
@@ -151,7 +151,7 @@ async def serving(app: Any, port: Connections) -> AsyncIterator[tuple[str, int]]
 async def edge_of(**limits: Any) -> AsyncIterator[Edge]:
     app = Recorder()
     port = Connections(PortLimits(**limits))
-    watch = Watch([port.duty()])
+    watch = Scheduler([port.duty()])
     watch.start()
     async with serving(app, port) as address:
         try:

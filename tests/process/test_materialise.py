@@ -347,7 +347,7 @@ async def test_a_system_that_cannot_hold_copies_is_no_primary(mirrored: Service)
         await mirrored.put_schema(
             {"articles": {"fields": fields()}}, mode="microbatched", primary={"system": "redis"}
         )
-    assert [place.pointer for place in refused.value.places] == ["/primary/system"]
+    assert [place.pointer for place in refused.value.locations] == ["/primary/system"]
 
 
 async def _execute(primary: Primary, statement: str, *arguments: Any) -> None:
@@ -516,7 +516,7 @@ async def test_a_microbatched_database_needs_a_primary(
     async with _alone(redis_config, postgresql_config) as started:
         with pytest.raises(SchemaInvalid) as refused:
             await started.put_schema({"articles": {"fields": {}}}, mode="microbatched")
-    assert [place.pointer for place in refused.value.places] == ["/primary"]
+    assert [place.pointer for place in refused.value.locations] == ["/primary"]
 
 
 async def test_without_coordination_no_primary_is_kept_up(postgresql_config: SystemConfig) -> None:
@@ -669,7 +669,7 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         assert coordination is not None
         logs = started.mediator.changes._logs
         assert logs is not None
-        await started.mediator._watch.stop()  # nobody tends the relays, or learns, but the test
+        await started.mediator._scheduler.stop()  # nobody tends the relays, or learns, but the test
         await logs.close()
         await coordination._redis.set(shift, -60, ex=600)
         await started.mediator.data.write(inc(database, "articles", "a"))

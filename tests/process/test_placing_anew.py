@@ -94,7 +94,7 @@ async def late(mediator: Service, system_configs: Sequence[SystemConfig]) -> Asy
     """A replica that follows only when it is told to."""
     async with AsyncExitStack() as stack:
         started = await stack.enter_async_context(service(system_configs, mediator.catalogue_url))
-        await started.mediator._watch.stop()
+        await started.mediator._scheduler.stop()
         yield started
 
 

@@ -30,7 +30,7 @@ from app.http.problems import HttpError
 from app.security.authentication import Authenticator
 from app.security.jwks import KeySet
 from app.security.tokens import TokenRules, Tokens
-from mediator.access.cache import AccessBook, AccessSnapshot
+from mediator.access.cache import AccessCache, AccessSnapshot
 from mediator.access.model import parse_grant
 from mediator.base.clock import SystemClock
 from mediator.base.errors import MediatorError, SchemaInvalid, Unauthenticated
@@ -94,7 +94,7 @@ def _authenticator() -> Authenticator:
     keys._keys = {"k": PyJWK({**public, "kid": "k", "alg": "ES256"})}
     keys._fetched_s = clock.monotonic() + 1e9  # nothing is fetched here
     tokens = Tokens(keys, TokenRules("https://issuer.example", "portolan", 30.0), clock)
-    return Authenticator(AccessBook(_NoTenants(), clock), tokens, clock)
+    return Authenticator(AccessCache(_NoTenants(), clock), tokens, clock)
 
 
 AUTHENTICATOR: Final = _authenticator()

@@ -129,7 +129,7 @@ def test_what_is_no_grant_grants_nothing(text: str) -> None:
     assert parse_grant(text) is None
     with pytest.raises(Invalid) as refused:
         parse_grants(["read", text])
-    assert [place.pointer for place in refused.value.places] == ["/grants/1"]
+    assert [place.pointer for place in refused.value.locations] == ["/grants/1"]
 
 
 def test_keys_differ_and_only_their_hash_is_kept() -> None:

@@ -45,7 +45,7 @@ words = st.sampled_from([*Operator, "rename", ""])
 
 
 def places(error: pytest.ExceptionInfo[Any]) -> list[str]:
-    return [place.pointer for place in error.value.places]
+    return [place.pointer for place in error.value.locations]
 
 
 def argument(name: str, operator: Operator) -> Any:
@@ -130,7 +130,7 @@ def test_hostile_patches_raise_nothing_but_invalid(body: Any) -> None:
             wrong = error
         else:
             continue
-        assert wrong.places
+        assert wrong.locations
 
 
 # RFC 7396, appendix A; the cases whose original or patch is an object.
@@ -262,7 +262,7 @@ def test_copies_that_double_the_object_are_stopped() -> None:
     seed = {"op": "add", "path": "/a", "value": ["x" * 100]}
     with pytest.raises(Invalid) as caught:
         json_patch([seed, *[{"op": "copy", "from": "/a", "path": "/a/-"}] * 900])({})
-    assert caught.value.places[0].pointer.endswith("/from")
+    assert caught.value.locations[0].pointer.endswith("/from")
     with pytest.raises(Invalid):
         json_patch([seed, *[doubling] * 900])({})
     large = {"title": "x" * (COPY_BUDGET // 2)}
@@ -327,6 +327,6 @@ def test_hostile_json_patches_raise_nothing_but_invalid_and_conflict(body: Any) 
     try:
         answer: Any = json_patch(body)(present)
     except (Invalid, Conflict) as error:
-        answer = error.places
+        answer = error.locations
     assert type(answer) is dict or answer
     assert present == {"title": "t", "log": [1, [2]], "meta": {"0": {"-": None}}}

@@ -53,7 +53,7 @@ def like(pattern: str) -> dict[str, Any]:
 def test_what_a_filter_searches_for_is_bounded(many: list[Any], few: list[Any]) -> None:
     with pytest.raises(Invalid) as refused:
         read_query({"filter": {"or": many}}, SCHEMA, "people")
-    assert refused.value.places[0].pointer.startswith("/filter/or/")
+    assert refused.value.locations[0].pointer.startswith("/filter/or/")
     assert read_query({"filter": {"or": few}}, SCHEMA, "people").query.filter is not None
 
 

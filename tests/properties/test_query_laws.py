@@ -198,7 +198,7 @@ def test_whatever_is_sent_is_a_query_or_told_to_be_wrong(document: Any) -> None:
     try:
         told = read_query(document, SCHEMA, "people").query.limit
     except Invalid as error:
-        told = error.places
+        told = error.locations
     assert told
 
 
@@ -217,7 +217,7 @@ def test_whatever_parameters_are_sent(pairs: list[tuple[str, str]]) -> None:
     try:
         read_parameters(pairs, SCHEMA, "people", most=1000)
     except Invalid as error:
-        told = error.places
+        told = error.locations
     assert told is None or told
 
 

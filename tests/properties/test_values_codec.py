@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonpointer import JsonPointer
 
-from mediator.base.errors import Invalid, Place
+from mediator.base.errors import Invalid, Location
 from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.scalars import DECIMAL128
 from tests.properties.things import (
@@ -39,11 +39,11 @@ def test_values_survive_json(values: dict[str, Any]) -> None:
     assert text_of(CODEC.encode(decoded)) == text_of(wire)
 
 
-def decoded_or_places(body: Any) -> dict[str, Any] | tuple[Place, ...]:
+def decoded_or_places(body: Any) -> dict[str, Any] | tuple[Location, ...]:
     try:
         return CODEC.decode_object(body)
     except Invalid as error:
-        return error.places
+        return error.locations
 
 
 @given(st.dictionaries(st.sampled_from(sorted(THINGS.fields)) | st.text(max_size=5), hostile))
@@ -116,4 +116,4 @@ def test_a_mistake_deep_in_a_document_is_found_in_linear_time(wrong: Any) -> Non
         body = {"k": body}
     with pytest.raises(Invalid) as caught:
         CODEC.decode_object({"document": {"k": body}})
-    assert caught.value.places[0].pointer.startswith("/document" + "/k" * (DOCUMENT_DEPTH - 1))
+    assert caught.value.locations[0].pointer.startswith("/document" + "/k" * (DOCUMENT_DEPTH - 1))

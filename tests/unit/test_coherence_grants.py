@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.coherence.grants import Grants, Place
+from app.coherence.grants import Grants, Location
 from mediator.routing.model import ClassRoute
 from sketch.protocol.port import Grant
 
 ROUTE, OTHER = (cast(ClassRoute, object()) for _ in range(2))
-PLACE: Place = ("news", "articles", "a1", ("main",))
+PLACE: Location = ("news", "articles", "a1", ("main",))
 SECOND = 1_000_000
 
 
@@ -56,7 +56,7 @@ def test_what_is_left_must_be_most_of_the_life_that_is_wanted() -> None:
 @pytest.mark.parametrize(
     "place", [("news", "articles", "a2", ("main",)), ("news", "articles", "a1", ("hits", "main"))]
 )
-def test_a_grant_is_for_what_it_was_asked_for(place: Place) -> None:
+def test_a_grant_is_for_what_it_was_asked_for(place: Location) -> None:
     assert granted().again(place, ROUTE, 60 * SECOND, 100.0) is None
 
 

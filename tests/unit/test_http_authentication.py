@@ -24,7 +24,7 @@ from app.security.tokens import LONGEST_TOKEN, TokenRules, Tokens
 from app.settings.access import AccessSettings
 from app.settings.loopback import is_loopback
 from app.settings.main import HttpSettings, MediatorSettings, MissingSetting
-from mediator.access.cache import BELIEVED_S, AccessBook, AccessSnapshot, Tenant
+from mediator.access.cache import BELIEVED_S, AccessCache, AccessSnapshot, Tenant
 from mediator.access.keys import ApiKey, mint
 from mediator.access.model import Grant, Principal, Scope
 from mediator.base.errors import Unauthenticated, Unavailable
@@ -241,7 +241,7 @@ class House:
         key = ApiKey(self.new.id, self.new.digest, WHO, NOW_S, **members)
         tenants = {"acme": Tenant("acme", ("news",))}
         self.source = Source(AccessSnapshot(1, tenants, {key.id: key}, {"news": "acme"}))
-        self.book = AccessBook(self.source, self.clock)
+        self.book = AccessCache(self.source, self.clock)
         self.authenticator = Authenticator(self.book, tokens, self.clock)
 
     async def who(self, field: str | None, **how: bool) -> Principal | None:

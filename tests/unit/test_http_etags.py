@@ -51,7 +51,7 @@ def test_malformed_lists_are_refused(value: str) -> None:
     with pytest.raises(HttpError) as caught:
         parse_tags(value, "If-None-Match")
     assert caught.value.type.status == 400
-    assert caught.value.places[0].pointer == "If-None-Match"
+    assert caught.value.locations[0].pointer == "If-None-Match"
 
 
 def test_only_tags_of_the_resource_bind() -> None:

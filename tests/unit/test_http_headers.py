@@ -41,7 +41,7 @@ def test_preferences(value: str, minimal: bool, applied: str) -> None:
 def test_strict_handling_refuses_values_that_cannot_be() -> None:
     with pytest.raises(HttpError) as caught:
         parse_prefer("return=sometimes, handling=strict")
-    assert caught.value.places[0].pointer == "Prefer"
+    assert caught.value.locations[0].pointer == "Prefer"
 
 
 @given(header_text)

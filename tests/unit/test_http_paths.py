@@ -28,7 +28,7 @@ def test_what_is_quoted_once_is_decoded_once(text: str) -> None:
 def test_what_cannot_be_decoded_is_refused(raw: bytes) -> None:
     with pytest.raises(HttpError) as caught:
         decode_segment(raw, "id")
-    assert caught.value.places[0].pointer == "id"
+    assert caught.value.locations[0].pointer == "id"
 
 
 @pytest.mark.parametrize("raw", [b"a=1&a=2", b"b=1", b"a", b"=1", b"a=%", b"a=1&%61=2"])

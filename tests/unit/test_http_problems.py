@@ -9,18 +9,20 @@ import pytest
 
 from app.http.problems import INTERNAL, INVALID, PROBLEM_TYPES, HttpError, problem_of
 from mediator.base import errors
-from mediator.base.errors import MediatorError, Place
+from mediator.base.errors import Location, MediatorError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "problems.md"
 ERRORS = [
-    getattr(errors, name) for name in errors.__all__ if name not in ("Place", "MediatorError")
+    getattr(errors, name)
+    for name in errors.__all__
+    if name not in {"Location", "MediatorError", "PortolanError"}
 ]
 
 
 def _make(kind: type[MediatorError]) -> MediatorError:
     if issubclass(kind, errors.Unavailable):
         return kind("gone", system="redis", retry_after_s=2.4)
-    return kind("wrong", places=[Place("/a", "is wrong")], extra={"plan": [1]})
+    return kind("wrong", locations=[Location("/a", "is wrong")], extra={"plan": [1]})
 
 
 @pytest.mark.parametrize("kind", ERRORS)

@@ -21,9 +21,9 @@ from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Values
 from mediator.stores.port import Fragment, Record, Standing, WriteKind
 from mediator.stores.systems import Systems
-from mediator.transactions.places import Held, Target
 from mediator.transactions.preparing import Asked, Work, prepare
 from mediator.transactions.redo import dump_work, load_work
+from mediator.transactions.targets import Held, Target
 
 FIELDS = {
     "title": Field("title", FieldType.STRING),

@@ -137,5 +137,5 @@ def test_a_wrong_document_is_answered_with_the_place(
         inner[path[-1]] = value
     with pytest.raises(Invalid) as refused:
         advise(asked if path else value)
-    assert any(found.pointer.startswith(place) for found in refused.value.places)
+    assert any(found.pointer.startswith(place) for found in refused.value.locations)
     assert isinstance(refused.value, SchemaInvalid) == place.startswith("/schema")

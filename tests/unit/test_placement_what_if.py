@@ -127,7 +127,7 @@ def test_the_outcome_is_that_of_deciding_for_real(latency: float, weight: float)
 def test_a_supposition_that_means_nothing_is_refused(document: Any, pointer: str | None) -> None:
     with pytest.raises(Invalid) as refused:
         what_if(SCHEMA, SYSTEMS, read_supposition(document))
-    told = [place.pointer for place in refused.value.places]
+    told = [place.pointer for place in refused.value.locations]
     assert told if pointer is None else pointer in told
 
 

@@ -201,7 +201,7 @@ def test_scans_are_refused_unless_allowed(
         plan(where, filter_, order=order, allow_scan=False)
     for path in {*paths_of(filter_), *(level.path for level in order)}:
         assert path[0] in refused.value.detail
-    assert refused.value.places
+    assert refused.value.locations
     assert plan(where, filter_, order=order).access is Access.CLIENT_SCAN
 
 
@@ -221,7 +221,7 @@ def test_an_index_is_advised_only_where_there_is_none() -> None:
     indexed = refusal(SPLIT, Or((eq("a"), eq("x"))))
     assert "no index serves what is asked of a and x" in indexed.detail
     assert "an index on" not in indexed.detail
-    assert [place.pointer for place in indexed.places] == ["/filter"]
+    assert [place.pointer for place in indexed.locations] == ["/filter"]
     elsewhere = refusal(SPLIT, order=by("x"))
     assert 'What helps: {"exists": "x"} in the filter' in elsewhere.detail
     assert "an index on" not in elsewhere.detail
@@ -230,16 +230,16 @@ def test_an_index_is_advised_only_where_there_is_none() -> None:
 def test_an_order_by_what_is_computed_is_no_reason() -> None:
     counted = Aggregate((("a",),), {"n": Computation(Function.COUNT)})
     told = refusal(LISTED, eq("y"), aggregate=counted, order=by("n", down=True))
-    assert [place.pointer for place in told.places] == ["/filter"]
+    assert [place.pointer for place in told.locations] == ["/filter"]
     assert "an index on y, another" in told.detail
     everything = refusal(LISTED, aggregate=counted, order=by("a"))
-    assert [place.pointer for place in everything.places] == ["/aggregate"]
+    assert [place.pointer for place in everything.locations] == ["/aggregate"]
     assert "an index on" not in everything.detail
 
 
 def test_an_order_that_is_there_is_no_reason() -> None:
     told = refusal(LISTED, LIKE, order=by("x"))
-    assert [place.pointer for place in told.places] == ["/filter"]
+    assert [place.pointer for place in told.locations] == ["/filter"]
     assert "by indexes: b has no index. What helps: an index on b, another" in told.detail
 
 

@@ -24,7 +24,7 @@ def test_ids_are_returned_as_they_are(text: str) -> None:
 def test_other_texts_are_refused_with_their_place(text: str) -> None:
     with pytest.raises(Invalid) as caught:
         check_id(text, "/operations/0/id")
-    assert [place.pointer for place in caught.value.places] == ["/operations/0/id"]
+    assert [place.pointer for place in caught.value.locations] == ["/operations/0/id"]
     caught.value.detail.encode()
 
 

@@ -212,7 +212,7 @@ def test_a_mistake_is_told_with_its_place(pointer: str, value: Any) -> None:
     node[int(last) if isinstance(node, list) else last] = value
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", document)
-    assert caught.value.places[0].pointer == pointer
+    assert caught.value.locations[0].pointer == pointer
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_mistake_is_told_with_its_place(pointer: str, value: Any) -> None:
 def test_what_a_type_needs_is_asked_for(field: Any, place: str) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"classes": {"c": {"fields": {"f": field}}}})
-    assert [p.pointer for p in caught.value.places] == [f"/classes/c/fields/f{place}"]
+    assert [p.pointer for p in caught.value.locations] == [f"/classes/c/fields/f{place}"]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_utility_has_what_its_shape_needs(utility: Any, place: str) -> None:
     annotation = {"metric": "read_latency", "utility": utility}
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"annotations": [annotation]})
-    assert [p.pointer for p in caught.value.places] == [f"/annotations/0/utility{place}"]
+    assert [p.pointer for p in caught.value.locations] == [f"/annotations/0/utility{place}"]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_capability_is_required_where_the_paper_allows_it(capability: Capabili
         else:
             with pytest.raises(SchemaInvalid, match=" or ".join(LEVELS[capability])) as caught:
                 parse_schema("news", document)
-            assert caught.value.places[0].pointer.endswith("/annotations/0/require")
+            assert caught.value.locations[0].pointer.endswith("/annotations/0/require")
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED_CLASSES))
@@ -285,27 +285,27 @@ def test_names_of_routes_are_reserved(name: str) -> None:
 def test_the_database_has_a_name(database: str) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema(database, {})
-    assert caught.value.places[0].pointer == "database"
+    assert caught.value.locations[0].pointer == "database"
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 1, True])
 def test_a_schema_is_an_object(document: Any) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", document)
-    assert [place.pointer for place in caught.value.places] == [""]
+    assert [place.pointer for place in caught.value.locations] == [""]
 
 
 def test_all_mistakes_are_told_up_to_a_bound() -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"mode": 1, "nope": 1, "classes": {"a": {"ttl_s": 0}}})
-    assert [p.pointer for p in caught.value.places] == ["/nope", "/mode", "/classes/a/ttl_s"]
+    assert [p.pointer for p in caught.value.locations] == ["/nope", "/mode", "/classes/a/ttl_s"]
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"classes": {"a": {f"x{n}": 1 for n in range(10_000)}}})
-    assert len(caught.value.places) == MISTAKES_TOLD
+    assert len(caught.value.locations) == MISTAKES_TOLD
     many: dict[str, Any] = {f"a{n}": {} for n in range(CLASSES_PER_DATABASE + 1)}
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"classes": many})
-    assert [p.pointer for p in caught.value.places] == ["/classes"]
+    assert [p.pointer for p in caught.value.locations] == ["/classes"]
 
 
 hostile = st.recursive(
@@ -351,7 +351,7 @@ def test_a_damaged_schema_is_refused_or_rendered_faithfully(path: Any, damage: A
     try:
         schema = parse_schema("news", document)
     except SchemaInvalid as error:
-        places = error.places
+        places = error.locations
     else:
         assert parse_schema("news", schema_document(schema)) == schema
         return
@@ -396,4 +396,4 @@ def test_a_field_that_cannot_say_whose_an_object_is_is_refused(place: str, given
         node["to"] = "drafts"
     with pytest.raises(SchemaInvalid) as refused:
         parse_schema("news", {"classes": {"drafts": class_}})
-    assert f"/classes/drafts/{place}" in [told.pointer for told in refused.value.places]
+    assert f"/classes/drafts/{place}" in [told.pointer for told in refused.value.locations]

@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_refused_with_its_place(field: str, json: Any, poin
     ):
         with pytest.raises(Invalid) as caught:
             decode()
-        assert [place.pointer for place in caught.value.places] == [f"/{field}{pointer}"]
+        assert [place.pointer for place in caught.value.locations] == [f"/{field}{pointer}"]
 
 
 def test_long_map_keys_are_counted_in_bytes() -> None:
@@ -169,7 +169,7 @@ def test_long_map_keys_are_counted_in_bytes() -> None:
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(Invalid) as caught:
         CODEC.decode_object({"hits": "x", "list": [None, 1, "y"], "nope/": 1}, "/0/body")
-    places = [place.pointer for place in caught.value.places]
+    places = [place.pointer for place in caught.value.locations]
     assert places == [
         "/0/body/hits",
         "/0/body/list/0",
@@ -182,14 +182,14 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_mistakes_are_bounded() -> None:
     with pytest.raises(Invalid) as caught:
         CODEC.decode_object({f"x{n}": 1 for n in range(10_000)})
-    assert len(caught.value.places) == MISTAKES_TOLD
+    assert len(caught.value.locations) == MISTAKES_TOLD
 
 
 @pytest.mark.parametrize("body", [None, [], "title", 1, True])
 def test_an_object_is_a_json_object(body: Any) -> None:
     with pytest.raises(Invalid) as caught:
         CODEC.decode_object(body, "/0")
-    assert [place.pointer for place in caught.value.places] == ["/0"]
+    assert [place.pointer for place in caught.value.locations] == ["/0"]
 
 
 def test_defaults_are_applied_to_what_is_missing_and_not_shared() -> None:

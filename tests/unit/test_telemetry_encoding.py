@@ -17,7 +17,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from app.telemetry.encoding import Encoder
-from app.telemetry.spans import Done, Place
+from app.telemetry.spans import Done, Location
 
 RESOURCE = Resource({"service.name": "portolan", "service.instance.id": "\u00fc1"})
 
@@ -148,7 +148,7 @@ def readable(done: Done, made: Iterator[int]) -> Iterator[ReadableSpan]:
 
 
 def span(
-    place: Place, name: str, kind: SpanKind, attributes: Mapping[str, Any], failed: bool
+    place: Location, name: str, kind: SpanKind, attributes: Mapping[str, Any], failed: bool
 ) -> ReadableSpan:
     high, low, header, span_id, parent_id, remote, began, ended = place
     trace_id, state = high << 64 | low, TraceState.from_header([header])

@@ -15,7 +15,7 @@ from app.coherence.class_lifecycle import Beginnings
 from app.http.negotiation import JSON
 from app.http.problems import INVALID, HttpError
 from app.security.admin_port import visible
-from mediator.base.errors import Place
+from mediator.base.errors import Location
 from mediator.base.offload import offload
 from mediator.control.port import BeforeChange, ControlPlane, SchemaChange
 from mediator.schema.merge import merge_patch
@@ -167,6 +167,6 @@ def _version(if_match: str | None) -> int | None:
         return None
     text = if_match.strip().strip('"')
     if not text.isascii() or not text.isdigit():
-        place = Place("If-Match", 'is the ETag of a schema, such as "3"')
-        raise HttpError(INVALID, "The version is not understood.", places=[place])
+        place = Location("If-Match", 'is the ETag of a schema, such as "3"')
+        raise HttpError(INVALID, "The version is not understood.", locations=[place])
     return int(text)

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 
 from app.admin.pages.data_client import Refused
 from app.http.problems import INVALID, HttpError, problem_of
-from mediator.base.errors import MediatorError, Place
+from mediator.base.errors import Location, MediatorError
 
 __all__ = ["HEADERS", "Page", "page_router", "render"]
 
@@ -86,8 +86,10 @@ class _PageRoute(APIRoute):
             except (MediatorError, HttpError) as error:
                 return _shown(request, problem_of(error).document())
             except RequestValidationError as error:
-                places = [Place(str(e["loc"][-1]), str(e["msg"])) for e in error.errors()[:20]]
-                problem = problem_of(HttpError(INVALID, "It cannot be read.", places=places))
+                locations = [
+                    Location(str(e["loc"][-1]), str(e["msg"])) for e in error.errors()[:20]
+                ]
+                problem = problem_of(HttpError(INVALID, "It cannot be read.", locations=locations))
                 return _shown(request, problem.document())
 
         return shown

@@ -12,7 +12,7 @@ from app.admin.pages.data_client import chosen_database
 from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.schema_map import hues_of
 from app.http.paths import parse_pairs
-from mediator.base.errors import Invalid, MediatorError, Place
+from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.control.port import ControlPlane
 
 __all__ = ["PAGE"]
@@ -56,8 +56,8 @@ def _moved(query: bytes) -> dict[str, float]:
         except ValueError:
             octaves = math.nan
         if not abs(octaves) <= _SPAN:
-            place = Place(name[:100], f"a number from {-_SPAN:g} to {_SPAN:g} is expected")
-            raise Invalid("A slider cannot stand there.", places=[place])
+            place = Location(name[:100], f"a number from {-_SPAN:g} to {_SPAN:g} is expected")
+            raise Invalid("A slider cannot stand there.", locations=[place])
         moved[name] = octaves
     return moved
 

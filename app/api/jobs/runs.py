@@ -27,7 +27,7 @@ from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, asks_for
 from app.http.paths import parse_query, whole_number
 from app.security.authorisation import Access
-from mediator.base.errors import Invalid, MediatorError, NotFound, Place, Unavailable
+from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
 from mediator.query.reading import read_query
@@ -195,9 +195,9 @@ class Jobs:
 
     async def _check_into(self, into: Into, columns: Mapping[str, ColumnType]) -> None:
         resource = await self._class(into.database, into.class_name, "/into/class")
-        if places := misfits(into, columns, resource.schema):
+        if locations := misfits(into, columns, resource.schema):
             detail = "The result does not fit the class: change the class, or write into another."
-            raise Invalid(detail, places=places)
+            raise Invalid(detail, locations=locations)
 
     async def _class(self, database: str, class_name: str, pointer: str) -> ClassResource:
         try:
@@ -210,8 +210,10 @@ class Jobs:
         try:
             read_query({"filter": source.filter}, schema, source.class_name, most=1)
         except MediatorError as error:
-            places = [Place(pointer + place.pointer, place.detail) for place in error.places]
-            raise Invalid(error.detail, places=places) from None
+            locations = [
+                Location(pointer + place.pointer, place.detail) for place in error.locations
+            ]
+            raise Invalid(error.detail, locations=locations) from None
 
 
 def _read(document: Any, database: str) -> Job:
@@ -249,8 +251,8 @@ def _require_room(access: Access, document: Mapping[str, Any]) -> None:
 def _dry_run(call: Call) -> bool:
     value = parse_query(call.request.query, frozenset({"dry_run"})).get("dry_run", "false")
     if value not in ("true", "false"):
-        places = [Place("dry_run", "true or false is expected")]
-        raise Invalid("dry_run is not a value that is allowed.", places=places)
+        locations = [Location("dry_run", "true or false is expected")]
+        raise Invalid("dry_run is not a value that is allowed.", locations=locations)
     return value == "true"
 
 
@@ -264,4 +266,4 @@ def _answer(status: int, run: StoredRun, headers: Headers | None = None) -> Resp
 
 
 def _refuse(pointer: str, reason: str) -> Invalid:
-    return Invalid("The job is malformed.", places=[Place(pointer, reason)])
+    return Invalid("The job is malformed.", locations=[Location(pointer, reason)])

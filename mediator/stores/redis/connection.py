@@ -122,7 +122,7 @@ class Wire(asyncio.Protocol):
         self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
         self._sent = len(self._waiting)
         if self._timer is None:
-            self._watch()
+            self._scheduler()
 
     def _give(self, reply: Any) -> None:
         batch = self._waiting[0]
@@ -133,7 +133,7 @@ class Wire(asyncio.Protocol):
             if not batch.future.done():
                 batch.future.set_result(batch.replies)
 
-    def _watch(self) -> None:
+    def _scheduler(self) -> None:
         oldest = self._waiting[0].started
         left = oldest + self._deadline_s - self._clock.monotonic()
         self._timer = self._loop.call_later(max(left, 0.0), self._check)
@@ -144,7 +144,7 @@ class Wire(asyncio.Protocol):
         if not self._waiting:
             return
         if self._clock.monotonic() < self._waiting[0].started + self._deadline_s:
-            self._watch()
+            self._scheduler()
         else:
             self._fail(StoreTimeout(f"{self._system} did not answer in {self._deadline_s:g} s"))
 

@@ -19,7 +19,7 @@ from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import PAGE
 from mediator.stores.redis.plan import Plan, are_large
 
-__all__ = ["After", "Listing", "Place", "listing"]
+__all__ = ["After", "Listing", "Location", "listing"]
 
 MOST_RECORDS: Final = 500
 """Records that one script reads at most, so that the server is not held up."""
@@ -28,7 +28,7 @@ MOST_INTERVALS: Final = 500
 """Intervals that one script looks into at most, for the same reason."""
 
 After: TypeAlias = tuple[Value | MissingType, str]
-Place: TypeAlias = tuple[int, bytes | None]
+Location: TypeAlias = tuple[int, bytes | None]
 """Where a listing stands: the number of an interval, and the last member seen of it."""
 
 _End: TypeAlias = tuple[Text, Text, Text]
@@ -61,8 +61,8 @@ class Listing:
     fields: tuple[str, ...] | None
 
     async def read(
-        self, line: Line, place: Place | None, limit: int
-    ) -> tuple[list[Record], Place | None]:
+        self, line: Line, place: Location | None, limit: int
+    ) -> tuple[list[Record], Location | None]:
         """Read up to `limit` records from a place on; return them and the next place, if any."""
         found: list[Record] = []
         while limit > 0 and self.intervals:
@@ -74,8 +74,8 @@ class Listing:
         return found, place
 
     async def _page(
-        self, line: Line, place: Place, limit: int
-    ) -> tuple[list[_Entry], Place | None]:
+        self, line: Line, place: Location, limit: int
+    ) -> tuple[list[_Entry], Location | None]:
         first, following = place[0], place[0] + MOST_INTERVALS
         arguments = self._arguments(place, limit)
         replies = await line.ask(
@@ -89,7 +89,7 @@ class Listing:
             return page, (first + number - 1, member)
         return page, (following, None) if following < len(self.intervals) else None
 
-    def _arguments(self, place: Place, limit: int) -> tuple[Any, ...]:
+    def _arguments(self, place: Location, limit: int) -> tuple[Any, ...]:
         first, member = place
         ends = [self._ends(low, high) for low, high in self.intervals[first:][:MOST_INTERVALS]]
         if member is not None:
