@@ -25,27 +25,27 @@ class KeptRecord:
 
     Attributes:
         there: Whether the object is there; False: a tombstone, which keeps the versions.
-        birth: Version of its creation.
+        creation_version: Version of its creation.
         versions: Version of each group; they only rise, over deletes too.
         values: The fields that are not missing.
         remembered: Operations by their ids.
         fenced: Tokens whose writes take effect no more.
-        mark: The write intent that lies on it; empty: none.
+        intent: The write intent that lies on it; empty: none.
         joint: The intent under which it was written last; empty: none.
     """
 
     there: bool = False
-    birth: int = 0
+    creation_version: int = 0
     versions: dict[str, int] = field(default_factory=dict)
     values: Values = field(default_factory=dict)
     remembered: dict[str, Recalled] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
-    mark: str = ""
+    intent: str = ""
     joint: str = ""
 
     def shown(self, id_: str, fields: tuple[str, ...] | None) -> Record:
         """Return what a reader sees of it."""
-        return Record(id_, self.birth, dict(self.versions), _picked(self.values, fields))
+        return Record(id_, self.creation_version, dict(self.versions), _picked(self.values, fields))
 
 
 def write_to(record: KeptRecord, call: Write, token: str, clock_us: int) -> WriteResult:
@@ -78,8 +78,8 @@ def write_to(record: KeptRecord, call: Write, token: str, clock_us: int) -> Writ
 def _refusal(record: KeptRecord, call: Write, token: str) -> WriteResult | None:
     if token in record.fenced:
         return WriteResult(Status.FENCED)
-    if record.mark != call.mark:
-        return WriteResult(Status.LOCKED, mark=record.mark)
+    if record.intent != call.intent:
+        return WriteResult(Status.LOCKED, intent=record.intent)
     if call.kind is WriteKind.CREATE and record.there:
         return WriteResult(Status.EXISTS)
     if _needed(call) and (not record.there or _born_later(record, call)):
@@ -96,7 +96,11 @@ def _needed(call: Write) -> bool:
 
 def _born_later(record: KeptRecord, call: Write) -> bool:
     """Whether the deletion is of an earlier life of the object, whose anchor lives elsewhere."""
-    return call.kind is WriteKind.DELETE and call.birth is not None and record.birth > call.birth
+    return (
+        call.kind is WriteKind.DELETE
+        and call.creation_version is not None
+        and record.creation_version > call.creation_version
+    )
 
 
 def _new_values(record: KeptRecord, call: Write, clock_us: int) -> Values:
@@ -121,14 +125,16 @@ def _applied(record: KeptRecord, call: Write, values: Values, clock_us: int) -> 
     created = not record.there and call.kind is not WriteKind.DELETE
     for group in call.groups:
         record.versions[group] = max(record.versions.get(group, 0) + 1, clock_us)
-    record.there, record.values, record.mark = call.kind is not WriteKind.DELETE, values, ""
-    record.joint = call.mark or record.joint
+    record.there, record.values, record.intent = call.kind is not WriteKind.DELETE, values, ""
+    record.joint = call.intent or record.joint
     highest = max(record.versions.values())
-    if created or call.birth is not None:
-        record.birth = highest if call.birth is None else call.birth
-    birth = record.birth if record.there else highest
+    if created or call.creation_version is not None:
+        record.creation_version = (
+            highest if call.creation_version is None else call.creation_version
+        )
+    creation_version = record.creation_version if record.there else highest
     returned = {} if call.returning is None else _picked(values, call.returning or None)
-    return WriteResult(Status.APPLIED, created, birth, dict(record.versions), returned)
+    return WriteResult(Status.APPLIED, created, creation_version, dict(record.versions), returned)
 
 
 def _picked(values: Values, fields: tuple[str, ...] | None) -> Values:

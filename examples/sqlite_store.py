@@ -264,28 +264,28 @@ def _dumped(record: KeptRecord) -> bytes:
     values, fenced = dump(record.values), sorted(record.fenced)
     versions = record.versions
     return orjson.dumps(
-        (record.there, record.birth, versions, values, remembered, fenced, record.mark)
+        (record.there, record.creation_version, versions, values, remembered, fenced, record.intent)
     )
 
 
 def _loaded(kept: bytes) -> KeptRecord:
-    there, birth, versions, values, remembered, fenced, mark = orjson.loads(kept)
+    there, creation_version, versions, values, remembered, fenced, intent = orjson.loads(kept)
     known = {
         operation: Recalled(fingerprint, _retold(result))
         for operation, (fingerprint, result) in remembered.items()
     }
     data: Any = load(values)
-    return KeptRecord(there, birth, versions, data, known, set(fenced), mark)
+    return KeptRecord(there, creation_version, versions, data, known, set(fenced), intent)
 
 
 def _told(result: WriteResult) -> Any:
-    return result.created, result.birth, result.versions, dump(dict(result.values))
+    return result.created, result.creation_version, result.versions, dump(dict(result.values))
 
 
 def _retold(told: Any) -> WriteResult:
-    created, birth, versions, values = told
+    created, creation_version, versions, values = told
     returned: Any = load(values)
-    return WriteResult(Status.APPLIED, created, birth, versions, returned)
+    return WriteResult(Status.APPLIED, created, creation_version, versions, returned)
 
 
 def _now_us() -> int:

@@ -184,7 +184,7 @@ class Mediator:
         log = CatalogueTransactions(self._catalogue)
         clock = EarliestTime(self._systems, self._clock)
         transactions = Transactions(self.data, calls, log, clock, self._observe)
-        calls.marks, self.data.joint = transactions.settler, transactions.joint
+        calls.intents, self.data.joint = transactions.settler, transactions.joint
         return transactions
 
     def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> MaterialiseService:

@@ -28,7 +28,7 @@ KEY_ID: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key at its birth, the only time that its text is known."""
+    """A key at its creation version, the only time that its text is known."""
 
     id: str
     text: str

@@ -193,7 +193,7 @@ class CatalogueSchemas:
             cast("$[*][0] ? (@ == $classes[*])", JSONPATH),
             literal({"classes": sorted(classes)}, JSONB),
         )
-        open_ = select(transactions.c.mark).where(
+        open_ = select(transactions.c.intent).where(
             transactions.c.database == database,
             transactions.c.state.in_((State.MARKING, State.COMMITTED)),
             named,

@@ -118,7 +118,7 @@ systems = Table(
 transactions = Table(
     "transactions",
     metadata,
-    Column("mark", Text, primary_key=True),
+    Column("intent", Text, primary_key=True),
     Column("database", Text, nullable=False),
     Column("places", JSONB, nullable=False),
     Column("operation", Text, unique=True),

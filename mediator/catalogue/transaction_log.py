@@ -24,7 +24,7 @@ __all__ = ["CatalogueTransactions"]
 
 _NAMES: Final = {
     "log": table.fullname,
-    "columns": "mark, database, places, operation, fingerprint, state, redo, answer,"
+    "columns": "intent, database, places, operation, fingerprint, state, redo, answer,"
     " leased_until < now() AS overdue",
     # A statement that reads this does not wait for the disk.
     "relaxed": "(SELECT set_config('synchronous_commit', 'off', true))",
@@ -37,43 +37,44 @@ def _sql(text: str) -> str:
 
 # A second begin of the same attempt is refused, so it may be sent again.
 _BEGIN: Final = _sql("""
-INSERT INTO {log} (mark, database, places, operation, fingerprint, state, leased_until)
+INSERT INTO {log} (intent, database, places, operation, fingerprint, state, leased_until)
 SELECT $1, $2, $3, $4, $5, 'marking', now() + make_interval(secs => $6) FROM {relaxed} AS relaxed
-ON CONFLICT DO NOTHING RETURNING mark
+ON CONFLICT DO NOTHING RETURNING intent
 """)
 _COMMIT: Final = _sql("""
-UPDATE {log} SET state = 'committed', redo = $2 WHERE mark = $1 AND state = 'marking' RETURNING mark
+UPDATE {log} SET state = 'committed', redo = $2 WHERE intent = $1 AND state = 'marking' RETURNING
+intent
 """)
 _ABORT: Final = _sql("""
-UPDATE {log} SET state = 'aborted', leased_until = now() WHERE mark = $1 AND state = 'marking'
-RETURNING mark
+UPDATE {log} SET state = 'aborted', leased_until = now() WHERE intent = $1 AND state = 'marking'
+RETURNING intent
 """)
 _REFUSE: Final = _sql("""
-INSERT INTO {log} (mark, database, places, state, leased_until)
-SELECT mark, '', '[]', 'aborted', now() + make_interval(secs => $2)
-FROM unnest($1::text[]) AS mark ON CONFLICT DO NOTHING
+INSERT INTO {log} (intent, database, places, state, leased_until)
+SELECT intent, '', '[]', 'aborted', now() + make_interval(secs => $2)
+FROM unnest($1::text[]) AS intent ON CONFLICT DO NOTHING
 """)
 _FINISH: Final = _sql("""
 UPDATE {log} SET state = 'done', answer = $2, redo = NULL,
 leased_until = now() + make_interval(secs => $3)
-WHERE mark = $1 AND state = 'committed' AND {relaxed} = 'off'
+WHERE intent = $1 AND state = 'committed' AND {relaxed} = 'off'
 """)
-_REMOVE: Final = _sql("DELETE FROM {log} WHERE mark = ANY ($1::text[]) AND {relaxed} = 'off'")
-_FIND: Final = _sql("SELECT {columns} FROM {log} WHERE mark = ANY ($1::text[])")
+_REMOVE: Final = _sql("DELETE FROM {log} WHERE intent = ANY ($1::text[]) AND {relaxed} = 'off'")
+_FIND: Final = _sql("SELECT {columns} FROM {log} WHERE intent = ANY ($1::text[])")
 _FIND_OPERATION: Final = _sql("SELECT {columns} FROM {log} WHERE operation = $1")
 _TAKE: Final = _sql("""
-UPDATE {log} SET leased_until = now() + make_interval(secs => $2) WHERE mark IN (
-    SELECT mark FROM {log} WHERE leased_until < now() AND state <> 'done'
+UPDATE {log} SET leased_until = now() + make_interval(secs => $2) WHERE intent IN (
+    SELECT intent FROM {log} WHERE leased_until < now() AND state <> 'done'
     ORDER BY leased_until LIMIT $1 FOR UPDATE SKIP LOCKED
 ) RETURNING {columns}
 """)
 _POSTPONE: Final = _sql("""
-UPDATE {log} SET leased_until = now() + make_interval(secs => $2) WHERE mark = $1
+UPDATE {log} SET leased_until = now() + make_interval(secs => $2) WHERE intent = $1
 """)
 _REAP: Final = _sql("""
-DELETE FROM {log} WHERE mark IN (
-    SELECT mark FROM {log} WHERE state = 'done' AND leased_until < now() LIMIT $1
-) RETURNING mark
+DELETE FROM {log} WHERE intent IN (
+    SELECT intent FROM {log} WHERE state = 'done' AND leased_until < now() LIMIT $1
+) RETURNING intent
 """)
 
 
@@ -88,7 +89,7 @@ class CatalogueTransactions:
         operation = (entry.operation, entry.fingerprint)
         added = await self._catalogue.fetch(
             _BEGIN,
-            entry.mark,
+            entry.intent,
             entry.database,
             _json(entry.locations),
             *operation,
@@ -97,33 +98,33 @@ class CatalogueTransactions:
         )
         return bool(added)
 
-    async def commit(self, mark: str, redo: list[dict[str, Any]]) -> bool:
+    async def commit(self, intent: str, redo: list[dict[str, Any]]) -> bool:
         """Make a write happen; see `TransactionLog.commit`."""
-        return bool(await self._catalogue.fetch(_COMMIT, mark, _json(redo)))
+        return bool(await self._catalogue.fetch(_COMMIT, intent, _json(redo)))
 
-    async def abort(self, mark: str) -> bool:
+    async def abort(self, intent: str) -> bool:
         """Keep a write from happening; see `TransactionLog.abort`."""
-        if await self._catalogue.fetch(_ABORT, mark):
+        if await self._catalogue.fetch(_ABORT, intent):
             return True
-        entry = (await self.find([mark])).get(mark)
+        entry = (await self.find([intent])).get(intent)
         return entry is None or entry.state is State.ABORTED
 
-    async def refuse(self, marks: Sequence[str], seconds: float) -> None:
+    async def refuse(self, intents: Sequence[str], seconds: float) -> None:
         """Add unknown ones as aborted; see `TransactionLog.refuse`."""
-        await self._catalogue.fetch(_REFUSE, marks, seconds)
+        await self._catalogue.fetch(_REFUSE, intents, seconds)
 
-    async def finish(self, mark: str, answer: list[dict[str, Any]]) -> None:
+    async def finish(self, intent: str, answer: list[dict[str, Any]]) -> None:
         """Note that all is applied; see `TransactionLog.finish`."""
-        await self._catalogue.fetch(_FINISH, mark, _json(answer), REMEMBER_S)
+        await self._catalogue.fetch(_FINISH, intent, _json(answer), REMEMBER_S)
 
-    async def remove(self, marks: Sequence[str]) -> None:
+    async def remove(self, intents: Sequence[str]) -> None:
         """Forget entries; see `TransactionLog.remove`."""
-        await self._catalogue.fetch(_REMOVE, marks)
+        await self._catalogue.fetch(_REMOVE, intents)
 
-    async def find(self, marks: Sequence[str]) -> dict[str, Entry]:
+    async def find(self, intents: Sequence[str]) -> dict[str, Entry]:
         """Return entries; see `TransactionLog.find`."""
-        rows = await self._catalogue.fetch(_FIND, marks, again=True)
-        return {row["mark"]: _entry(row) for row in rows}
+        rows = await self._catalogue.fetch(_FIND, intents, again=True)
+        return {row["intent"]: _entry(row) for row in rows}
 
     async def find_operation(self, operation: str) -> Entry | None:
         """Return the entry of an operation; see `TransactionLog.find_operation`."""
@@ -134,9 +135,9 @@ class CatalogueTransactions:
         """Take over entries whose lease has passed; see `TransactionLog.take`."""
         return [_entry(row) for row in await self._catalogue.fetch(_TAKE, limit, lease_s)]
 
-    async def postpone(self, mark: str, seconds: float) -> None:
+    async def postpone(self, intent: str, seconds: float) -> None:
         """Change an entry's lease; see `TransactionLog.postpone`."""
-        await self._catalogue.fetch(_POSTPONE, mark, seconds)
+        await self._catalogue.fetch(_POSTPONE, intent, seconds)
 
     async def reap(self, limit: int) -> int:
         """Forget what is done and remembered long enough; see `TransactionLog.reap`."""

@@ -121,13 +121,13 @@ class Fanout:
 
     async def _follow(self, over: asyncio.Event) -> None:
         at = [await self._feed.last(self._database, p) for p in range(PARTITIONS)]
-        incarnation = await self._feed.incarnation(self._database)
+        generation = await self._feed.generation(self._database)
         if over.is_set():
             return
         for buffer in self._buffers:
             buffer.break_off()  # what was appended before now is for them to read
         self._following.set()
-        while await self._feed.incarnation(self._database) == incarnation:
+        while await self._feed.generation(self._database) == generation:
             events = await self._feed.follow(self._database, at, _BATCH, _BLOCK_S)
             if over.is_set():
                 return

@@ -213,7 +213,7 @@ class Feed(Protocol):
     async def oldest(self, database: str, partition: int) -> str:
         """Return the stream id after which every change is kept."""
 
-    async def incarnation(self, database: str) -> str:
+    async def generation(self, database: str) -> str:
         """Return the name of the feed's life; another one knows nothing of former positions."""
 
     async def renew_incarnation(self, database: str) -> None:

@@ -26,17 +26,17 @@ class FeedPosition:
     """How much of a feed has been seen.
 
     Attributes:
-        incarnation: The life of the feed.
+        generation: The life of the feed.
         ids: The stream id of the last change seen in each partition.
     """
 
-    incarnation: str
+    generation: str
     ids: tuple[str, ...] = (BEGINNING,) * PARTITIONS
 
     @property
     def text(self) -> str:
         """What clients keep."""
-        told = ",".join((self.incarnation, *self.ids))
+        told = ",".join((self.generation, *self.ids))
         return urlsafe_b64encode(told.encode()).rstrip(b"=").decode()
 
     @classmethod
@@ -59,7 +59,7 @@ class FeedPosition:
     def advanced(self, partition: int, id_: str) -> Self:
         """Return the position after a change."""
         ids: Sequence[str] = self.ids
-        return type(self)(self.incarnation, (*ids[:partition], id_, *ids[partition + 1 :]))
+        return type(self)(self.generation, (*ids[:partition], id_, *ids[partition + 1 :]))
 
 
 def order_of(stream_id: str) -> tuple[int, int]:

@@ -67,7 +67,7 @@ class Subscription:
 
     async def _missed(self, limit: int) -> list[Event]:
         """Read what is beyond the position, oldest first."""
-        if await self._feed.incarnation(self._database) != self.position.incarnation:
+        if await self._feed.generation(self._database) != self.position.generation:
             raise PositionGone("The feed that gave this position is lost.")
         reads = [
             self._feed.events(self._database, partition, id_, limit)
@@ -110,7 +110,7 @@ class Subscriptions:
             PositionGone: Changes after it are no longer kept, or the feed was another one.
             Unavailable: The feed does not answer.
         """
-        if position.incarnation != await self._feed.incarnation(database):
+        if position.generation != await self._feed.generation(database):
             raise PositionGone("The feed that gave this position is lost.")
         for partition, id_ in enumerate(position.ids):
             if order_of(id_) < order_of(await self._feed.oldest(database, partition)):
@@ -128,15 +128,15 @@ class Subscriptions:
 
     async def now(self, database: str) -> FeedPosition:
         """Return the position after all that is in a feed."""
-        incarnation = await self._feed.incarnation(database)
+        generation = await self._feed.generation(database)
         ids = [await self._feed.last(database, partition) for partition in range(PARTITIONS)]
-        return FeedPosition(incarnation, tuple(ids))
+        return FeedPosition(generation, tuple(ids))
 
     async def beginning(self, database: str) -> FeedPosition:
         """Return the position before all that is kept in a feed."""
-        incarnation = await self._feed.incarnation(database)
+        generation = await self._feed.generation(database)
         ids = [await self._feed.oldest(database, partition) for partition in range(PARTITIONS)]
-        return FeedPosition(incarnation, tuple(ids))
+        return FeedPosition(generation, tuple(ids))
 
     def end(self) -> None:
         """Tell all followers to end, and those who come."""

@@ -13,7 +13,7 @@ of a database share one hash tag, so that one script sees them all:
 | `…:marks` | hash: last version of each group whose changes wait in records |
 | `…:marks:<period>` | the same of those that are settled, until it expires |
 | `…:floor` | hash: id of the last change removed, by partition |
-| `…:incarnation` | name of the feed's life |
+| `…:generation` | name of the feed's life |
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SCRIPTS: Final = tuple(_SOURCES.values())
 """Texts of the scripts that the feed calls."""
 
 _KEPT: Final = (
-    *("cursors", "until", "brought", "marks", "floor", "incarnation"),
+    *("cursors", "until", "brought", "marks", "floor", "generation"),
     *("primary", "told"),  # of `RedisPrimaryState`, beside the feed
 )
 """What there is of a feed besides its streams and what expires."""
@@ -226,15 +226,15 @@ class RedisFeed:
         floor = await self._ask(self._redis.hget(_key(database, "floor"), str(partition)))
         return floor.decode() if floor else BEGINNING
 
-    async def incarnation(self, database: str) -> str:
+    async def generation(self, database: str) -> str:
         """Return the name of the feed's life; another one knows nothing of former positions."""
-        key = _key(database, "incarnation")
+        key = _key(database, "generation")
         await self._ask(self._redis.set(key, uuid4().hex, nx=True))
         return str((await self._ask(self._redis.get(key)) or b"").decode())
 
     async def renew_incarnation(self, database: str) -> None:
         """Begin another life: changes are missing that cannot be brought again."""
-        await self._ask(self._redis.set(_key(database, "incarnation"), uuid4().hex))
+        await self._ask(self._redis.set(_key(database, "generation"), uuid4().hex))
 
     async def trim(self, database: str) -> None:
         """Remove what is beyond the retention."""

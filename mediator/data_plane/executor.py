@@ -154,7 +154,7 @@ class Executor:
             return await self.joint.write(route, operation)
         outcome = outcome_of(route, operation, steps, (result,))
         if isinstance(operation, Delete) and route.copy is not None:
-            await self.remove_copy(route, operation.id, result.birth)
+            await self.remove_copy(route, operation.id, result.creation_version)
         return outcome
 
     async def _revise(self, route: ClassRoute, operation: Revise | Update) -> Outcome:

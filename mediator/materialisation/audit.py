@@ -88,10 +88,10 @@ def compare(
     """
     if original is None:
         return None if copy is None else Finding(copy.id, Wrong.LEFT_OVER)
-    if copy is None or copy.birth < original.birth:
-        overdue = original.birth <= due_us
+    if copy is None or copy.creation_version < original.creation_version:
+        overdue = original.creation_version <= due_us
         return Finding(original.id, Wrong.ABSENT) if overdue else None
-    if copy.birth > original.birth:
+    if copy.creation_version > original.creation_version:
         return Finding(copy.id, Wrong.AHEAD)
     return _compare_groups(route, original, copy, due_us)
 
@@ -180,7 +180,7 @@ class Audit:
         of = {wrong: [f.id for f in findings if f.wrong is wrong] for wrong in Wrong}
         extra = of.pop(Wrong.LEFT_OVER)
         held = await self._copier.held(route, extra) if extra else []
-        await self._copier.forget(route, {c.id: c.birth for c in held if c is not None})
+        await self._copier.forget(route, {c.id: c.creation_version for c in held if c is not None})
         await self._copier.copy(route, of.pop(Wrong.AHEAD), force=True)
         await self._copier.copy(route, [id_ for ids in of.values() for id_ in ids])
         return len(findings)

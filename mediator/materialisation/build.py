@@ -95,7 +95,9 @@ class Build:
             for original, copy in zip(originals, held, strict=True)
         ]
         gone = {
-            c.id: c.birth for c, finding in found if finding and finding.wrong is Wrong.LEFT_OVER
+            c.id: c.creation_version
+            for c, finding in found
+            if finding and finding.wrong is Wrong.LEFT_OVER
         }
         ahead = [c.id for c, finding in found if finding and finding.wrong is Wrong.AHEAD]
         await self._copier.forget(self._route, gone)

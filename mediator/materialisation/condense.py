@@ -17,7 +17,7 @@ class Work:
 
     Attributes:
         dead: The versions at which objects died, by id. They are forgotten first: a later
-            incarnation, which has a later birth, is spared by that.
+            generation, which has a later creation version, is spared by that.
         dirty: Ids of objects that may have to be copied, in the order of their first changes.
     """
 

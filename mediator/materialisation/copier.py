@@ -35,16 +35,21 @@ LOOKS: Final = 8
 def join_parts(parts: Sequence[Record | None]) -> Record | None:
     """Join what the systems hold of an object, the anchor first; None if that holds nothing.
 
-    A part of another birth belongs to an incarnation whose write is still under way: its groups are
+    A part of another creation version belongs to an generation whose write is still under way: its
+        groups are
     left out until the feed tells that they are there.
     """
     anchor = parts[0]
     if anchor is None:
         return None
-    alive = [part for part in parts if part is not None and part.birth == anchor.birth]
+    alive = [
+        part
+        for part in parts
+        if part is not None and part.creation_version == anchor.creation_version
+    ]
     return Record(
         anchor.id,
-        anchor.birth,
+        anchor.creation_version,
         {group: version for part in alive for group, version in part.versions.items()},
         {name: value for part in alive for name, value in part.values.items()},
     )

@@ -136,7 +136,7 @@ class Rounds:
     async def _news(self, cursor: str | None) -> _News:
         """Read what is beyond the cursor."""
         database, partition = self._slot.database, self._slot.partition
-        life = await self._feed.incarnation(database)
+        life = await self._feed.generation(database)
         before, _, after = (cursor or "").partition("/")
         if before == life:
             with suppress(PositionGone):

@@ -1,8 +1,8 @@
 """Store calls, sent: one round trip for each system, all systems at the same time.
 
-Around every write the `WriteGuard` is told. Its mark is cleared only after the store has answered;
-if the store did not, the mark stays until its lease ends, because the write may still land
-(COHERENCE.md, Writing).
+Around every write the `WriteGuard` is told. Its intent is cleared only after the store has
+answered; if the store did not, the intent stays until its lease ends, because the write may still
+land (COHERENCE.md, Writing).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mediator.base.results import all_or_raise, or_raise
 from mediator.model.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import ends, living
-from mediator.operations.intents import Marks
+from mediator.operations.intents import Intents
 from mediator.operations.waiting import Told, wait_out
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
@@ -75,13 +75,13 @@ class StoreCalls:
 
     Attributes:
         systems: The systems at hand.
-        marks: Resolves the writes whose intents others meet; None: there are none.
+        intents: Resolves the writes whose intents others meet; None: there are none.
         acknowledging: Says when writes may be acknowledged; None: always.
         lease_until: Until when this replica may write, by the clock's monotonic time; see
             `mediator.control.membership`.
     """
 
-    marks: Marks | None = None
+    intents: Intents | None = None
     acknowledging: Acknowledging | None = None
     lease_until: float = inf
 
@@ -122,7 +122,7 @@ class StoreCalls:
     async def _settled(self, calls: Sequence[Write], results: Sequence[Told]) -> list[Told]:
         """Wait for marked records, and tell of writes that came too late or could not wait."""
         told = list(results)
-        await wait_out(calls, told, self._write_each, self.marks)
+        await wait_out(calls, told, self._write_each, self.intents)
         return [_in_time(call, result) for call, result in zip(calls, told, strict=True)]
 
     async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
@@ -171,8 +171,8 @@ class StoreCalls:
             mortal = mortal or fragment.ttl_s is not None
         try:
             if mortal:
-                # What has a mark lived when its transaction was committed, and counts as living.
-                locations = [(call.fragment, call.id) for call in calls if not call.mark]
+                # What has an intent lived when its transaction was committed, and counts as living.
+                locations = [(call.fragment, call.id) for call in calls if not call.intent]
                 await self.end_expired(store, locations)
             results = await self.write_guarded(store, calls)
         finally:
@@ -329,7 +329,7 @@ def _in_time(call: Write, result: Told) -> WriteResult | MediatorError:
     if isinstance(result, WriteResult) and result.status is Status.FENCED:
         detail = "The write came too late; nothing was done."
         return Unavailable(detail, system=call.fragment.system)
-    if isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.mark:
+    if isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.intent:
         name = f"{call.fragment.class_name}/{call.id}"
         return Locked(f"A write over several systems is at work on {name}; try again.")
     return result

@@ -1,9 +1,9 @@
 """Objects whose fragments may not belong together: a second look tells whether they do.
 
-Fragments belong together if they are of one birth, and one write over several systems was the last
-to happen on all of them (`Record.joint`). Else such a write is under way, or happened while they
-were read, or the object lacks a fragment: a group that is added to a class on a further system has
-nothing of the objects that were there before.
+Fragments belong together if they are of one creation version, and one write over several systems
+was the last to happen on all of them (`Record.joint`). Else such a write is under way, or happened
+while they were read, or the object lacks a fragment: a group that is added to a class on a further
+system has nothing of the objects that were there before.
 
 The second look asks the records for their versions and intents. A write that has reached some of
 them has its intent on the others. So if there is none, and all versions are those that were read,
@@ -19,7 +19,7 @@ from typing import Final
 from mediator.base.errors import Unavailable
 from mediator.model.operations import Get, Outcome
 from mediator.operations.calls import StoreCalls
-from mediator.operations.intents import Marker, Met
+from mediator.operations.intents import IntentMarker, Met
 from mediator.operations.objects import read_objects
 from mediator.operations.waiting import Patience
 from mediator.routing.fragments import Resource, resource_of
@@ -41,7 +41,7 @@ class Doubts:
 
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
-        self._marker = Marker(calls.systems)
+        self._intents = IntentMarker(calls.systems)
 
     async def look_again(
         self,
@@ -72,7 +72,7 @@ class Doubts:
             if patience.is_over:
                 raise _unresolved(route, left)
             if met:
-                await patience.wait_for(met, self._calls.marks)
+                await patience.wait_for(met, self._calls.intents)
         return now
 
     async def _look(
@@ -85,7 +85,7 @@ class Doubts:
         """Confirm outcomes, or read them again; returns the intents that were met."""
         shown = resource_of(route, resource.fields)
         keys = [(f, outcome.id) for outcome in left.values() for f, _ in shown.parts]
-        found = dict(zip(keys, await self._marker.standing(keys), strict=True))
+        found = dict(zip(keys, await self._intents.standing(keys), strict=True))
         torn: dict[int, Outcome] = {}
         for i, outcome in left.items():
             here = {f: found[f, outcome.id] for f, _ in shown.parts}
@@ -110,12 +110,16 @@ def _doubtful(outcomes: Sequence[Outcome | None], *, whole: bool) -> dict[int, O
 
 def _stands(shown: Resource, outcome: Outcome, here: Mapping[Fragment, Standing]) -> bool:
     """Whether all records are as they were read, and no intent is on any of them."""
-    if any(standing.mark for standing in here.values()):
+    if any(standing.intent for standing in here.values()):
         return False
-    births = [standing.birth for standing in here.values()]
-    lead = births[0] if shown.anchored else max((b for b in births if b), default=None)
+    creation_versions = [standing.creation_version for standing in here.values()]
+    lead = (
+        creation_versions[0]
+        if shown.anchored
+        else max((b for b in creation_versions if b), default=None)
+    )
     current = {
-        group: standing.versions.get(group) if standing.birth == lead else None
+        group: standing.versions.get(group) if standing.creation_version == lead else None
         for fragment, standing in here.items()
         for group in fragment.groups
     }
@@ -125,8 +129,8 @@ def _stands(shown: Resource, outcome: Outcome, here: Mapping[Fragment, Standing]
 def _intents(found: Mapping[RecordKey, Standing]) -> dict[str, list[RecordKey]]:
     met: dict[str, list[RecordKey]] = {}
     for key, standing in found.items():
-        if standing.mark:
-            met.setdefault(standing.mark, []).append(key)
+        if standing.intent:
+            met.setdefault(standing.intent, []).append(key)
     return met
 
 

@@ -68,7 +68,7 @@ def _effect(write: Write, result: WriteResult, record: Record | None, alone: boo
     if write.kind is WriteKind.UPDATE:
         before = _before(write, result, record, alone)
         return _between(before, _after_update(write, result, before), touched_by(write) or ())
-    if write.birth is not None:
+    if write.creation_version is not None:
         # The object begins and ends in another system; this is a part of it.
         return _vague(write)
     if write.kind is WriteKind.DELETE:

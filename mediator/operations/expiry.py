@@ -1,16 +1,16 @@
 """Expiry: an object of a class with `ttl_s` ends that long after its creation.
 
-Its birth is the one time on which all its parts agree, whichever systems hold them. The clock that
-gave it, the store's, is also the one by which it ends (`Systems.now_for`): a replica whose own
-clock is wrong takes nothing for expired that is alive, and every part ends at the same moment. From
-then on
+Its creation version is the one time on which all its parts agree, whichever systems hold them. The
+clock that gave it, the store's, is also the one by which it ends (`Systems.now_for`): a replica
+whose own clock is wrong takes nothing for expired that is alive, and every part ends at the same
+moment. From then on
 
 - a read takes it for missing (`living`);
 - a write first deletes what is left of it (`ends`), and then finds nothing there;
 - the sweep deletes what nobody asks for any more.
 
-A deletion spares every later incarnation (`Write.birth`), so that it may come late or twice. It is
-a write like any other: the guard is told of it, and the feed tells of it.
+A deletion spares every later generation (`Write.creation_version`), so that it may come late or
+twice. It is a write like any other: the guard is told of it, and the feed tells of it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ Delete: TypeAlias = Callable[[GuardedStore, Sequence[Write]], Awaitable[object]]
 
 def expired(fragment: Fragment, record: Record, now: float) -> bool:
     """Whether a record has outlived its class's `ttl_s`; `now` in seconds since the epoch."""
-    return fragment.ttl_s is not None and record.birth <= (now - fragment.ttl_s) * 1_000_000
+    return (
+        fragment.ttl_s is not None and record.creation_version <= (now - fragment.ttl_s) * 1_000_000
+    )
 
 
 def living(calls: Sequence[Read], records: list[Record | None], now: Now) -> list[Record | None]:
@@ -78,11 +80,15 @@ def ends(pairs: Iterable[tuple[Fragment, Record | None]], now: Now) -> list[Writ
 
 def _end(fragment: Fragment, record: Record) -> Write:
     # Whoever ends a record names the operation alike: to the feed it is one.
-    whose = "\0".join((fragment.database, fragment.class_name, record.id, str(record.birth)))
+    whose = "\0".join(
+        (fragment.database, fragment.class_name, record.id, str(record.creation_version))
+    )
     operation = f"expiry-{blake2b(whose.encode(), digest_size=16).hexdigest()}"
     groups = tuple(fragment.groups)
     kind = WriteKind.DELETE
-    return Write(fragment, record.id, kind, operation, groups, birth=record.birth)
+    return Write(
+        fragment, record.id, kind, operation, groups, creation_version=record.creation_version
+    )
 
 
 class Sweep:

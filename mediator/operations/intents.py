@@ -11,7 +11,7 @@ from mediator.base.results import all_or_raise
 from mediator.stores.port import Lockable, RecordKey, Standing, StoreError, is_lockable
 from mediator.stores.systems import Systems, unavailable
 
-__all__ = ["Marker", "Marks", "Met"]
+__all__ = ["IntentMarker", "Intents", "Met"]
 
 _T = TypeVar("_T")
 
@@ -19,7 +19,7 @@ Met: TypeAlias = Mapping[str, Sequence[RecordKey]]
 """Write intents of others, and the records on which they were met."""
 
 
-class Marks(Protocol):
+class Intents(Protocol):
     """Resolves the writes whose intents others meet."""
 
     async def resolve(self, met: Met) -> None:
@@ -30,7 +30,7 @@ class Marks(Protocol):
         """
 
 
-class Marker:
+class IntentMarker:
     """Sets and takes away write intents, with one round trip for each system.
 
     Args:
@@ -41,7 +41,7 @@ class Marker:
         self._systems = systems
 
     async def lock_each(
-        self, keys: Sequence[RecordKey], mark: str
+        self, keys: Sequence[RecordKey], intent: str
     ) -> list[Standing | MediatorError]:
         """Set an intent on each record that has none; see `Lockable.lock`.
 
@@ -49,19 +49,19 @@ class Marker:
         """
 
         async def lock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
-            return await store.lock(own, mark)
+            return await store.lock(own, intent)
 
         return await self._send(keys, lock)
 
-    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
         """Set an intent on each record that has none; see `Lockable.lock`.
 
         Raises:
             Unavailable: A system does not answer.
         """
-        return all_or_raise(await self.lock_each(keys, mark))
+        return all_or_raise(await self.lock_each(keys, intent))
 
-    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+    async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable.unlock`.
 
         Raises:
@@ -69,7 +69,7 @@ class Marker:
         """
 
         async def unlock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[None]:
-            await store.unlock(own, mark, joint=joint)
+            await store.unlock(own, intent, joint=joint)
             return [None] * len(own)
 
         all_or_raise(await self._send(keys, unlock))

@@ -34,8 +34,9 @@ def merge_records(
 ) -> Outcome | None:
     """Join the fragments of an object; None if it is not there.
 
-    The anchor decides whether the object exists, if it was read. A fragment of another birth is
-    left out. Groups that may not belong to the others are partial (`mediator.operations.doubt`).
+    The anchor decides whether the object exists, if it was read. A fragment of another creation
+    version is left out. Groups that may not belong to the others are partial
+    (`mediator.operations.doubt`).
     """
     return merge_fragments(route, resource_of(route, operation.fields), operation.id, records)
 
@@ -44,7 +45,11 @@ def merge_fragments(
     route: ClassRoute, resource: Resource, id_: str, records: Sequence[Record | None]
 ) -> Outcome | None:
     """Join the fragments of one of many objects whose resource is the same; see above."""
-    lead = records[0] if resource.anchored else max(filter(None, records), key=_birth, default=None)
+    lead = (
+        records[0]
+        if resource.anchored
+        else max(filter(None, records), key=_creation_version, default=None)
+    )
     if lead is None:
         return None
     if len(records) == 1:
@@ -54,14 +59,14 @@ def merge_fragments(
 
 def _alone(route: ClassRoute, resource: Resource, record: Record) -> Outcome:
     """Return what one fragment says; without names, which would double the time that it takes."""
-    versions, pending = record.versions, record.mark != ""
+    versions, pending = record.versions, record.intent != ""
     known = {group: versions.get(group) for group in resource.groups}
     version, systems = route.schema_version, resource.systems
     return Outcome(record.id, record.values, known, False, False, (), pending, version, systems)
 
 
-def _birth(record: Record) -> int:
-    return record.birth
+def _creation_version(record: Record) -> int:
+    return record.creation_version
 
 
 def _join(
@@ -75,7 +80,7 @@ def _join(
     known: dict[str, int] = {}
     fragments: dict[Fragment, Record] = {}
     for (fragment, _), record in zip(resource.parts, records, strict=True):
-        if record is not None and record.birth == lead.birth:
+        if record is not None and record.creation_version == lead.creation_version:
             fragments[fragment] = record
             values.update(record.values)
             known.update(record.versions)
@@ -85,7 +90,7 @@ def _join(
         values=values,
         versions={group: known.get(group) for group in resource.groups},
         partial=tuple(g for g in resource.groups if g not in known or g in doubtful),
-        pending=any(record.mark for record in fragments.values()),
+        pending=any(record.intent for record in fragments.values()),
         schema_version=route.schema_version,
         systems=resource.systems,
     )
@@ -95,7 +100,7 @@ def _doubtful(fragments: Mapping[Fragment, Record]) -> set[str]:
     """Return the groups that are behind if fragments differ in their last joint write."""
     if len({record.joint for record in fragments.values()}) == 1:
         return set()
-    behind = [fragment for fragment, record in fragments.items() if record.mark]
+    behind = [fragment for fragment, record in fragments.items() if record.intent]
     return {group for fragment in behind or fragments for group in fragment.groups}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from mediator.base.errors import MediatorError
-from mediator.operations.intents import Marks, Met
+from mediator.operations.intents import Intents, Met
 from mediator.stores.port import RecordKey, Status, Write, WriteResult
 
 __all__ = ["LONGEST_PAUSE_S", "PATIENCE_S", "Patience", "Told", "wait_out"]
@@ -49,28 +49,28 @@ class Patience:
         """Whether there was a pause already."""
         return self._pause_s > FIRST_PAUSE_S
 
-    async def wait_for(self, met: Met, marks: Marks | None) -> None:
+    async def wait_for(self, met: Met, intents: Intents | None) -> None:
         """Wait a little, and resolve what was met if its coordinators have had their moment.
 
         Args:
             met: The intents that were met.
-            marks: Resolves them; None: there are none over several systems.
+            intents: Resolves them; None: there are none over several systems.
 
         Raises:
-            Unavailable: See `Marks.resolve`.
+            Unavailable: See `Intents.resolve`.
         """
         # At random, to spread those who wait.
         await asyncio.sleep(self._pause_s * (0.5 + random.random()))  # noqa: S311 - no secret
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-        if met and marks is not None and self._now() - self._began > GRACE_S:
-            await marks.resolve(met)
+        if met and intents is not None and self._now() - self._began > GRACE_S:
+            await intents.resolve(met)
 
 
 async def wait_out(
     calls: Sequence[Write],
     results: list[Told],
     send: Callable[[Sequence[Write]], Awaitable[Sequence[Told]]],
-    marks: Marks | None,
+    intents: Intents | None,
 ) -> None:
     """Send writes again that met an intent, until there is none any more or patience ends.
 
@@ -78,13 +78,14 @@ async def wait_out(
         calls: The writes.
         results: What became of them; replaced for those sent again.
         send: Sends writes.
-        marks: Resolves the writes whose intents are met; None: there are none over several systems.
+        intents: Resolves the writes whose intents are met; None: there are none over several
+            systems.
     """
     patience = Patience(PATIENCE_S)
     waiting = _waiting(calls, results)
     while waiting and not patience.is_over:
         left = [calls[i] for i in waiting]
-        await patience.wait_for(_met(left, [results[i] for i in waiting]), marks)
+        await patience.wait_for(_met(left, [results[i] for i in waiting]), intents)
         again = await send(left)
         for i, result in zip(waiting, again, strict=True):
             results[i] = result
@@ -105,12 +106,12 @@ def _waiting(calls: Sequence[Write], results: Sequence[Told]) -> list[int]:
 
 
 def _met_intent(call: Write, result: Told) -> bool:
-    return isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.mark
+    return isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.intent
 
 
 def _met(calls: Sequence[Write], results: Sequence[Told]) -> dict[str, list[RecordKey]]:
     met: dict[str, list[RecordKey]] = {}
     for call, result in zip(calls, results, strict=True):
         if isinstance(result, WriteResult):
-            met.setdefault(result.mark, []).append((call.fragment, call.id))
+            met.setdefault(result.intent, []).append((call.fragment, call.id))
     return met

@@ -34,7 +34,8 @@ REMEMBERED_SHAPES = 4096
 class Steps:
     """The writes of one operation, one for each system that it touches.
 
-    Of several, the first one makes the object if that is what they do; the others need its birth.
+    Of several, the first one makes the object if that is what they do; the others need its creation
+    version.
     """
 
     first: Write

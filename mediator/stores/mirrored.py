@@ -18,6 +18,6 @@ def is_surpassed(record: Record, held: Record | None) -> bool:
         False if what is held is older in some group: then the two were read in parts at different
         times, and only a further look tells how the groups stand together.
     """
-    if held is None or held.birth != record.birth:
+    if held is None or held.creation_version != record.creation_version:
         return True
     return all(held.versions.get(group, 0) >= v for group, v in record.versions.items())

@@ -63,7 +63,7 @@ class Systems:
     def now_for(self, fragment: Fragment) -> float:
         """Return the time by which a fragment's objects expire, at least; -inf: not known.
 
-        It is that of the store that gave them their births, never this replica's own.
+        It is that of the store that gave them their creation versions, never this replica's own.
         """
         store = self._stores.get(fragment.anchor_system or fragment.system)
         return store.time.now() if store is not None else _NEVER

@@ -15,7 +15,7 @@ from mediator.base.concurrency import both, concurrently
 from mediator.base.errors import MediatorError
 from mediator.model.operations import Outcome
 from mediator.operations.calls import StoreCalls
-from mediator.operations.intents import Marker
+from mediator.operations.intents import IntentMarker
 from mediator.operations.merge import merge_results
 from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
@@ -41,7 +41,7 @@ class _Applied:
     error: MediatorError | None = None
 
     def due(self) -> list[tuple[int, Write]]:
-        """Tell which steps can be sent: those that need no birth, or all once it is known."""
+        """Return the steps that can be sent: those that need no creation version, or all."""
         if not self.results and _makes(self.steps):
             return [(0, self.steps.first)]
         return [(i, write) for i, write in enumerate(self.steps.all) if i not in self.results]
@@ -59,48 +59,48 @@ class Applier:
 
     Args:
         calls: Sends store calls.
-        marker: Takes intents away.
+        intents: Takes intents away.
         remove_copy: Removes the primary's copy of an object that was deleted.
     """
 
     def __init__(
         self,
         calls: StoreCalls,
-        marker: Marker,
+        intents: IntentMarker,
         remove_copy: Callable[[ClassRoute, str, int], Awaitable[None]],
     ) -> None:
         self._calls = calls
-        self._marker = marker
+        self._intents = intents
         self._remove_copy = remove_copy
 
-    async def apply(self, works: Sequence[Work], mark: str) -> list[Answer]:
+    async def apply(self, works: Sequence[Work], intent: str) -> list[Answer]:
         """Apply all of it and take the intents away; returns what came of each operation."""
         applied = [_Applied(work, work.steps) for work in works if work.steps is not None]
         written = {(w.fragment, w.id) for one in applied for w in one.steps.all}
         others = [key for work in works for key in work.target.keys if key not in written]
-        error = await self._apply(applied, others, mark)
-        error = await self._release(_left(applied), mark) or error
+        error = await self._apply(applied, others, intent)
+        error = await self._release(_left(applied), intent) or error
         copied = [one for one in applied if _is_copied(one)]
         await concurrently(self._forget_copy(one) for one in copied)
         found = iter([_answer(one, error) for one in applied])
         return [next(found) if work.steps is not None else _known(work) for work in works]
 
     async def _apply(
-        self, applied: Sequence[_Applied], others: Sequence[RecordKey], mark: str
+        self, applied: Sequence[_Applied], others: Sequence[RecordKey], intent: str
     ) -> MediatorError | None:
         """Send all steps, and take the intent from the other records at the same time."""
         if not others:
             await self._steps(applied)
             return None
-        _, error = await both(self._steps(applied), self._release(others, mark))
+        _, error = await both(self._steps(applied), self._release(others, intent))
         return error
 
     async def _steps(self, applied: Sequence[_Applied]) -> None:
         await self._step(applied)
-        if births := [one for one in applied if one.error is None and one.due()]:
-            for one in births:
+        if creation_versions := [one for one in applied if one.error is None and one.due()]:
+            for one in creation_versions:
                 await self._bind(one)  # without a round trip, but for what others have applied
-            await self._step(births)
+            await self._step(creation_versions)
 
     async def _step(self, applied: Sequence[_Applied]) -> None:
         """Send the steps that are due, with one call for each system."""
@@ -110,24 +110,27 @@ class Applier:
             one.take(i, result)
 
     async def _bind(self, one: _Applied) -> None:
-        """Bind the following steps to the incarnation that the first one has made."""
-        birth = await self._birth(one.steps.first, one.results[0])
-        rest = tuple(w.under(w.mark, birth=birth, remember=w.remember) for w in one.steps.rest)
+        """Bind the following steps to the generation that the first one has made."""
+        creation_version = await self._creation_version(one.steps.first, one.results[0])
+        rest = tuple(
+            w.under(w.intent, creation_version=creation_version, remember=w.remember)
+            for w in one.steps.rest
+        )
         one.steps = Steps(one.steps.first, rest)
 
-    async def _birth(self, write: Write, result: WriteResult) -> int:
-        """Return the birth that the other fragments of an object need."""
+    async def _creation_version(self, write: Write, result: WriteResult) -> int:
+        """Return the creation version that the other fragments of an object need."""
         if result.status is not Status.LOCKED:
-            return result.birth
+            return result.creation_version
         # It was applied before, and its store has forgotten the result by now.
-        [standing] = await self._marker.standing([(write.fragment, write.id)])
-        return standing.birth or max(standing.versions.values(), default=0)
+        [standing] = await self._intents.standing([(write.fragment, write.id)])
+        return standing.creation_version or max(standing.versions.values(), default=0)
 
-    async def _release(self, keys: Sequence[RecordKey], mark: str) -> MediatorError | None:
+    async def _release(self, keys: Sequence[RecordKey], intent: str) -> MediatorError | None:
         """Take away intents of a write that is over there; returns why not."""
         try:
             if keys:
-                await self._marker.unlock(keys, mark, joint=True)
+                await self._intents.unlock(keys, intent, joint=True)
         except MediatorError as error:
             return error
         return None
@@ -138,7 +141,9 @@ class Applier:
             return
         first, route = one.steps.first, one.work.target.route
         try:
-            await self._remove_copy(route, first.id, await self._birth(first, one.results[0]))
+            await self._remove_copy(
+                route, first.id, await self._creation_version(first, one.results[0])
+            )
         except MediatorError as error:
             one.error = error
 
@@ -166,9 +171,9 @@ def _left(applied: Sequence[_Applied]) -> list[RecordKey]:
 
 
 def _makes(steps: Steps) -> bool:
-    """Whether the first step makes an object, whose birth the others need."""
+    """Whether the first step makes an object, whose creation version the others need."""
     made = (WriteKind.CREATE, WriteKind.REPLACE)
-    return any(write.kind in made and write.birth is None for write in steps.rest)
+    return any(write.kind in made and write.creation_version is None for write in steps.rest)
 
 
 def _known(work: Work) -> Outcome:

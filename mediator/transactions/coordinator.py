@@ -162,8 +162,8 @@ class Transactions:
         held = all_or_raise(await self._phases.begin(entry, targets))
         met: dict[str, list[RecordKey]] = {}
         for one in held:
-            for mark, keys in one.foreign(entry.mark).items():
-                met.setdefault(mark, []).extend(keys)
+            for intent, keys in one.foreign(entry.intent).items():
+                met.setdefault(intent, []).extend(keys)
         if met or any(self._phases.has_expired(one) for one in held):
             raise Blocked(met)
         read = {(seen.class_name, seen.id) for seen in transaction.reads if seen.versions}
@@ -171,16 +171,16 @@ class Transactions:
             Asked(operation, one, (operation.class_name, operation.id) in read)
             for operation, one in zip(transaction.writes, held, strict=True)
         ]
-        works = all_or_raise(await prepare(asked, entry.mark, self._calls))
-        await self._validate(transaction, routes, entry.mark)
+        works = all_or_raise(await prepare(asked, entry.intent, self._calls))
+        await self._validate(transaction, routes, entry.intent)
         return works
 
     async def _validate(
-        self, transaction: Transaction, routes: dict[str, ClassRoute], mark: str
+        self, transaction: Transaction, routes: dict[str, ClassRoute], intent: str
     ) -> None:
         """Get out of the way of others that are about to write what was read."""
-        marker, now = self.settler.marker, self._clock.now
-        met = await validate(marker, transaction.reads, routes, mark, now)
+        intents, now = self.settler.intents, self._clock.now
+        met = await validate(intents, transaction.reads, routes, intent, now)
         # Only now: a class that is held by now may have been placed anew before it was looked at.
         read = {seen.class_name for seen in transaction.reads} & routes.keys()
         self._calls.check_writable(f for name in read for f in routes[name].fragments)

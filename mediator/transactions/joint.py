@@ -153,7 +153,7 @@ class JointWriter:
             await self._settler.abandon(entry, targets)
             return [one for one in decided if not isinstance(one, Work)]
         dropped = [t for t, d in zip(targets, decided, strict=True) if not isinstance(d, Work)]
-        await self._settler.release(dropped, entry.mark)
+        await self._settler.release(dropped, entry.intent)
         answers = iter(await self._commit(entry, works))
         return [next(answers) if isinstance(one, Work) else one for one in decided]
 
@@ -169,38 +169,38 @@ class JointWriter:
         waits = patience is not None and patience.has_waited
         begun = await self._phases.begin(entry, targets, anchor_first=waits)
         if patience is not None:
-            begun = [await self._hold(begun[0], entry.mark, patience)]
+            begun = [await self._hold(begun[0], entry.intent, patience)]
         decided: list[Work | _Tried | Asked] = [
-            self._asked(operation, held, entry.mark)
+            self._asked(operation, held, entry.intent)
             for (_, operation), held in zip(operations, begun, strict=True)
         ]
         await self._recall(operations, decided)
         asked = [one for one in decided if isinstance(one, Asked)]
-        works = iter(await prepare(asked, entry.mark, self._calls))
+        works = iter(await prepare(asked, entry.intent, self._calls))
         return [_answered(next(works)) if isinstance(one, Asked) else one for one in decided]
 
     async def _hold(
-        self, held: Held | MediatorError, mark: str, patience: Patience
+        self, held: Held | MediatorError, intent: str, patience: Patience
     ) -> Held | MediatorError:
         """Keep an object whose anchor is ours, and wait for its other fragments."""
         while isinstance(held, Held) and not patience.is_over:
-            foreign = held.foreign(mark)
-            if not foreign or held.fragments[held.target.route.anchor].mark != mark:
+            foreign = held.foreign(intent)
+            if not foreign or held.fragments[held.target.route.anchor].intent != intent:
                 break
             await patience.wait_for(foreign, self._settler)
             keys = [key for own in foreign.values() for key in own]
-            again = zip(keys, await self._settler.marker.lock(keys, mark), strict=True)
+            again = zip(keys, await self._settler.intents.lock(keys, intent), strict=True)
             now = {fragment: standing for (fragment, _), standing in again}
             held = replace(held, fragments={**held.fragments, **now})
         return held
 
     def _asked(
-        self, operation: WriteOperation, held: Held | MediatorError, mark: str
+        self, operation: WriteOperation, held: Held | MediatorError, intent: str
     ) -> Asked | MediatorError | Blocked:
         """Tell an object that is ours from one on which others are at work."""
         if isinstance(held, MediatorError):
             return held
-        if (foreign := held.foreign(mark)) or self._phases.has_expired(held):
+        if (foreign := held.foreign(intent)) or self._phases.has_expired(held):
             return Blocked(foreign)
         return Asked(operation, held)
 

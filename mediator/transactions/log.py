@@ -37,7 +37,7 @@ class Entry:
     """A write over several systems as the log keeps it.
 
     Attributes:
-        mark: Names this attempt at it, and no other; its intents on records.
+        intent: Names this attempt at it, and no other; its intents on records.
         database: Name of the database.
         places: The objects on which it sets intents: class and id.
         operation: The transaction's own id, if its answer is to be remembered.
@@ -48,7 +48,7 @@ class Entry:
         overdue: Whether its lease has passed.
     """
 
-    mark: str
+    intent: str
     database: str
     locations: list[list[str]]
     operation: str | None = None
@@ -65,23 +65,23 @@ class TransactionLog(Protocol):
     async def begin(self, entry: Entry, lease_s: float) -> bool:
         """Add an entry; false if it was refused, or there is one of the same operation."""
 
-    async def commit(self, mark: str, redo: list[dict[str, Any]]) -> bool:
+    async def commit(self, intent: str, redo: list[dict[str, Any]]) -> bool:
         """Make a write happen, unless it was aborted."""
 
-    async def abort(self, mark: str) -> bool:
+    async def abort(self, intent: str) -> bool:
         """Keep a write from happening, and let recovery have it at once; false if it has."""
 
-    async def refuse(self, marks: Sequence[str], seconds: float) -> None:
+    async def refuse(self, intents: Sequence[str], seconds: float) -> None:
         """Add those that are not known as *aborted*, for longer than a call can be under way."""
 
-    async def finish(self, mark: str, answer: list[dict[str, Any]]) -> None:
+    async def finish(self, intent: str, answer: list[dict[str, Any]]) -> None:
         """Note that all is applied, and keep the answer."""
 
-    async def remove(self, marks: Sequence[str]) -> None:
+    async def remove(self, intents: Sequence[str]) -> None:
         """Forget entries whose intents are gone; no error if they are."""
 
-    async def find(self, marks: Sequence[str]) -> dict[str, Entry]:
-        """Return entries by their marks."""
+    async def find(self, intents: Sequence[str]) -> dict[str, Entry]:
+        """Return entries by their intents."""
 
     async def find_operation(self, operation: str) -> Entry | None:
         """Return the entry of an operation."""
@@ -89,7 +89,7 @@ class TransactionLog(Protocol):
     async def take(self, limit: int, lease_s: float) -> list[Entry]:
         """Take over entries whose lease has passed; two replicas never take the same."""
 
-    async def postpone(self, mark: str, seconds: float) -> None:
+    async def postpone(self, intent: str, seconds: float) -> None:
         """Let recovery take an entry over after so many seconds."""
 
     async def reap(self, limit: int) -> int:

@@ -85,11 +85,11 @@ class Phases:
             Unavailable: The catalogue does not answer.
         """
         keys = keys_of(targets)
-        anchor = await self._lock_anchor(keys[0], entry.mark) if anchor_first else ()
+        anchor = await self._lock_anchor(keys[0], entry.intent) if anchor_first else ()
         # The log first: recovery looks for what it knows of, and for no other intents.
         begun, standings = await both(
             self._log.begin(entry, self._settler.lease_s),
-            self._settler.marker.lock_each(keys[len(anchor) :], entry.mark),
+            self._settler.intents.lock_each(keys[len(anchor) :], entry.intent),
         )
         if not begun:
             raise Blocked
@@ -97,18 +97,18 @@ class Phases:
         self._calls.check_writable(fragment for fragment, _ in keys)
         return held_of(targets, [*anchor, *standings])
 
-    async def _lock_anchor(self, key: RecordKey, mark: str) -> Sequence[Standing]:
-        standings = await self._settler.marker.lock([key], mark)
-        if (other := standings[0].mark) != mark:
+    async def _lock_anchor(self, key: RecordKey, intent: str) -> Sequence[Standing]:
+        standings = await self._settler.intents.lock([key], intent)
+        if (other := standings[0].intent) != intent:
             raise Blocked({other: [key]})
         return standings
 
     def has_expired(self, held: Held) -> bool:
         """Whether an object is there, and should not be any more."""
-        anchor, birth = held.target.route.anchor, held.birth
-        if anchor.ttl_s is None or birth is None:
+        anchor, creation_version = held.target.route.anchor, held.creation_version
+        if anchor.ttl_s is None or creation_version is None:
             return False
-        return expired(anchor, Record(held.target.id, birth, {}, {}), self._clock.now())
+        return expired(anchor, Record(held.target.id, creation_version, {}, {}), self._clock.now())
 
     async def end_expired(self, targets: Sequence[Target]) -> None:
         """Delete what is left of expired objects that are about to be written.
@@ -137,7 +137,7 @@ class Phases:
 
     async def _commit(self, entry: Entry, works: Sequence[Work]) -> list[Answer]:
         try:
-            committed = await self._log.commit(entry.mark, [dump_work(work) for work in works])
+            committed = await self._log.commit(entry.intent, [dump_work(work) for work in works])
         except Unavailable as error:
             detail = "The catalogue does not answer; the write may have been committed."
             raise OutcomeUnknown(detail, system=error.system) from error

@@ -68,13 +68,13 @@ class Work:
 
 
 async def prepare(
-    asked: Sequence[Asked], mark: str, calls: StoreCalls
+    asked: Sequence[Asked], intent: str, calls: StoreCalls
 ) -> list[Work | MediatorError]:
     """Turn operations into steps; what has to be read for it is read with one call per system.
 
     Args:
         asked: The operations.
-        mark: The mark of the write.
+        intent: The intent of the write.
         calls: Sends store calls.
 
     Returns:
@@ -87,7 +87,7 @@ async def prepare(
     works: list[Work | MediatorError] = []
     for one, own in zip(narrowed, reads, strict=True):
         found = [next(records) for _ in own]
-        works.append(one if isinstance(one, MediatorError) else _work(one, found, mark))
+        works.append(one if isinstance(one, MediatorError) else _work(one, found, intent))
     return works
 
 
@@ -110,7 +110,7 @@ def _narrowed(asked: Asked) -> Asked | MediatorError:
 
 def _check_condition(operation: WriteOperation, held: Held) -> None:
     """Raise what a store would answer."""
-    there = held.birth is not None
+    there = held.creation_version is not None
     condition = operation.condition
     status: Status | None = None
     if isinstance(operation, Create) or (isinstance(operation, Put) and condition.present is False):
@@ -154,7 +154,7 @@ def _whole(operation: WriteOperation) -> Get:
 
 
 def _work(
-    asked: Asked, records: Sequence[Record | MediatorError | None], mark: str
+    asked: Asked, records: Sequence[Record | MediatorError | None], intent: str
 ) -> Work | MediatorError:
     found: list[Record | None] = []
     for record in records:
@@ -166,7 +166,7 @@ def _work(
         if isinstance(operation, Outcome):
             return Work(asked.held.target, None, operation)
         current = _values(asked.held, found)
-        return Work(asked.held.target, _steps(operation, asked.held, current, mark))
+        return Work(asked.held.target, _steps(operation, asked.held, current, intent))
     except MediatorError as error:
         return error
 
@@ -190,17 +190,19 @@ def _values(held: Held, records: Sequence[Record | None]) -> Values:
     """Return the values read, of fragments that the object does not lack."""
     values: Values = {}
     for record in records:
-        if record is not None and record.birth == held.birth:
+        if record is not None and record.creation_version == held.creation_version:
             values |= record.values
     return values
 
 
-def _steps(operation: WriteOperation, held: Held, current: Values, mark: str) -> Steps:
+def _steps(operation: WriteOperation, held: Held, current: Values, intent: str) -> Steps:
     planned = plan_write(held.target.route, operation, {}).all
     if isinstance(operation, Delete):
         # A fragment that is not there has nothing to be deleted, but its intent.
-        planned = tuple(w for w in planned if held.fragments[w.fragment].birth is not None)
-    first, *rest = [_fitting(write, held, current, mark) for write in planned]
+        planned = tuple(
+            w for w in planned if held.fragments[w.fragment].creation_version is not None
+        )
+    first, *rest = [_fitting(write, held, current, intent) for write in planned]
     return Steps(first, tuple(rest))
 
 
@@ -215,19 +217,21 @@ def _remembered(write: Write, held: Held) -> str | None:
     return "" if is_needed else None
 
 
-def _fitting(write: Write, held: Held, current: Values, mark: str) -> Write:
+def _fitting(write: Write, held: Held, current: Values, intent: str) -> Write:
     """Fit a step to the object: what an update would not find is made of what the update sets."""
     remember = _remembered(write, held)
     if write.kind is WriteKind.REPLACE:
         follows = write.fragment is not held.target.route.anchor
-        is_there = held.fragments[write.fragment].birth is not None
-        birth = held.birth if follows else None
-        return write.under(mark, birth=birth, remember=remember, is_there=is_there)
+        is_there = held.fragments[write.fragment].creation_version is not None
+        creation_version = held.creation_version if follows else None
+        return write.under(
+            intent, creation_version=creation_version, remember=remember, is_there=is_there
+        )
     if write.kind is not WriteKind.UPDATE:
-        return write.under(mark, birth=None, remember=remember)
+        return write.under(intent, creation_version=None, remember=remember)
     computed = _computed(write, current)
     if not held.lacks(write.fragment):
-        return write.under(mark, birth=write.birth, remember=remember)
+        return write.under(intent, creation_version=write.creation_version, remember=remember)
     return replace(
         write,
         kind=WriteKind.REPLACE,
@@ -235,9 +239,9 @@ def _fitting(write: Write, held: Held, current: Values, mark: str) -> Write:
         values={**write.values, **computed},
         unset=(),
         operators=(),
-        birth=held.birth,
+        creation_version=held.creation_version,
         remember=remember,
-        mark=mark,
+        intent=intent,
     )
 
 

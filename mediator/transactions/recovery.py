@@ -13,7 +13,7 @@ from mediator.base.observation import Observer, RedoRecovered
 from mediator.base.results import all_or_raise
 from mediator.model.operations import Outcome, WriteOperation
 from mediator.operations.calls import StoreCalls
-from mediator.operations.intents import Marker, Met
+from mediator.operations.intents import IntentMarker, Met
 from mediator.operations.waiting import LONGEST_PAUSE_S
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import RecordKey
@@ -68,7 +68,7 @@ class Plane(Protocol):
 
 
 class Settler:
-    """Resolves writes, those of coordinators that have gone included; implements `Marks`.
+    """Resolves writes, those of coordinators that have gone included; implements `Intents`.
 
     Args:
         plane: Carries out single operations.
@@ -84,8 +84,8 @@ class Settler:
         self._systems = calls.systems
         self._log = log
         self._observe = observe
-        self.marker = Marker(calls.systems)
-        self._applier = Applier(calls, self.marker, plane.remove_copy)
+        self.intents = IntentMarker(calls.systems)
+        self._applier = Applier(calls, self.intents, plane.remove_copy)
         self._applying: dict[str, asyncio.Task[Any]] = {}
         self._over: list[str] = []
         self._forgetting: asyncio.Task[None] | None = None
@@ -106,42 +106,42 @@ class Settler:
         return settled
 
     async def resolve(self, met: Met) -> None:
-        """Roll committed writes forward, and take away what is over; see `Marks.resolve`."""
+        """Roll committed writes forward, and take away what is over; see `Intents.resolve`."""
         entries = await self._log.find(list(met))
-        if unknown := [mark for mark in met if mark not in entries]:
+        if unknown := [intent for intent in met if intent not in entries]:
             await self._log.refuse(unknown, REFUSED_S)
             entries |= await self._log.find(unknown)
-        known = ((entries[mark], keys) for mark, keys in met.items() if mark in entries)
+        known = ((entries[intent], keys) for intent, keys in met.items() if intent in entries)
         await concurrently(self._resolve(entry, keys) for entry, keys in known)
 
     async def _resolve(self, entry: Entry, keys: Sequence[RecordKey]) -> None:
         if entry.state is State.COMMITTED:
             # Once for all who meet it here; they go on waiting if a system does not answer.
-            task = self._applying.get(entry.mark) or self._start(entry, self._roll_forward(entry))
+            task = self._applying.get(entry.intent) or self._start(entry, self._roll_forward(entry))
             await asyncio.wait([task], timeout=LONGEST_PAUSE_S)
         elif entry.state is State.MARKING and entry.overdue:
             await self.settle(entry)
         elif entry.state is not State.MARKING:
-            await self.marker.unlock(keys, entry.mark)
+            await self.intents.unlock(keys, entry.intent)
 
     async def settle(self, entry: Entry) -> None:
         """Abort a write, or roll it forward if it is committed by now."""
         try:
-            if entry.state is not State.COMMITTED and await self._log.abort(entry.mark):
+            if entry.state is not State.COMMITTED and await self._log.abort(entry.intent):
                 await self._drop(entry)
                 return
-            current = await self._log.find([entry.mark])
-            answers = await self.roll_forward(current[entry.mark]) if current else []
+            current = await self._log.find([entry.intent])
+            answers = await self.roll_forward(current[entry.intent]) if current else []
         except Unavailable:
-            await self._log.postpone(entry.mark, AGAIN_S)
+            await self._log.postpone(entry.intent, AGAIN_S)
             raise
         all_or_raise(answers)
         self._tell(entry, applied=True)
 
     async def _drop(self, entry: Entry) -> None:
         await self._plane.newest()
-        await self.marker.unlock(keys_of(await self._targets(entry)), entry.mark)
-        await self._log.remove([entry.mark])
+        await self.intents.unlock(keys_of(await self._targets(entry)), entry.intent)
+        await self._log.remove([entry.intent])
         if entry.locations:
             self._tell(entry, applied=False)
 
@@ -157,7 +157,7 @@ class Settler:
         routes: dict[str, ClassRoute | None] = {}
         for name in {told["class"] for told in entry.redo or ()}:
             routes[name] = await self._route(entry.database, name)
-        loaded = [load_work(routes[told["class"]], told, entry.mark) for told in entry.redo or ()]
+        loaded = [load_work(routes[told["class"]], told, entry.intent) for told in entry.redo or ()]
         return await self._apply(entry, loaded)
 
     async def apply(self, entry: Entry, works: Sequence[Work]) -> list[Answer]:
@@ -167,28 +167,28 @@ class Settler:
         """
         task = asyncio.current_task()
         assert task is not None
-        self._applying[entry.mark] = task
+        self._applying[entry.intent] = task
         try:
             return await self._apply(entry, works)
         finally:
-            self._applying.pop(entry.mark, None)
+            self._applying.pop(entry.intent, None)
 
     def _start(
         self, entry: Entry, work: Coroutine[Any, Any, list[Answer]]
     ) -> asyncio.Task[list[Answer]]:
         def end(task: asyncio.Task[list[Answer]]) -> None:
-            self._applying.pop(entry.mark, None)
+            self._applying.pop(entry.intent, None)
             if not task.cancelled():
                 task.exception()  # told to those who wait for it, if there is anybody
 
-        task = self._applying[entry.mark] = asyncio.create_task(work)
+        task = self._applying[entry.intent] = asyncio.create_task(work)
         task.add_done_callback(end)
         return task
 
     async def _apply(self, entry: Entry, committed: Sequence[Work | Outcome]) -> list[Answer]:
         works = [one for one in committed if isinstance(one, Work)]
         try:
-            applied = iter(await self._applier.apply(works, entry.mark))
+            applied = iter(await self._applier.apply(works, entry.intent))
             answers = [next(applied) if isinstance(one, Work) else one for one in committed]
         except MediatorError as error:
             answers = [error] * len(committed)
@@ -198,24 +198,24 @@ class Settler:
         else:
             with suppress(Unavailable):
                 if await self.outdated(work.target.route for work in works):
-                    found = await self._log.find([entry.mark])
-                    if entry.mark in found:
-                        return await self._roll_forward(found[entry.mark])
-                await self._log.postpone(entry.mark, AGAIN_S)
+                    found = await self._log.find([entry.intent])
+                    if entry.intent in found:
+                        return await self._roll_forward(found[entry.intent])
+                await self._log.postpone(entry.intent, AGAIN_S)
         return [_to_come(a) if isinstance(a, MediatorError) else a for a in answers]
 
     async def _finish(self, entry: Entry, answers: Sequence[Answer]) -> None:
         # All of it is applied and remembered: an entry left behind is repeated without effect.
         if entry.operation is None:
-            self.forget(entry.mark)
+            self.forget(entry.intent)
             return
         with suppress(Unavailable):
             done = [dump_outcome(answer) for answer in answers if isinstance(answer, Outcome)]
-            await self._log.finish(entry.mark, done)
+            await self._log.finish(entry.intent, done)
 
-    def forget(self, mark: str) -> None:
+    def forget(self, intent: str) -> None:
         """Let the log forget a write whose intents are gone, soon, many at a time."""
-        self._over.append(mark)
+        self._over.append(intent)
         if self._forgetting is None or self._forgetting.done():
             self._forgetting = asyncio.create_task(self._forget())
 
@@ -232,20 +232,20 @@ class Settler:
         What cannot be reached now is left to whoever meets it, and to recovery.
         """
         try:
-            await self.marker.unlock(keys_of(targets), entry.mark)
+            await self.intents.unlock(keys_of(targets), entry.intent)
             if entry.operation is None:
-                self.forget(entry.mark)
+                self.forget(entry.intent)
             else:  # its next attempt is of the same operation
-                await self._log.remove([entry.mark])
+                await self._log.remove([entry.intent])
         except MediatorError:
             with suppress(MediatorError):
-                await self._log.abort(entry.mark)
+                await self._log.abort(entry.intent)
 
-    async def release(self, targets: Sequence[Target], mark: str) -> None:
+    async def release(self, targets: Sequence[Target], intent: str) -> None:
         """Take intents back from objects that a write leaves alone, if they can be reached."""
         if targets:
             with suppress(MediatorError):
-                await self.marker.unlock(keys_of(targets), mark)
+                await self.intents.unlock(keys_of(targets), intent)
 
     async def outdated(self, routes: Iterable[ClassRoute]) -> bool:
         """Whether routes are of an older model than the newest: their places may be gone."""
@@ -263,7 +263,7 @@ class Settler:
 
     def _tell(self, entry: Entry, *, applied: bool) -> None:
         outcome: Any = "applied" if applied else "dropped"
-        self._observe(RedoRecovered(entry.database, entry.mark, outcome))
+        self._observe(RedoRecovered(entry.database, entry.intent, outcome))
 
     async def _targets(self, entry: Entry) -> list[Target]:
         targets = []

@@ -28,7 +28,7 @@ def dump_work(work: Work) -> dict[str, Any]:
     return {**told, "operation": work.steps.first.operation, "steps": steps}
 
 
-def load_work(route: ClassRoute | None, told: Mapping[str, Any], mark: str) -> Work | Outcome:
+def load_work(route: ClassRoute | None, told: Mapping[str, Any], intent: str) -> Work | Outcome:
     """Read work back, against the present route of its class.
 
     Returns:
@@ -40,7 +40,7 @@ def load_work(route: ClassRoute | None, told: Mapping[str, Any], mark: str) -> W
     if "outcome" in told:
         return Work(target, None, load_outcome(told["outcome"]))
     with suppress(KeyError):  # a fragment is no longer part of the class
-        first, *rest = (_load_write(route, told, step, mark) for step in told["steps"])
+        first, *rest = (_load_write(route, told, step, intent) for step in told["steps"])
         return Work(target, Steps(first, tuple(rest)))
     return Work(target, None, _outcome_of(told))
 
@@ -62,14 +62,14 @@ def _dump_write(write: Write) -> dict[str, Any]:
             {"field": c.field, "operator": c.operator.value, "argument": dump(c.argument)}
             for c in write.operators
         ],
-        "birth": write.birth,
+        "creation_version": write.creation_version,
         "remember": write.remember,
         "returning": None if write.returning is None else list(write.returning),
     }
 
 
 def _load_write(
-    route: ClassRoute, told: Mapping[str, Any], step: Mapping[str, Any], mark: str
+    route: ClassRoute, told: Mapping[str, Any], step: Mapping[str, Any], intent: str
 ) -> Write:
     returning = step["returning"]
     values = load(step["values"])
@@ -86,10 +86,10 @@ def _load_write(
             OperatorCall(o["field"], Operator(o["operator"]), load(o["argument"]))
             for o in step["operators"]
         ),
-        birth=step["birth"],
+        creation_version=step["creation_version"],
         remember=step["remember"],
         returning=None if returning is None else tuple(returning),
-        mark=mark,
+        intent=intent,
     )
 
 

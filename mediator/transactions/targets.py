@@ -42,9 +42,9 @@ class Held:
     fragments: Mapping[Fragment, Standing]
 
     @property
-    def birth(self) -> int | None:
-        """The object's birth; None if it is not there."""
-        return self.fragments[self.target.route.anchor].birth
+    def creation_version(self) -> int | None:
+        """The object's creation version; None if it is not there."""
+        return self.fragments[self.target.route.anchor].creation_version
 
     @property
     def is_known(self) -> bool:
@@ -53,24 +53,24 @@ class Held:
 
     def lacks(self, fragment: Fragment) -> bool:
         """Whether the object has nothing in a fragment."""
-        return self.fragments[fragment].birth != self.birth
+        return self.fragments[fragment].creation_version != self.creation_version
 
     @property
     def versions(self) -> dict[str, int | None]:
         """The version of every group; None where it is absent."""
         known: dict[str, int | None] = {}
         for fragment, standing in self.fragments.items():
-            absent = standing.birth is None or self.lacks(fragment)
+            absent = standing.creation_version is None or self.lacks(fragment)
             for group in fragment.groups:
                 known[group] = None if absent else standing.versions.get(group)
         return known
 
-    def foreign(self, mark: str) -> dict[str, list[RecordKey]]:
-        """Return the intents of others on it, by their marks."""
+    def foreign(self, intent: str) -> dict[str, list[RecordKey]]:
+        """Return the intents of others on it, by their intents."""
         met: dict[str, list[RecordKey]] = {}
         for fragment, standing in self.fragments.items():
-            if standing.mark != mark:
-                met.setdefault(standing.mark, []).append((fragment, self.target.id))
+            if standing.intent != intent:
+                met.setdefault(standing.intent, []).append((fragment, self.target.id))
         return met
 
 

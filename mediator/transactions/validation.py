@@ -1,16 +1,17 @@
 """Validation of the read set, backward-oriented (BOCC+): whatever was read must still stand.
 
-It begins when all of the transaction's marks are set. A resource passes if its versions are current
-and no other transaction has marked its records; then nobody writes them before the validation has
-looked at them. The order in which validations *begin* is the order of the transactions:
+It begins when all of the transaction's intents are set. A resource passes if its versions are
+current and no other transaction has marked its records; then nobody writes them before the
+validation has looked at them. The order in which validations *begin* is the order of the
+transactions:
 
-- B reads or overwrites what A wrote: A had been applied, so B's marks came after A's commit;
-- B overwrites what A read: A looked at it before B's mark was there, and B begins to validate only
-  once all its marks are.
+- B reads or overwrites what A wrote: A had been applied, so B's intents came after A's commit;
+- B overwrites what A read: A looked at it before B's intent was there, and B begins to validate
+  only once all its intents are.
 
 Every dependency leads from an earlier beginning to a later one, so there is no cycle among them.
-Writes without a transaction happen in one step each, in which no mark may lie on their record; they
-fit in at the moment of that step.
+Writes without a transaction happen in one step each, in which no intent may lie on their record;
+they fit in at the moment of that step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mediator.base.errors import Location, TransactionAborted
 from mediator.operations.expiry import expired
-from mediator.operations.intents import Marker
+from mediator.operations.intents import IntentMarker
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Record, RecordKey, Standing
 from mediator.transactions.model import Seen
@@ -28,23 +29,23 @@ __all__ = ["validate"]
 
 
 async def validate(
-    marker: Marker,
+    intents: IntentMarker,
     reads: Sequence[Seen],
     routes: Mapping[str, ClassRoute],
-    mark: str,
+    intent: str,
     now: Callable[[], float],
 ) -> dict[str, list[RecordKey]]:
     """Look whether all that was read still stands.
 
     Args:
-        marker: Tells how records stand.
+        intents: Tells how records stand.
         reads: The read set.
         routes: The classes that it names, as far as they are there.
-        mark: The transaction's own mark.
+        intent: The transaction's own intent.
         now: The time, in seconds since the epoch.
 
     Returns:
-        The records of it on which others have set intents, by their marks: as long as there are
+        The records of it on which others have set intents, by their intents: as long as there are
         any, nothing is decided.
 
     Raises:
@@ -54,7 +55,7 @@ async def validate(
     wanted = list(
         dict.fromkeys((f, seen.id) for seen, of in zip(reads, parts, strict=True) for f in of or ())
     )
-    standings = dict(zip(wanted, await marker.standing(wanted), strict=True))
+    standings = dict(zip(wanted, await intents.standing(wanted), strict=True))
     stale = []
     for index, (seen, of) in enumerate(zip(reads, parts, strict=True)):
         here = {fragment: standings[fragment, seen.id] for fragment in of or ()}
@@ -64,8 +65,8 @@ async def validate(
         raise _aborted(reads, stale)
     met: dict[str, list[RecordKey]] = {}
     for key, standing in standings.items():
-        if standing.mark not in ("", mark):
-            met.setdefault(standing.mark, []).append(key)
+        if standing.intent not in ("", intent):
+            met.setdefault(standing.intent, []).append(key)
     return met
 
 
@@ -94,9 +95,9 @@ def _stands(seen: Seen, here: Mapping[Fragment, Standing], now: float) -> bool:
 
 
 def _lives(id_: str, fragment: Fragment, standing: Standing, now: float) -> bool:
-    if standing.birth is None:
+    if standing.creation_version is None:
         return False
-    return not expired(fragment, Record(id_, standing.birth, {}, {}), now)
+    return not expired(fragment, Record(id_, standing.creation_version, {}, {}), now)
 
 
 def _aborted(reads: Sequence[Seen], stale: Iterable[int]) -> TransactionAborted:

@@ -75,22 +75,25 @@ class ModelStore:
         row.fenced.add(token)
         return dict(row.versions)
 
-    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
         for fragment, id_ in keys:
             row = self._rows(fragment).setdefault(id_, KeptRecord())
-            row.mark = row.mark or mark
+            row.intent = row.intent or intent
         return await self.standing(keys)
 
-    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+    async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         for fragment, id_ in keys:
             row = self._rows(fragment).get(id_)
-            if row is not None and row.mark == mark:
-                row.mark = ""
-                row.joint = mark if joint and row.there else row.joint
+            if row is not None and row.intent == intent:
+                row.intent = ""
+                row.joint = intent if joint and row.there else row.joint
 
     async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
         rows = [self._rows(fragment).get(id_) or KeptRecord() for fragment, id_ in keys]
-        return [Standing(r.birth if r.there else None, dict(r.versions), r.mark) for r in rows]
+        return [
+            Standing(r.creation_version if r.there else None, dict(r.versions), r.intent)
+            for r in rows
+        ]
 
     async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
         row = self._rows(fragment).get(id_)
@@ -138,7 +141,7 @@ class ModelStore:
     def _record(self, fragment: Fragment, id_: str, fields: tuple[str, ...] | None) -> Record:
         row = self._rows(fragment)[id_]
         record = row.shown(id_, fields)
-        return replace(record, mark=row.mark, joint=row.joint) if fragment.joint else record
+        return replace(record, intent=row.intent, joint=row.joint) if fragment.joint else record
 
     def _write(self, call: Write, token: str) -> WriteResult:
         row = self._rows(call.fragment).setdefault(call.id, KeptRecord())

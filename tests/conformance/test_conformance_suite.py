@@ -180,13 +180,13 @@ class Unfenced(ModelStore):
 
 
 class Unlocked(ModelStore):
-    """Heeds only the marks of records that are there."""
+    """Heeds only the intents of records that are there."""
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
         for call in calls:
             row = self._rows(call.fragment).get(call.id)
-            if row is not None and not row.there and not call.mark:
-                row.mark = ""
+            if row is not None and not row.there and not call.intent:
+                row.intent = ""
         return await super().write(calls, token)
 
 
@@ -195,7 +195,7 @@ class Showing(ModelStore):
 
     async def count(self, fragment: Fragment) -> int:
         rows = self._rows(fragment).values()
-        return sum(row.there or bool(row.mark) for row in rows)
+        return sum(row.there or bool(row.intent) for row in rows)
 
 
 class Forgiving(ModelStore):

@@ -528,9 +528,11 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
     """
     ids = [uuid.uuid4().hex for _ in range(8)]
     await store.write([writing(fragment, WriteKind.CREATE, i, values={"n": 0}) for i in ids])
-    await store.lock([(fragment, id_) for id_ in ids], "mark")
+    await store.lock([(fragment, id_) for id_ in ids], "intent")
     groups = ("main",) if kind is WriteKind.UPDATE else tuple(GROUPS)
-    steps = [writing(fragment, kind, i, groups=groups, values={"n": 1}, mark="mark") for i in ids]
+    steps = [
+        writing(fragment, kind, i, groups=groups, values={"n": 1}, intent="intent") for i in ids
+    ]
     session: Any = store._open_link.session
     apply_all, commands = session.apply_all, session._lines.commands
     other = MongoStore(replace(mongodb_config, namespace=NAMESPACE, deadline_s=30.0))
@@ -569,12 +571,12 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
 async def test_an_intent_that_comes_late_does_not_mix_up_a_bulk(
     store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many updates apply as records had the mark when they were read, but not the same."""
+    """As many updates apply as records had the intent when they were read, but not the same."""
     ids = [uuid.uuid4().hex for _ in range(8)]
     await store.write([writing(fragment, WriteKind.CREATE, i, values={"n": 0}) for i in ids])
-    await store.lock([(fragment, id_) for id_ in ids[:7]], "mark")
+    await store.lock([(fragment, id_) for id_ in ids[:7]], "intent")
     steps = [
-        writing(fragment, WriteKind.UPDATE, i, groups=("main",), values={"n": 1}, mark="mark")
+        writing(fragment, WriteKind.UPDATE, i, groups=("main",), values={"n": 1}, intent="intent")
         for i in ids
     ]
     lines: Any = store._open_link.session._lines
@@ -584,8 +586,8 @@ async def test_an_intent_that_comes_late_does_not_mix_up_a_bulk(
         if [next(iter(command)) for command in sent] != ["find", "update"]:
             return list(await commands(database, sent))
         found = await commands(database, sent[:1])
-        await store.unlock([(fragment, ids[0])], "mark")
-        await store.lock([(fragment, ids[7])], "mark")
+        await store.unlock([(fragment, ids[0])], "intent")
+        await store.lock([(fragment, ids[7])], "intent")
         return [*found, *await commands(database, sent[1:])]
 
     monkeypatch.setattr(lines, "commands", sent_apart)

@@ -46,7 +46,7 @@ def record(number: int, **more: Any) -> Document:
     version = Int64(number + 1)
     return {
         "_id": f"o{number:06}",
-        "birth": version,
+        "creation_version": version,
         "versions": {"main": version},
         "values": {"n": Int64(number)},
         **more,

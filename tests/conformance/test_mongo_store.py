@@ -312,7 +312,7 @@ async def test_versions_rise_between_skewed_clocks(
             last = result.versions["main"]
         deleted = await one(other, writing(fragment, WriteKind.DELETE))
         made = await one(store, writing(fragment, WriteKind.CREATE, values={}))
-    assert made.birth > deleted.birth > last
+    assert made.creation_version > deleted.creation_version > last
 
 
 # What a record keeps
@@ -549,10 +549,10 @@ async def test_an_intent_is_one_command(
     assert await round_trips_of(store, monkeypatch, store.lock(keys, "m")) == ["findAndModify"]
     met = await round_trips_of(store, monkeypatch, store.lock(keys, "other"))
     assert met == ["findAndModify", "find"]
-    assert [standing.mark for standing in await store.standing(keys)] == ["m"]
+    assert [standing.intent for standing in await store.standing(keys)] == ["m"]
     left = await round_trips_of(store, monkeypatch, store.unlock(keys, "m", joint=True))
     assert left == ["update"]
-    assert [standing.mark for standing in await store.standing(keys)] == [""]
+    assert [standing.intent for standing in await store.standing(keys)] == [""]
 
 
 async def test_intents_on_many_documents_are_one_round_trip_if_all_are_there(
@@ -560,11 +560,11 @@ async def test_intents_on_many_documents_are_one_round_trip_if_all_are_there(
 ) -> None:
     await put(store, fragment, "there")
     keys = [(fragment, "there"), *[(fragment, f"x{n}") for n in range(3)]]
-    for mark, trips in (("m", 2), ("n", 1)):
-        sent = await round_trips_of(store, monkeypatch, store.lock(keys, mark))
+    for intent, trips in (("m", 2), ("n", 1)):
+        sent = await round_trips_of(store, monkeypatch, store.lock(keys, intent))
         assert sent == ["update find"] * trips
-        assert [standing.mark for standing in await store.standing(keys)] == [mark] * 4
-        await store.unlock(keys, mark)
+        assert [standing.intent for standing in await store.standing(keys)] == [intent] * 4
+        await store.unlock(keys, intent)
 
 
 async def test_each_of_many_documents_gets_one_of_many_intents(
@@ -574,13 +574,13 @@ async def test_each_of_many_documents_gets_one_of_many_intents(
     for _, id_ in keys[::2]:
         await put(store, fragment, id_)
     for round_ in range(20):
-        marks = [f"{round_}.{n}" for n in range(6)]
-        told = await asyncio.gather(*(store.lock(keys, mark) for mark in marks))
+        intents = [f"{round_}.{n}" for n in range(6)]
+        told = await asyncio.gather(*(store.lock(keys, intent) for intent in intents))
         for key, seen in zip(keys, zip(*told, strict=True), strict=True):
-            [mark] = {standing.mark for standing in seen}
-            assert mark in marks
-            await store.unlock([key], mark)
-        assert {standing.mark for standing in await store.standing(keys)} == {""}
+            [intent] = {standing.intent for standing in seen}
+            assert intent in intents
+            await store.unlock([key], intent)
+        assert {standing.intent for standing in await store.standing(keys)} == {""}
 
 
 @pytest.mark.parametrize("number", [1, 8])
@@ -592,55 +592,59 @@ async def test_writes_under_intents_are_one_round_trip(
         (WriteKind.CREATE, {"values": {"n": 1}}),
         (WriteKind.UPDATE, {"values": {"n": 2}, "unset": ("d",)}),
         (WriteKind.UPDATE, {"operators": (OperatorCall("n", Operator.INC, 1),)}),
-        (WriteKind.REPLACE, {"values": {"n": 4}, "birth": 7}),
+        (WriteKind.REPLACE, {"values": {"n": 4}, "creation_version": 7}),
         (WriteKind.DELETE, {}),
-        (WriteKind.REPLACE, {"values": {"n": 5}, "birth": 8}),
+        (WriteKind.REPLACE, {"values": {"n": 5}, "creation_version": 8}),
     ):
         await store.lock([(fragment, id_) for id_ in ids], "m")
-        calls = [writing(fragment, kind, id_, mark="m", **what) for id_ in ids]
+        calls = [writing(fragment, kind, id_, intent="m", **what) for id_ in ids]
         sent = await round_trips_of(store, monkeypatch, store.write(calls))
         assert sent == ["findAndModify" if number == 1 else "find update"]
         stands = await store.standing([(fragment, id_) for id_ in ids])
-        assert [standing.mark for standing in stands] == [""] * number
+        assert [standing.intent for standing in stands] == [""] * number
 
 
-def replacing_what_is_there(fragment: Fragment, id_: str, birth: int | None) -> Write:
+def replacing_what_is_there(fragment: Fragment, id_: str, creation_version: int | None) -> Write:
     return writing(
         fragment,
         WriteKind.REPLACE,
         id_,
-        mark="m",
+        intent="m",
         values={"n": 4},
-        birth=birth,
+        creation_version=creation_version,
         require_present=True,
     )
 
 
-@pytest.mark.parametrize("birth", [None, 7])
+@pytest.mark.parametrize("creation_version", [None, 7])
 @pytest.mark.parametrize("number", [1, 8])
 async def test_replacing_what_is_there_under_intents_takes_no_look(
     store: MongoStore,
     fragment: Fragment,
     monkeypatch: pytest.MonkeyPatch,
     number: int,
-    birth: int | None,
+    creation_version: int | None,
 ) -> None:
     keys = [(fragment, f"x{n}") for n in range(number)]
     before = [await put(store, fragment, id_) for _, id_ in keys]
     await store.lock(keys, "m")
-    calls = [replacing_what_is_there(fragment, id_, birth) for _, id_ in keys]
+    calls = [replacing_what_is_there(fragment, id_, creation_version) for _, id_ in keys]
     results: list[WriteResult] = []
 
     async def written() -> None:
         results.extend(await store.write(calls))
 
-    many = "find update" if birth is None else "update"
+    many = "find update" if creation_version is None else "update"
     sent = await round_trips_of(store, monkeypatch, written())
     assert sent == ["findAndModify" if number == 1 else many]
     stands = await store.standing(keys)
     for result, standing, old in zip(results, stands, before, strict=True):
         assert (result.status, result.created) == (Status.APPLIED, False)
-        assert result.birth == standing.birth == (birth or old.birth)
+        assert (
+            result.creation_version
+            == standing.creation_version
+            == (creation_version or old.creation_version)
+        )
         assert result.versions == standing.versions
         assert result.versions.keys() == fragment.groups.keys()
 
@@ -658,7 +662,7 @@ async def test_of_writes_under_intents_those_that_were_applied_are_told_from_the
     assert [result.status for result in again] == [Status.LOCKED] * 3 + [Status.APPLIED] * 5
     for id_, result in zip(ids, [*first, *again[3:]], strict=True):
         [standing] = await store.standing([(fragment, id_)])
-        assert (standing.mark, standing.versions) == ("", result.versions)
+        assert (standing.intent, standing.versions) == ("", result.versions)
 
 
 async def test_writes_under_intents_that_are_too_large_for_one_command(
@@ -667,7 +671,7 @@ async def test_writes_under_intents_that_are_too_large_for_one_command(
     ids = [f"x{n}" for n in range(8)]
     await store.lock([(fragment, id_) for id_ in ids], "m")
     large = {"s": "x" * 1_200_000}
-    calls = [writing(fragment, WriteKind.CREATE, i, mark="m", values=large) for i in ids]
+    calls = [writing(fragment, WriteKind.CREATE, i, intent="m", values=large) for i in ids]
     assert {result.status for result in await store.write(calls)} == {Status.APPLIED}
     assert {result.status for result in await store.write(calls)} == {Status.LOCKED}
     for id_ in ids:

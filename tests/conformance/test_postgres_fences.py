@@ -251,12 +251,12 @@ async def test_no_write_takes_fences_away(store: PostgresStore, subject: Subject
             [result] = await store.write([replace(write, operation=uuid.uuid4().hex)], token)
         assert result.status in (Status.APPLIED, Status.EXISTS, Status.MISSING)
         await still_fenced(write.kind.name)
-    assert (await store.lock([(fragment, "x")], "mark"))[0].mark == "mark"
+    assert (await store.lock([(fragment, "x")], "intent"))[0].intent == "intent"
     await still_fenced("lock")
-    await subject.update("x", {"n": 6}, mark="mark")
+    await subject.update("x", {"n": 6}, intent="intent")
     await still_fenced("a marked write")
-    await store.lock([(fragment, "x")], "mark")
-    await store.unlock([(fragment, "x")], "mark")
+    await store.lock([(fragment, "x")], "intent")
+    await store.unlock([(fragment, "x")], "intent")
     await still_fenced("unlock")
     born = 2**60
     copy = Record("x", born, {"main": born, "side": born}, {"n": 7})
@@ -280,7 +280,7 @@ async def test_what_fences_make_is_no_record(store: PostgresStore, subject: Subj
     assert await store.ordered(subject.fragment, "n", descending=False, limit=10) == whole
     assert await subject.read_all(["b", "x"]) == [None, None]
     assert await subject.read("a") == whole[0]
-    assert (await store.standing([(subject.fragment, "x")]))[0].birth is None
+    assert (await store.standing([(subject.fragment, "x")]))[0].creation_version is None
 
 
 async def test_fences_past_their_retention_go_with_the_next(
@@ -345,14 +345,14 @@ async def test_tables_that_were_made_without_the_columns(
     config: SystemConfig, store: PostgresStore, subject: Subject
 ) -> None:
     await subject.create("x", {"n": 1})
-    for later in ("_fences", "_mark", "_joint"):
+    for later in ("_fences", "_intent", "_joint"):
         await sql(store, subject, f"ALTER TABLE {{table}} DROP COLUMN {later}")
     newer = PostgresStore(config)
     await newer.open()
     assert (await late(newer, subject.change("x", {"n": 2}))).status is Status.APPLIED
     await newer.fence(subject.fragment, "x", LOST)
     assert (await late(newer, subject.change("x", {"n": 3}))).status is Status.FENCED
-    assert (await newer.lock([(subject.fragment, "x")], "mark"))[0].mark == "mark"
+    assert (await newer.lock([(subject.fragment, "x")], "intent"))[0].intent == "intent"
     await newer.close()
     await store.open()  # with all columns there, there is nothing to do
     assert await subject.values("x") == {"n": 2}

@@ -116,7 +116,8 @@ async def many(store: PostgresStore, admin: Any) -> Fragment:
     fragment = Fragment("postgres", "d", "many", {f.name: f for f in FIELDS}, {"main": names})
     await store.prepare(fragment)
     await admin.execute(
-        f"INSERT INTO {table_of(fragment)} (id, _birth, _nulls, n, rare, name, text, blob, plain)"
+        f"INSERT INTO {table_of(fragment)}"
+        " (id, _creation_version, _nulls, n, rare, name, text, blob, plain)"
         " SELECT 'id' || lpad(i::text, 5, '0'), 1, CASE WHEN i % 10 = 0 THEN '{rare}'::text[]"
         " ELSE '{}' END, i, CASE WHEN i % 100 = 1 THEN i END, 'name' || lpad(i::text, 5, '0'),"
         " lpad(i::text, 5, '0') || repeat('x', 600), int4send(i::int), i % 50"

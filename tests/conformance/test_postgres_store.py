@@ -176,7 +176,7 @@ async def test_one_of_many_replacements_creates(
 ) -> None:
     results = await asyncio.gather(*(put(store, subject, "x", n=n) for n in range(16)))
     assert sum(result.created for result in results) == 1
-    assert len({result.birth for result in results}) == 1
+    assert len({result.creation_version for result in results}) == 1
     changes = sorted(
         (row for row in await outbox(admin, subject) if row["group"] == "main"),
         key=lambda row: row["version"],
@@ -451,7 +451,7 @@ async def test_reaping_takes_what_is_past_its_retention(
     assert await store.reap(100) == 0
     assert await get(store, fragment, "kept") == {"n": 1}
     again = await one(store, write(fragment, "gone", WriteKind.CREATE, values={"n": 2}))
-    assert again.birth > gone.birth
+    assert again.creation_version > gone.creation_version
     await store.close()
     await admin.execute(f'DROP SCHEMA "{NAMESPACE}_reap" CASCADE')
 
@@ -747,6 +747,6 @@ async def test_intents_are_set_in_one_round_trip(
         monkeypatch.setattr(asyncpg.Connection, name, counted)
     found = await store.lock([(subject, f"r{n}") for n in range(count)], "m")
     assert len(sent) == 1
-    assert [standing.mark for standing in found] == ["m"] * count
-    assert found[0].birth is not None
-    assert {standing.birth for standing in found[1:]} <= {None}
+    assert [standing.intent for standing in found] == ["m"] * count
+    assert found[0].creation_version is not None
+    assert {standing.creation_version for standing in found[1:]} <= {None}

@@ -71,8 +71,8 @@ async def test_scratch_is_empty_afterwards(redis_config: SystemConfig) -> None:
         await probe(store, budget_s=PATIENT_S)
     async with Redis.from_url(config.url, decode_responses=True) as client:
         left = [key async for key in client.scan_iter(match="*probe_leaves_nothing*", count=1000)]
-    # The store counts the incarnations of a class beyond its end.
-    assert [k for k in left if "portolan_scratch" in k and not k.endswith(":incarnation")] == []
+    # The store counts the generations of a class beyond its end.
+    assert [k for k in left if "portolan_scratch" in k and not k.endswith(":generation")] == []
 
 
 async def test_racy_store_is_refused(redis_config: SystemConfig) -> None:

@@ -410,7 +410,7 @@ async def test_dropping_leaves_nothing_to_find(
     await store.drop(fragment)
     left = await keys_of(server, config, f".{fragment.class_name}:")
     assert {key.partition(b":")[2].partition(b":")[2][:1] for key in left} <= {b"d"}
-    assert all(key.endswith(b":incarnation") or b":o:" in key for key in left)
+    assert all(key.endswith(b":generation") or b":o:" in key for key in left)
     assert await store.recall(fragment, "r", remembered.operation) is None
     assert (await only(store, remembered)).status is Status.APPLIED
     assert await store.count(fragment) == 1
@@ -564,7 +564,7 @@ async def test_updates_in_one_call_do_what_the_other_script_does(
             )
             records = await store.read([Read(fragment, id_) for id_ in ids])
             check_versions(order, results, [r.versions if r else {} for r in records])
-            answers = [(r.status, r.values, r.failure, r.mark) for r in results]
+            answers = [(r.status, r.values, r.failure, r.intent) for r in results]
             told.append((answers, [r and r.values for r in records]))
         assert told[0] == told[1], KINDS[special]
     listed = await store.ordered(fragment, "hits", descending=False, limit=10_000)
@@ -585,7 +585,7 @@ async def prepare_kinds(
         hits = 7 if isinstance(kind, str) else kind
         await only(store, put(fragment, id_, **({} if hits is MISSING else {"hits": hits})))
         if kind == "marked":
-            await server.hset(f"{prefix}r:{id_}", "!m", "some mark")
+            await server.hset(f"{prefix}r:{id_}", "!m", "some intent")
         elif kind == "unborn":
             await server.hdel(f"{prefix}r:{id_}", "!b")
         elif kind == "new group":
@@ -657,7 +657,7 @@ async def test_an_update_by_itself_is_kept_from_what_is_locked_missing_or_ahead_
     assert (await only(store, update("nobody"))).status is Status.MISSING
     await only(store, put(fragment, "a", hits=1))
     (key,) = await keys_of(server, config, f"{fragment.class_name}:r:a")
-    await server.hset(key, "!m", "some mark")
+    await server.hset(key, "!m", "some intent")
     assert (await only(store, update("a"))).status is Status.LOCKED
     await server.hdel(key, "!m")
     assert (await only(store, update("a"))).values == {"hits": 2}
@@ -695,10 +695,10 @@ async def test_intents_on_many_records_are_few_calls(
     assert await scripts_called(server) - before == most < len(ids)
     for id_, standing in zip(ids, locked, strict=True):
         result = there.get(id_)
-        known = (result.birth, result.versions) if result else (None, {})
-        assert (standing.mark, standing.birth, standing.versions) == ("m", *known)
+        known = (result.creation_version, result.versions) if result else (None, {})
+        assert (standing.intent, standing.creation_version, standing.versions) == ("m", *known)
     await store.unlock(keys[1:], "m")
-    assert [standing.mark for standing in await store.lock(keys, "n")] == [
+    assert [standing.intent for standing in await store.lock(keys, "n")] == [
         "m",
         *["n"] * (len(ids) - 1),
     ]

@@ -188,7 +188,7 @@ class History:
                 if entry.state is State.DONE:
                     self._note(attempt, [told["versions"] for told in entry.answer or ()])
                     return
-                await log.postpone(entry.mark, 0)
+                await log.postpone(entry.intent, 0)
                 await transactions.recover()
                 await asyncio.sleep(0.01)
         if attempt.acknowledged is not None:

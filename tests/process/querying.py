@@ -107,7 +107,7 @@ async def fill(
         ]
         decided = await _written(data, [step.first for step in steps])
         rest = [
-            replace(write, birth=result.birth)
+            replace(write, creation_version=result.creation_version)
             for step, result in zip(steps, decided, strict=True)
             for write in step.rest
         ]

@@ -305,7 +305,7 @@ async def test_positions_that_are_gone_are_told(bench: Bench, redis_config: Syst
     assert (await bench.get("after=beginning")).status == 200
     await redis.delete(floor)
     other = (await feed.now(bench.database_id)).text
-    await redis.set(f"{{portolan:feed:{bench.database_id}}}:incarnation", "ab" * 16)
+    await redis.set(f"{{portolan:feed:{bench.database_id}}}:generation", "ab" * 16)
     answer = await bench.get("", [(b"last-event-id", other.encode()), STREAM])
     assert answer.status == 410
     await redis.aclose()
@@ -316,7 +316,7 @@ async def test_a_stream_of_a_lost_feed_ends(bench: Bench, redis_config: SystemCo
 
     redis = connect(redis_config.url)
     async with following(Client(bench.api, bench.path)) as client:
-        await redis.set(f"{{portolan:feed:{bench.database_id}}}:incarnation", "cd" * 16)
+        await redis.set(f"{{portolan:feed:{bench.database_id}}}:generation", "cd" * 16)
         async with asyncio.timeout(30), client.arrived:
             await client.arrived.wait_for(lambda: client.ended)
     await redis.aclose()

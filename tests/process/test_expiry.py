@@ -237,7 +237,7 @@ async def _held(aging: Service, database: str) -> int:
 async def test_what_was_committed_in_time_is_applied_though_it_has_expired_since(
     aging: Service, database: str, clock: Later, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else its mark would stay, and the other writes of the transaction would not be told of it."""
+    """Else its intent would stay, and the other writes of the transaction would not learn it."""
     transactions, operation = aging.mediator.transactions, unique("tx")
     await aging.create(database, "articles", "a", title="old", hits=7)
     write = inc(database, "articles", "a", fingerprint="f")

@@ -288,7 +288,7 @@ async def test_a_replica_that_was_retired_and_lives_goes_on(bench: Bench) -> Non
     ids = [bench.write(quiet)]
     await quiet.run()
     await one.run()
-    life = await bench.feed.incarnation(bench.database)
+    life = await bench.feed.generation(bench.database)
     for _ in range(2):
         bench.clock.at += OVER_S + 1
         await one.run()
@@ -305,7 +305,7 @@ async def test_a_replica_that_was_retired_and_lives_goes_on(bench: Bench) -> Non
     await quiet.run()
     assert await bench.ids() == ids
     assert FeedFellBack(bench.system) not in bench.observed
-    assert await bench.feed.incarnation(bench.database) == life, "followers go on"
+    assert await bench.feed.generation(bench.database) == life, "followers go on"
 
 
 async def test_a_replica_that_ends_is_not_waited_for(bench: Bench) -> None:
@@ -345,7 +345,7 @@ async def test_what_a_feed_has_lost_is_brought_before_anything_else(bench: Bench
     older = {key: await bench.redis.dump(key) or b"" for key in keys}
     ids += [bench.write(one) for _ in range(3)]
     await one.run()
-    life = await bench.feed.incarnation(bench.database)
+    life = await bench.feed.generation(bench.database)
     for key in keys:
         await bench.redis.restore(key, 0, older[key], replace=True)
     ids += [bench.write(one) for _ in range(3)]
@@ -353,7 +353,7 @@ async def test_what_a_feed_has_lost_is_brought_before_anything_else(bench: Bench
     assert await bench.ids() == ids
     assert FeedFellBack(bench.system) in bench.observed
     # What is brought again may stand before positions that were given before.
-    assert await bench.feed.incarnation(bench.database) != life
+    assert await bench.feed.generation(bench.database) != life
     assert not any(isinstance(o, FeedGapFound) for o in bench.observed)
     await one.run()
     assert bench.observed.count(FeedFellBack(bench.system)) == 1

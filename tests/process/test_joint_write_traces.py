@@ -52,7 +52,7 @@ class Trace:
 
     id: str
     steps: list[Step] = field(default_factory=list)
-    marks: list[str] = field(default_factory=list)
+    intents: list[str] = field(default_factory=list)
     singles: list[int] = field(default_factory=list)
     ticks: Iterator[int] = field(default_factory=count)
 
@@ -64,17 +64,17 @@ class Note:
     trace: Trace
     began: int
 
-    def joint(self, mark: str, what: str) -> None:
+    def joint(self, intent: str, what: str) -> None:
         """Note a step of a joint write."""
-        marks = self.trace.marks
-        if mark not in marks:
-            marks.append(mark)
-        self._step(what.format(f"J{marks.index(mark)}"))
+        intents = self.trace.intents
+        if intent not in intents:
+            intents.append(intent)
+        self._step(what.format(f"J{intents.index(intent)}"))
 
-    def known(self, mark: str, what: str) -> None:
+    def known(self, intent: str, what: str) -> None:
         """Note what somebody did about a joint write of this object, if it is one."""
-        if mark in self.trace.marks:
-            self.joint(mark, what)
+        if intent in self.trace.intents:
+            self.joint(intent, what)
 
     def single(self, at: int) -> None:
         """Note a write to one record."""
@@ -121,41 +121,41 @@ class Recorder:
         patched.setattr(owner, name, noted)
 
     def _locked(
-        self, at: int, note: Note, _: Sequence[Standing], keys: Sequence[RecordKey], mark: str
+        self, at: int, note: Note, _: Sequence[Standing], keys: Sequence[RecordKey], intent: str
     ) -> None:
         for _fragment, id_ in keys:
             if id_ == note.trace.id:
-                note.joint(mark, f"{{}} locks record {at}")
+                note.joint(intent, f"{{}} locks record {at}")
 
     def _unlocked(
-        self, at: int, note: Note, _: None, keys: Sequence[RecordKey], mark: str, **_more: bool
+        self, at: int, note: Note, _: None, keys: Sequence[RecordKey], intent: str, **_more: bool
     ) -> None:
         if any(id_ == note.trace.id for _, id_ in keys):
-            note.known(mark, f"{{}}'s intent at {at} goes")
+            note.known(intent, f"{{}}'s intent at {at} goes")
 
     def _written(
         self, at: int, note: Note, results: Sequence[WriteResult], calls: Sequence[Write], *_: str
     ) -> None:
         for call, result in zip(calls, results, strict=True):
             if call.id == note.trace.id and result.status is Status.APPLIED:
-                if call.mark:
-                    note.joint(call.mark, f"{{}} is applied at {at}")
+                if call.intent:
+                    note.joint(call.intent, f"{{}} is applied at {at}")
                 else:
                     note.single(at)
 
     def _begun(self, note: Note, _begun: bool, entry: Any, *_: float) -> None:
         if any(id_ == note.trace.id for _, id_ in entry.locations):
-            note.joint(entry.mark, "{} is logged")
+            note.joint(entry.intent, "{} is logged")
 
-    def _committed(self, note: Note, _done: bool, mark: str, *_: Any) -> None:
-        note.known(mark, "{} is committed")
+    def _committed(self, note: Note, _done: bool, intent: str, *_: Any) -> None:
+        note.known(intent, "{} is committed")
 
-    def _aborted(self, note: Note, _done: bool, mark: str) -> None:
-        note.known(mark, "{} is aborted")
+    def _aborted(self, note: Note, _done: bool, intent: str) -> None:
+        note.known(intent, "{} is aborted")
 
-    def _refused(self, note: Note, _: None, marks: Sequence[str], *_more: float) -> None:
-        for mark in marks:
-            note.known(mark, "{} is aborted")
+    def _refused(self, note: Note, _: None, intents: Sequence[str], *_more: float) -> None:
+        for intent in intents:
+            note.known(intent, "{} is aborted")
 
 
 def replay(trace: Trace) -> State:
@@ -163,7 +163,7 @@ def replay(trace: Trace) -> State:
 
     Calls that were under way at the same time may have taken effect in any order.
     """
-    joint = tuple((0, 1) for _ in trace.marks)
+    joint = tuple((0, 1) for _ in trace.intents)
     world = World(joint, tuple(trace.singles), crashes=len(joint))
     replay = Replay(world)
     state = replay.order(beginning(world), tuple(trace.steps))
@@ -224,7 +224,7 @@ def test_an_order_is_looked_for_once_in_each_state(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(globals(), "moves", counted)
     at_once = 8
     idle = [Step("J0's intent at 0 goes", 0, 1 + n) for n in range(at_once)]
-    trace = Trace("", [*idle, Step("J0 is applied at 0", 0, 1 + at_once)], ["a mark"])
+    trace = Trace("", [*idle, Step("J0 is applied at 0", 0, 1 + at_once)], ["an intent"])
     with pytest.raises(AssertionError):
         replay(trace)
     assert next(looks) < 10 * at_once * 2**at_once

@@ -127,9 +127,9 @@ class Primary:
         tick = await feed.feed.tick()
 
         async def reached() -> bool:
-            marks = await feed.primary_state.marks(self.database_id)
-            known = [m for marks_ in marks.until_tick.values() for m in marks_]
-            return bool(known) and all(mark is not None and mark > tick for mark in known)
+            intents = await feed.primary_state.marks(self.database_id)
+            known = [m for marks_ in intents.until_tick.values() for m in marks_]
+            return bool(known) and all(intent is not None and intent > tick for intent in known)
 
         await eventually(reached)
         await self.service.mediator.primaries._works.primaries.learn()  # type: ignore[union-attr]
@@ -374,7 +374,7 @@ async def _spoil(primary: Primary) -> None:
         copy = await primary.held(id_)
         assert copy is not None
         versions = {group: version + ahead for group, version in copy.versions.items()}
-        wrong = Record(id_, copy.birth, versions, {**copy.values, "title": "wrong"})
+        wrong = Record(id_, copy.creation_version, versions, {**copy.values, "title": "wrong"})
         await primary.mirror(partial(_absorb, wrong))
     stray = Record("v-stray", 1, {"main": 1, "hits": 1, "text": 1}, {"title": "stray"})
     await primary.mirror(lambda m, where: m.absorb(where, [stray]))
@@ -562,8 +562,8 @@ async def test_states_move_only_for_the_holder_and_from_where_they_are(
         await state.advance(database, 0, ("l/1", "l/2"), [Step("c", None, later)], lease)
         assert await state.load(database, 0) == PartitionState("l/2", {"c": complete})
         await state.advance(database, 0, ("l/2", "l/2"), [Step("c", complete, later)], lease)
-        marks = await state.marks(database)
-        assert marks.until_tick == {(database, "c"): [7, None, None, None]}
+        intents = await state.marks(database)
+        assert intents.until_tick == {(database, "c"): [7, None, None, None]}
         await state.retract(database, ["c"])
         await state.advance(database, 0, ("l/2", "l/3"), [Step("c", later, complete)], lease)
         assert await state.load(database, 0) == PartitionState("l/3", {})

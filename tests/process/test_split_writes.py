@@ -94,8 +94,8 @@ AFTER: dict[str, Any] = {
 async def state(mediator: Service, database: str, id_: str) -> Any:
     """Return the object, after seeing that it is whole, and no intent is left on it."""
     route = await mediator.mediator.data.route(database, "pairs")
-    marker = mediator.mediator.transactions.settler.marker
-    assert not any(s.mark for s in await marker.standing([(f, id_) for f in route.fragments]))
+    intents = mediator.mediator.transactions.settler.intents
+    assert not any(s.intent for s in await intents.standing([(f, id_) for f in route.fragments]))
     try:
         seen = await mediator.get(database, "pairs", id_)
     except NotFound:
@@ -322,19 +322,19 @@ async def test_a_live_write_is_waited_for_and_says_so_when_it_lasts(
 ) -> None:
     monkeypatch.setattr("mediator.transactions.joint.PATIENCE_S", 0.05)
     monkeypatch.setattr("mediator.operations.waiting.PATIENCE_S", 0.05)
-    data, id_, mark = mediator.mediator.data, unique(), unique("mark")
+    data, id_, intent = mediator.mediator.data, unique(), unique("intent")
     await mediator.create(pairs, "pairs", id_, **OLD)
     route = await data.route(pairs, "pairs")
     transactions = mediator.mediator.transactions
     keys = [(fragment, id_) for fragment in route.fragments]
-    await transactions._log.begin(Entry(mark, pairs, [["pairs", id_]]), 60.0)
-    await transactions.settler.marker.lock(keys, mark)
+    await transactions._log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
+    await transactions.settler.intents.lock(keys, intent)
     for operation in (write_of("put", pairs, id_), inc(pairs, "pairs", id_)):
         with pytest.raises(Locked):
             await data.write(operation)
     assert (await mediator.get(pairs, "pairs", id_)).values == OLD
-    await transactions.settler.marker.unlock(keys, mark)
-    await transactions._log.remove([mark])
+    await transactions.settler.intents.unlock(keys, intent)
+    await transactions._log.remove([intent])
     await data.write(inc(pairs, "pairs", id_))
     assert await state(mediator, pairs, id_) == {"title": "old", "hits": 11}
 
@@ -343,15 +343,15 @@ async def test_an_intent_that_is_not_logged_is_refused_before_it_is_taken_away(
     mediator: Service, pairs: str
 ) -> None:
     """It may have come before its entry: from then on, that cannot come any more."""
-    id_, mark = unique(), unique("mark")
+    id_, intent = unique(), unique("intent")
     await mediator.create(pairs, "pairs", id_, **OLD)
     transactions = mediator.mediator.transactions
     route = await mediator.mediator.data.route(pairs, "pairs")
-    await transactions.settler.marker.lock([(route.anchor, id_)], mark)
+    await transactions.settler.intents.lock([(route.anchor, id_)], intent)
     await mediator.mediator.data.write(write_of("update", pairs, id_))
     assert await state(mediator, pairs, id_) == AFTER["update"]
-    assert not await transactions._log.begin(Entry(mark, pairs, [["pairs", id_]]), 60.0)
-    assert not await transactions._log.commit(mark, [])
+    assert not await transactions._log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
+    assert not await transactions._log.commit(intent, [])
 
 
 async def test_a_write_that_was_aborted_meanwhile_begins_again(
@@ -363,11 +363,11 @@ async def test_a_write_that_was_aborted_meanwhile_begins_again(
     commit = log.commit
     aborted: list[str] = []
 
-    async def too_late(mark: str, redo: Any) -> Any:
+    async def too_late(intent: str, redo: Any) -> Any:
         if not aborted:
-            aborted.append(mark)
-            await log.abort(mark)
-        return await commit(mark, redo)
+            aborted.append(intent)
+            await log.abort(intent)
+        return await commit(intent, redo)
 
     monkeypatch.setattr(log, "commit", too_late)
     await mediator.mediator.data.write(write_of("update", pairs, id_))
@@ -384,12 +384,12 @@ async def test_writes_that_are_over_are_forgotten_together(
     await settler.close()
     removed: list[list[str]] = []
 
-    async def remove(marks: list[str]) -> None:
-        removed.append(marks)
+    async def remove(intents: list[str]) -> None:
+        removed.append(intents)
 
     monkeypatch.setattr(log, "remove", remove)
-    for mark in ("a", "b", "c"):
-        settler.forget(mark)
+    for intent in ("a", "b", "c"):
+        settler.forget(intent)
         await asyncio.sleep(0)
     await settler.close()
     assert removed == [["a", "b", "c"]]
@@ -447,12 +447,12 @@ async def test_what_a_batch_writes_over_several_systems_fails_one_by_one(
 
 async def test_what_is_locked_does_not_hold_a_batch_up(mediator: Service, pairs: str) -> None:
     """An object on which somebody is at work drops out, and is tried alone."""
-    ids, mark = [unique() for _ in range(6)], unique("mark")
+    ids, intent = [unique() for _ in range(6)], unique("intent")
     for id_ in ids:
         await mediator.create(pairs, "pairs", id_, **OLD)
     route = await mediator.mediator.data.route(pairs, "pairs")
-    marker = mediator.mediator.transactions.settler.marker
-    await marker.lock([(route.fragments[1], ids[2])], mark)
+    intents = mediator.mediator.transactions.settler.intents
+    await intents.lock([(route.fragments[1], ids[2])], intent)
     answers = await mediator.mediator.data.batch([write_of("update", pairs, i) for i in ids])
     assert all(isinstance(answer, Outcome) for answer in answers)
     for id_ in ids:

@@ -96,8 +96,8 @@ async def values(mediator: Service, database: str, class_name: str, id_: str) ->
 
 async def is_marked(mediator: Service, database: str, class_name: str, id_: str) -> bool:
     route = await mediator.mediator.data.route(database, class_name)
-    marker = mediator.mediator.transactions.settler.marker
-    return any(s.mark for s in await marker.standing([(f, id_) for f in route.fragments]))
+    intents = mediator.mediator.transactions.settler.intents
+    return any(s.intent for s in await intents.standing([(f, id_) for f in route.fragments]))
 
 
 @pytest.fixture
@@ -324,14 +324,14 @@ async def test_a_retry_is_answered_and_not_repeated(
 async def test_plain_writes_wait_for_a_mark_and_then_say_so(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
-    data, marker = mediator.mediator.data, mediator.mediator.transactions.settler.marker
+    data, intents = mediator.mediator.data, mediator.mediator.transactions.settler.intents
     log = mediator.mediator.transactions._log
 
     async def meet_mark(name: str) -> None:
-        id_, mark = trio[name].id, unique("mark")
+        id_, intent = trio[name].id, unique("intent")
         [fragment] = (await data.route(shop, name)).fragments
-        await log.begin(Entry(mark, shop, [[name, id_]]), 60.0)
-        await marker.lock([(fragment, id_)], mark)
+        await log.begin(Entry(intent, shop, [[name, id_]]), 60.0)
+        await intents.lock([(fragment, id_)], intent)
         with pytest.raises(Locked):
             await data.write(update(shop, name, id_, n=1))
         with pytest.raises(TransactionAborted, match="at work"):
@@ -340,9 +340,9 @@ async def test_plain_writes_wait_for_a_mark_and_then_say_so(
             await run(mediator, transaction(shop, reads=[seen(name, trio[name])]))
         writing = asyncio.create_task(data.write(update(shop, name, id_, n=1)))
         await asyncio.sleep(0)
-        await marker.unlock([(fragment, id_)], mark)
+        await intents.unlock([(fragment, id_)], intent)
         assert (await writing).versions != trio[name].versions
-        await log.remove([mark])
+        await log.remove([intent])
 
     await asyncio.gather(*(meet_mark(name) for name in SINGLE))
 
@@ -351,12 +351,12 @@ async def test_a_mark_that_nobody_knows_stops_nobody(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
     """It came late, when its transaction was over."""
-    data, marker = mediator.mediator.data, mediator.mediator.transactions.settler.marker
+    data, intents = mediator.mediator.data, mediator.mediator.transactions.settler.intents
     for name in SINGLE:
         [fragment] = (await data.route(shop, name)).fragments
-        await marker.lock([(fragment, trio[name].id)], unique("mark"))
+        await intents.lock([(fragment, trio[name].id)], unique("intent"))
         await run(mediator, transaction(shop, reads=[seen(name, trio[name])]))
-        await marker.lock([(fragment, trio[name].id)], unique("mark"))
+        await intents.lock([(fragment, trio[name].id)], unique("intent"))
         await data.write(update(shop, name, trio[name].id, n=1))
 
 
@@ -506,7 +506,7 @@ async def test_a_retry_finishes_what_was_committed(
         await _attempt(mediator, wanted, fate)
         log = mediator.mediator.transactions._log
         if entry := await log.find_operation(wanted.operation):
-            await log.postpone(entry.mark, 0 if entry.answer is None else 60)
+            await log.postpone(entry.intent, 0 if entry.answer is None else 60)
         again = await _retry(mediator, wanted)
         assert [outcome.values for outcome in again] == [{"n": 1}] * 3
         for name, o in trio.items():

@@ -95,8 +95,8 @@ async def test_a_class_that_goes_before_it_is_validated_has_changed(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions, id_ = mediator.mediator.transactions, unique()
-    step = dropping(mediator, shop, transactions.settler.marker.standing, before=True)
-    monkeypatch.setattr(transactions.settler.marker, "standing", step)
+    step = dropping(mediator, shop, transactions.settler.intents.standing, before=True)
+    monkeypatch.setattr(transactions.settler.intents, "standing", step)
     seen = Seen("users", id_, None)
     wanted = Transaction(shop, unique("tx"), (seen,), (put(shop, "carts", id_, n=1),), "f")
     with pytest.raises(TransactionAborted):

@@ -18,12 +18,12 @@ __all__ = ["MUTANTS", "Echo"]
 
 
 class Echo:
-    """Sends every write under a mark once more, later: as a replica that was taken for dead.
+    """Sends every write under an intent once more, later: as a replica that was taken for dead.
 
     Args:
         mediator: Whose systems are written to.
         patched: Takes it out of their way again.
-        fenced: Whether the second one needs the mark, as it does; a mutant makes its own way.
+        fenced: Whether the second one needs the intent, as it does; a mutant makes its own way.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Echo:
     def _twice(self, store: Any, send: Any) -> Any:
         async def write(calls: Sequence[Write], *token: str) -> Any:
             results = await send(calls, *token)
-            late = [call for call in calls if call.mark]
+            late = [call for call in calls if call.intent]
             self._late.append(asyncio.create_task(self._again(store, send, late)))
             return results
 
@@ -54,7 +54,7 @@ class Echo:
             if self._fenced:
                 await send([call])
             else:
-                await store.lock([(call.fragment, call.id)], call.mark)
+                await store.lock([(call.fragment, call.id)], call.intent)
                 await send([replace(call, remember=None)])
 
 
@@ -90,13 +90,13 @@ def _heedless(store: Any) -> Any:
     async def write(calls: Sequence[Write], *token: str) -> Any:
         stand = await store.standing([(call.fragment, call.id) for call in calls])
         taken = [
-            call if call.mark else replace(call, mark=standing.mark)
+            call if call.intent else replace(call, intent=standing.intent)
             for call, standing in zip(calls, stand, strict=True)
         ]
         results = await send(taken, *token)
         for call, other in zip(calls, taken, strict=True):
-            if other.mark != call.mark:
-                await store.lock([(call.fragment, call.id)], other.mark)
+            if other.intent != call.intent:
+                await store.lock([(call.fragment, call.id)], other.intent)
         return results
 
     return write
@@ -104,7 +104,7 @@ def _heedless(store: Any) -> Any:
 
 MUTANTS: Mapping[str, Callable[[Service, pytest.MonkeyPatch], None]] = {
     "the read set is not looked at": _without_validation,
-    "marks on what is read are ignored": _without_foreign_marks,
-    "plain writes take no notice of marks": _without_marks,
-    "what is applied late does not need the mark": _without_fences,
+    "intents on what is read are ignored": _without_foreign_marks,
+    "plain writes take no notice of intents": _without_marks,
+    "what is applied late does not need the intent": _without_fences,
 }

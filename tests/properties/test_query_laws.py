@@ -38,7 +38,7 @@ SCHEMA = parse_schema(
                     "born": {"type": "timestamp"},
                     "login": {"type": "document"},
                     "tags": {"type": "set", "items": "string"},
-                    "marks": {"type": "map", "items": "integer"},
+                    "intents": {"type": "map", "items": "integer"},
                     "boss": {"type": "reference", "to": "people"},
                 }
             }
@@ -176,7 +176,19 @@ KEYS = (
     *("group", "compute", "eq", "lt", "and", "or", "not", "in", "between", "like", "contains"),
     *("exists", "count", "sum", "n"),
 )
-WORDS = ("name", "year", "login.a.b", "tags", "marks.k", "boss", "lead.name", "n", "*", "id", "asc")
+WORDS = (
+    "name",
+    "year",
+    "login.a.b",
+    "tags",
+    "intents.k",
+    "boss",
+    "lead.name",
+    "n",
+    "*",
+    "id",
+    "asc",
+)
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -221,7 +233,7 @@ def test_whatever_parameters_are_sent(pairs: list[tuple[str, str]]) -> None:
     assert told is None or told
 
 
-@pytest.mark.parametrize("path", ["name", "year", "score", "money", "born", "login.a", "marks.k"])
+@pytest.mark.parametrize("path", ["name", "year", "score", "money", "born", "login.a", "intents.k"])
 @given(data=st.data())
 def test_positions_survive_their_journey(path: str, data: st.DataObject) -> None:
     target = Scope(SCHEMA.classes["people"]).find(path)
@@ -232,7 +244,7 @@ def test_positions_survive_their_journey(path: str, data: st.DataObject) -> None
         "money": st.sampled_from(["0.10", "9" * 34]),
         "born": st.sampled_from(["2026-11-21T05:00:00.000001Z", "0001-01-01T00:00:00Z"]),
         "login.a": st.text("aé ", max_size=3) | st.booleans(),
-        "marks.k": st.integers(0, 3),
+        "intents.k": st.integers(0, 3),
     }[path]
     values = {} if data.draw(st.booleans()) else {path: target.from_json(data.draw(constants))}
     order = (OrderBy(target.path),)

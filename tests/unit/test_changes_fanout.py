@@ -22,7 +22,7 @@ class DeafFeed:
     async def last(self, _database: str, _partition: int) -> str:
         return "0-0"
 
-    async def incarnation(self, _database: str) -> str:
+    async def generation(self, _database: str) -> str:
         return "one"
 
     async def follow(

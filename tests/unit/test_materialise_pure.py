@@ -205,8 +205,8 @@ def test_an_age_is_never_less_than_the_time_since_the_tick(
         assert age_s is None or age_s >= time.at - given_at[index]
 
 
-def record(main: int = 10, hits: int = 10, birth: int = 10, title: Any = "t") -> Record:
-    return Record("a", birth, {"main": main, "hits": hits}, {"title": title, "hits": 1})
+def record(main: int = 10, hits: int = 10, creation_version: int = 10, title: Any = "t") -> Record:
+    return Record("a", creation_version, {"main": main, "hits": hits}, {"title": title, "hits": 1})
 
 
 @pytest.mark.parametrize(
@@ -215,11 +215,11 @@ def record(main: int = 10, hits: int = 10, birth: int = 10, title: Any = "t") ->
         (record(), record(), None),
         (None, None, None),
         (record(), None, Wrong.ABSENT),
-        (record(birth=90), None, None),
-        (record(birth=60, main=60, hits=60), record(), None),
-        (record(birth=20, main=20, hits=20), record(), Wrong.ABSENT),
+        (record(creation_version=90), None, None),
+        (record(creation_version=60, main=60, hits=60), record(), None),
+        (record(creation_version=20, main=20, hits=20), record(), Wrong.ABSENT),
         (None, record(), Wrong.LEFT_OVER),
-        (record(), record(birth=11), Wrong.AHEAD),
+        (record(), record(creation_version=11), Wrong.AHEAD),
         (record(), record(main=11), Wrong.AHEAD),
         (record(main=40), record(), Wrong.OVERDUE),
         (record(main=60), record(), None),
@@ -288,8 +288,8 @@ def _rebase(watermarks: Watermarks, model: RoutingModel, time: Time, age_s: floa
     copy = _articles(model).copy
     assert copy is not None
     time.ticks += 2
-    marks = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
-    watermarks.learn(marks, time.at - age_s)
+    intents = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
+    watermarks.learn(intents, time.at - age_s)
 
 
 def _articles(model: RoutingModel) -> ClassRoute:

@@ -70,7 +70,7 @@ class World:
         self.asked.append("until")
         return self.until
 
-    async def incarnation(self, database: str) -> str:
+    async def generation(self, database: str) -> str:
         return self.life
 
     async def read(

@@ -118,27 +118,28 @@ def _steps_of(operation: Create | Put | Update | Delete) -> Steps:
     """Return steps as they are committed: under an intent, and without conditions."""
     planned = plan_write(SPREAD, operation, {}).all
     first, *rest = (
-        replace(write, mark="m", remember="", require_present=False, birth=3) for write in planned
+        replace(write, intent="m", remember="", require_present=False, creation_version=3)
+        for write in planned
     )
     return Steps(first, tuple(rest))
 
 
 @pytest.mark.parametrize(
-    ("births", "known", "birth"),
+    ("creation_versions", "known", "creation_version"),
     [((5, 5), (True, True), 5), ((5, None), (True, False), 5), ((None, 5), (False, True), None)],
     ids=["whole", "lacks a fragment", "left over"],
 )
 async def test_steps_say_what_is_there_under_the_intents(
-    births: tuple[int | None, ...], known: tuple[bool, ...], birth: int | None
+    creation_versions: tuple[int | None, ...], known: tuple[bool, ...], creation_version: int | None
 ) -> None:
-    standings = [Standing(born, {}, "m") for born in births]
+    standings = [Standing(born, {}, "m") for born in creation_versions]
     held = Held(Target(SPREAD, "x"), dict(zip(SPREAD.fragments, standings, strict=True)))
     calls = StoreCalls(Systems(), NullGuard(), SystemClock())  # nothing is read for a put
     [work] = await prepare([Asked(Put(*HEAD, values=VALUES), held)], "m", calls)
     assert isinstance(work, Work)
     assert work.steps is not None
     assert tuple(step.require_present for step in work.steps.all) == known
-    assert tuple(step.birth for step in work.steps.all) == (None, birth)
+    assert tuple(step.creation_version for step in work.steps.all) == (None, creation_version)
 
 
 def test_a_redo_record_of_what_left_the_class_applies_nothing() -> None:
@@ -149,8 +150,10 @@ def test_a_redo_record_of_what_left_the_class_applies_nothing() -> None:
     assert isinstance(load_work(None, kept, "m"), Outcome)
 
 
-def part(birth: int, group: str, values: Values, mark: str = "", joint: str = "") -> Record:
-    return Record("x", birth, {group: birth}, values, mark, joint)
+def part(
+    creation_version: int, group: str, values: Values, intent: str = "", joint: str = ""
+) -> Record:
+    return Record("x", creation_version, {group: creation_version}, values, intent, joint)
 
 
 def test_parts_of_another_birth_are_not_shown() -> None:
@@ -168,7 +171,7 @@ def test_parts_of_another_birth_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("marks", "joints", "partial", "pending"),
+    ("intents", "joints", "partial", "pending"),
     [
         (("", ""), ("a", "a"), (), False),
         (("b", ""), ("a", "a"), (), True),
@@ -179,10 +182,10 @@ def test_parts_of_another_birth_are_not_shown() -> None:
     ids=["settled", "not yet applied", "hits behind", "main behind", "read between"],
 )
 def test_fragments_of_different_joint_writes_are_partial(
-    marks: tuple[str, str], joints: tuple[str, str], partial: tuple[str, ...], pending: bool
+    intents: tuple[str, str], joints: tuple[str, str], partial: tuple[str, ...], pending: bool
 ) -> None:
-    title = part(5, "main", {"title": "t"}, marks[0], joints[0])
-    hits = part(5, "hits", {"hits": 9}, marks[1], joints[1])
+    title = part(5, "main", {"title": "t"}, intents[0], joints[0])
+    hits = part(5, "hits", {"hits": 9}, intents[1], joints[1])
     seen = merge_records(SPREAD, Get("news", "articles", "x"), [title, hits])
     assert seen is not None
     assert (seen.partial, seen.pending) == (partial, pending)

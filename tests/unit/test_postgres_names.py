@@ -48,7 +48,17 @@ def test_where_the_boundary_between_database_and_class_lies() -> None:
 
 @given(FIELD)
 def test_a_field_never_hides_a_column_of_ours(field: str) -> None:
-    taken = {"id", "_birth", "_deleted", "_nulls", "tableoid", "xmin", "cmin", "xmax", "ctid"}
+    taken = {
+        "id",
+        "_creation_version",
+        "_deleted",
+        "_nulls",
+        "tableoid",
+        "xmin",
+        "cmin",
+        "xmax",
+        "ctid",
+    }
     assert column_name(field) not in taken
     assert column_name(field) != retired_name(field, 1)
 

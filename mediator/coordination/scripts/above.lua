@@ -1,5 +1,5 @@
 -- Appends changes whose version is above the last one of their group.
--- KEYS: prefix. ARGV: incarnation proposed, who brings them ('' if that does not matter), how often
+-- KEYS: prefix. ARGV: generation proposed, who brings them ('' if that does not matter), how often
 -- that one has brought something; then rows of partition, group of an object, version, class,
 -- document. Answers how many were new, and how often it has been now; or -2: went back.
 -- The last version is in `marks` until the change is settled, then in the hash of its time.

@@ -1,6 +1,6 @@
 -- Appends what a relay has read of a system's logs, moves their cursors, and tells up to when the
 -- feed has all that the system acknowledged: all of it, or nothing.
--- KEYS: prefix, lease. ARGV: incarnation proposed, token, system, until ('' if that is not known);
+-- KEYS: prefix, lease. ARGV: generation proposed, token, system, until ('' if that is not known);
 -- then for each log its source, after, upto, and a number of rows; each row is a partition and, as
 -- lines, the places, classes and documents of its entries. Answers how many were new; -1: no
 -- lease; -2: went back.

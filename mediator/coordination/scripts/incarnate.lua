@@ -6,7 +6,7 @@ local base = KEYS[1]
 
 -- Names the feed's life, if it has just begun.
 local function incarnate(proposal)
-  redis.call('SET', base .. 'incarnation', proposal, 'NX')
+  redis.call('SET', base .. 'generation', proposal, 'NX')
 end
 
 -- Whether one place in a log is before another. Lua's own comparison goes by the server's locale.

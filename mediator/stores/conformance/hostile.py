@@ -21,7 +21,17 @@ _LONG_IDS = ("i" * 512, "é" * 256, "\U0001f600" * 128, "i" * 511 + "j")
 
 _NAMES = (
     *("select", "order", "user", "table", "null", "default", "group", "values"),
-    *("xmin", "ctid", "tableoid", "oid", "birth", "version", "versions", "deleted", "nulls"),
+    *(
+        "xmin",
+        "ctid",
+        "tableoid",
+        "oid",
+        "creation_version",
+        "version",
+        "versions",
+        "deleted",
+        "nulls",
+    ),
     *("v", "g", "f", "k", "t", "object", "object_id", "operation", "data", "type", "fields"),
     *("n" * 63, "n" * 62 + "m"),
 )

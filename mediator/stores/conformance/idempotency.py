@@ -24,7 +24,7 @@ THEME = Theme("idempotency")
 def _same_result(again: WriteResult, first: WriteResult, what: str) -> None:
     expect_status(again, Status.REPLAYED, what)
     same(again.versions, first.versions, f"versions: {what}")
-    same(again.birth, first.birth, f"birth: {what}")
+    same(again.creation_version, first.creation_version, f"creation_version: {what}")
     same(again.created, first.created, f"created: {what}")
     same(again.values, first.values, f"values: {what}")
 
@@ -125,7 +125,7 @@ async def operations_can_be_recalled(scratch: Scratch) -> None:
     same(recalled.fingerprint, "fingerprint é", "the fingerprint recalled")
     same(recalled.result.versions, first.versions, "the versions recalled")
     same(recalled.result.values, first.values, "the values recalled")
-    same(recalled.result.birth, first.birth, "the birth recalled")
+    same(recalled.result.creation_version, first.creation_version, "the creation_version recalled")
     for id_, operation in (("x", "unknown"), ("y", "unknown")):
         unknown = await scratch.store.recall(subject.fragment, id_, operation)
         require(unknown is None, "an operation that never was is recalled")

@@ -36,19 +36,19 @@ __all__ = ["THEME"]
 
 THEME = Theme("locking")
 
-MARK: Final = "mark-1"
-OTHER: Final = "mark-2"
+INTENT: Final = "intent-1"
+OTHER: Final = "intent-2"
 ROUNDS: Final = 12
 
 
 def _lockable(scratch: Scratch) -> Lockable:
     if not isinstance(scratch.store, Lockable):
-        raise NotOffered("the store marks no records")
+        raise NotOffered("the store takes no intents")
     return scratch.store
 
 
-async def _lock(store: Lockable, subject: Subject, id_: str, mark: str = MARK) -> Standing:
-    return (await store.lock([(subject.fragment, id_)], mark))[0]
+async def _lock(store: Lockable, subject: Subject, id_: str, intent: str = INTENT) -> Standing:
+    return (await store.lock([(subject.fragment, id_)], intent))[0]
 
 
 async def _standing(store: Lockable, subject: Subject, id_: str) -> Standing:
@@ -68,60 +68,64 @@ def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]
 
 @THEME.proves("contract")
 async def a_marked_record_takes_no_other_writes(scratch: Scratch) -> None:
-    """Writes without the mark, or with another one, answer LOCKED and tell whose mark it is."""
+    """Writes without the intent, or with another one, answer LOCKED and tell whose intent it is."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     versions = applied(await subject.create("x", {"n": 1})).versions
     stands = await _lock(store, subject, "x")
-    same((stands.mark, stands.versions), (MARK, versions), "what the mark tells")
+    same((stands.intent, stands.versions), (INTENT, versions), "what the intent tells")
     state = await subject.read("x")
-    for what in ({}, {"mark": OTHER}):
+    for what in ({}, {"intent": OTHER}):
         for write in _of_every_kind(subject, "x", **what):
             result = await subject.write(write)
             expect_status(result, Status.LOCKED, f"{write.kind.name} of a marked record")
-            same(result.mark, MARK, "the mark that is told")
+            same(result.intent, INTENT, "the intent that is told")
             same(await subject.read("x"), state, f"the record after {write.kind.name}")
 
 
 @THEME.proves("contract")
 async def absent_records_can_be_marked(scratch: Scratch) -> None:
-    """Nobody but the mark's owner makes an absent record; a mark alone makes none."""
+    """Nobody but the intent's owner makes an absent record; an intent alone makes none."""
     store, subject = _lockable(scratch), await scratch.subject(counter(index=True))
     for id_ in filter(None, HOSTILE_TEXTS):
         stands = await _lock(store, subject, id_)
-        same((stands.birth, stands.versions, stands.mark), (None, {}, MARK), "an absent record")
+        same(
+            (stands.creation_version, stands.versions, stands.intent),
+            (None, {}, INTENT),
+            "an absent record",
+        )
         for write in _of_every_kind(subject, id_):
             expect_status(await subject.write(write), Status.LOCKED, f"{write.kind.name}")
         same(await subject.read(id_), None, "the record")
     same(await scratch.store.count(subject.fragment), 0, "count")
     same(await scratch.store.scan(subject.fragment, None, 10), [], "scan")
-    result = applied(await subject.create(HOSTILE_TEXTS[1], {"n": 1}, mark=MARK), "its owner")
-    require(result.created, "a creation under a mark must say that it created")
+    result = applied(await subject.create(HOSTILE_TEXTS[1], {"n": 1}, intent=INTENT), "its owner")
+    require(result.created, "a creation under an intent must say that it created")
     same(await subject.values(HOSTILE_TEXTS[1]), {"n": 1}, "the record")
 
 
 @THEME.proves("contract")
 async def a_write_takes_its_mark_along(scratch: Scratch) -> None:
-    """A write under the mark is applied once, and leaves the record unmarked; of every kind."""
+    """A write under the intent is applied once, and leaves the record unmarked; of every kind."""
     store = _lockable(scratch)
     subject = await scratch.subject(counter(), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     for write in (
-        subject.creation("x", {"n": 1, "l": [1]}, mark=MARK),
-        subject.change("x", {"n": 2}, mark=MARK),
-        subject.change("x", {"n": 3}, mark=MARK, remember="f"),
-        subject.change("x", unset=("l",), mark=MARK),
-        subject.replacement("x", {"n": 4}, mark=MARK),
-        subject.deletion("x", mark=MARK),
-        subject.replacement("x", {"n": 5}, mark=MARK, remember="f"),
+        subject.creation("x", {"n": 1, "l": [1]}, intent=INTENT),
+        subject.change("x", {"n": 2}, intent=INTENT),
+        subject.change("x", {"n": 3}, intent=INTENT, remember="f"),
+        subject.change("x", unset=("l",), intent=INTENT),
+        subject.replacement("x", {"n": 4}, intent=INTENT),
+        subject.deletion("x", intent=INTENT),
+        subject.replacement("x", {"n": 5}, intent=INTENT, remember="f"),
     ):
         name = write.kind.name
         await _lock(store, subject, "x")
-        result = applied(await subject.write(write), f"{name} under its mark")
+        result = applied(await subject.write(write), f"{name} under its intent")
         stands = await _standing(store, subject, "x")
-        same((stands.mark, stands.versions), ("", dict(result.versions)), f"after {name}")
+        same((stands.intent, stands.versions), ("", dict(result.versions)), f"after {name}")
         again = await subject.write(write)
         if write.remember is None:
-            expect_status(again, Status.LOCKED, f"{name} without the mark that it needs")
-            same(again.mark, "", "the mark of an unmarked record")
+            expect_status(again, Status.LOCKED, f"{name} without the intent that it needs")
+            same(again.intent, "", "the intent of an unmarked record")
         else:
             expect_status(again, Status.REPLAYED, f"{name} remembered")
     applied(await subject.update("x", {"n": 6}), "a plain write after that")
@@ -133,14 +137,14 @@ async def a_mark_makes_no_version(scratch: Scratch) -> None:
     store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("x", {"n": 1})
     state = await subject.read("x")
-    same((await _lock(store, subject, "x")).mark, MARK, "marked")
-    same((await _lock(store, subject, "x")).mark, MARK, "marked again")
-    same((await _lock(store, subject, "x", OTHER)).mark, MARK, "marked by somebody else")
+    same((await _lock(store, subject, "x")).intent, INTENT, "marked")
+    same((await _lock(store, subject, "x")).intent, INTENT, "marked again")
+    same((await _lock(store, subject, "x", OTHER)).intent, INTENT, "marked by somebody else")
     await store.unlock([(subject.fragment, "x")], OTHER)
-    same((await _standing(store, subject, "x")).mark, MARK, "unmarked by somebody else")
-    await store.unlock([(subject.fragment, "x")], MARK)
-    await store.unlock([(subject.fragment, "y")], MARK)
-    same((await _standing(store, subject, "x")).mark, "", "unmarked")
+    same((await _standing(store, subject, "x")).intent, INTENT, "unmarked by somebody else")
+    await store.unlock([(subject.fragment, "x")], INTENT)
+    await store.unlock([(subject.fragment, "y")], INTENT)
+    same((await _standing(store, subject, "x")).intent, "", "unmarked")
     same(await subject.read("x"), state, "the record")
     applied(await subject.update("x", {"n": 2}), "a plain write")
 
@@ -171,7 +175,7 @@ async def marks_are_seen_by_nobody_else(scratch: Scratch) -> None:
         await _lock(store, subject, id_)
     same(await _everything(subject), before, "what reads show of marked records")
     for id_ in ("x", "gone", "never"):
-        await store.unlock([(subject.fragment, id_)], MARK)
+        await store.unlock([(subject.fragment, id_)], INTENT)
     same(await _everything(subject), before, "what reads show of records that were marked")
 
 
@@ -192,18 +196,18 @@ async def _everything(subject: Subject) -> list[object]:
 
 @THEME.proves("contract")
 async def marks_are_told_to_nobody(scratch: Scratch) -> None:
-    """The change log tells of the writes under marks, and of no mark."""
+    """The change log tells of the writes under intents, and of no intent."""
     store, listener = _lockable(scratch), await Listener.to(scratch, counter())
     subject = listener.subject
     for id_ in ("x", "y"):
         await _lock(store, subject, id_)
-    first = applied(await subject.create("x", {"n": 1}, mark=MARK))
+    first = applied(await subject.create("x", {"n": 1}, intent=INTENT))
     await _lock(store, subject, "x")
-    second = applied(await subject.update("x", {"n": 2}, mark=MARK))
+    second = applied(await subject.update("x", {"n": 2}, intent=INTENT))
     await _lock(store, subject, "x")
-    third = applied(await subject.delete("x", mark=MARK))
+    third = applied(await subject.delete("x", intent=INTENT))
     await _lock(store, subject, "x")
-    await store.unlock([(subject.fragment, "x")], MARK)
+    await store.unlock([(subject.fragment, "x")], INTENT)
     versions = [result.versions["main"] for result in (first, second, third)]
     expected = [
         ("main", "create", versions[0], None, {"n": 1}),
@@ -211,27 +215,27 @@ async def marks_are_told_to_nobody(scratch: Scratch) -> None:
         ("main", "delete", versions[2], {"n": 2}, None),
     ]
     same([told(change) for change in await listener.changes_of("x")], expected, "changes told")
-    await store.unlock([(subject.fragment, "y")], MARK)
+    await store.unlock([(subject.fragment, "y")], INTENT)
     same(await listener.changes_of("y"), [], "changes told of what was only marked")
 
 
 @THEME.proves("contract")
 async def one_of_many_marks_wins(scratch: Scratch) -> None:
-    """Of marks set at once, one stays, and all are told which; on absent records too."""
+    """Of intents set at once, one stays, and all are told which; on absent records too."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": 0})
     for round_ in range(ROUNDS):
         for id_ in ("old", f"new{round_}"):
-            marks = [f"{round_}.{i}" for i in range(6)]
-            stands = await gathered([_lock(store, subject, id_, mark) for mark in marks])
-            winners = {stand.mark for stand in stands}
-            require(len(winners) == 1 and winners <= set(marks), f"one mark, not {winners}")
+            intents = [f"{round_}.{i}" for i in range(6)]
+            stands = await gathered([_lock(store, subject, id_, intent) for intent in intents])
+            winners = {stand.intent for stand in stands}
+            require(len(winners) == 1 and winners <= set(intents), f"one intent, not {winners}")
             await store.unlock([(subject.fragment, id_)], winners.pop())
 
 
 @THEME.proves("contract")
 async def write_or_mark_comes_first(scratch: Scratch) -> None:
-    """A write that races with a mark is told by it, or is stopped by it."""
+    """A write that races with an intent is told by it, or is stopped by it."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": -1})
     for round_ in range(ROUNDS):
@@ -242,7 +246,7 @@ async def write_or_mark_comes_first(scratch: Scratch) -> None:
             subject.creation(f"made{round_}", {"n": round_}),
         ):
             await _race(store, subject, write)
-            await store.unlock([(subject.fragment, write.id)], MARK)
+            await store.unlock([(subject.fragment, write.id)], INTENT)
 
 
 async def _race(store: Lockable, subject: Subject, write: Write) -> None:
@@ -269,21 +273,25 @@ async def many_records_are_marked_in_one_call(scratch: Scratch) -> None:
     await _lock(store, first, "taken", OTHER)
     keys = [(first.fragment, id_) for id_ in ("there", "gone", "taken", *HOSTILE_TEXTS[1:])]
     keys += [(second.fragment, "there")]
-    stands = await store.lock(keys, MARK)
-    marks = [OTHER if id_ == "taken" else MARK for _, id_ in keys]
-    same([stand.mark for stand in stands], marks, "the marks that are told")
-    births = [stand.birth is None for stand in stands]
-    same(births, [id_ != "there" or f is second.fragment for f, id_ in keys], "who is absent")
+    stands = await store.lock(keys, INTENT)
+    intents = [OTHER if id_ == "taken" else INTENT for _, id_ in keys]
+    same([stand.intent for stand in stands], intents, "the intents that are told")
+    creation_versions = [stand.creation_version is None for stand in stands]
+    same(
+        creation_versions,
+        [id_ != "there" or f is second.fragment for f, id_ in keys],
+        "who is absent",
+    )
     same(stands[1].versions, deleted, "versions of a tombstone")
     same(await store.standing(keys), stands, "what stands")
-    await store.unlock(keys, MARK)
+    await store.unlock(keys, INTENT)
     same(
-        [s.mark for s in await store.standing(keys)],
+        [s.intent for s in await store.standing(keys)],
         ["", "", OTHER, *[""] * (len(keys) - 3)],
         "left",
     )
-    same(await store.lock([], MARK), [], "no records")
-    await store.unlock([], MARK)
+    same(await store.lock([], INTENT), [], "no records")
+    await store.unlock([], INTENT)
 
 
 @THEME.proves("contract")
@@ -301,12 +309,12 @@ async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
             subject.change("x", {"n": 4}, remember="f"),
         )
     ):
-        mark = f"joint-{number}"
-        await _lock(store, subject, "x", mark)
+        intent = f"joint-{number}"
+        await _lock(store, subject, "x", intent)
         if number:
-            same(await _shown(subject), {(mark, f"joint-{number - 1}")}, "what readers are told")
-        applied(await subject.write(replace(write, mark=mark)))
-        same(await _shown(subject), {("", mark)}, f"after {write.kind.name}")
+            same(await _shown(subject), {(intent, f"joint-{number - 1}")}, "what readers are told")
+        applied(await subject.write(replace(write, intent=intent)))
+        same(await _shown(subject), {("", intent)}, f"after {write.kind.name}")
     applied(await subject.update("x", {"n": 5}), "a plain update")
     same(await _shown(subject), {("", "joint-3")}, "after a plain update")
     same(await _shown(plain), {("", "")}, "readers of a class that is in one place")
@@ -314,9 +322,11 @@ async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
         await _lock(store, subject, "x")
         await _lock(store, subject, "absent")
         keys = [(subject.fragment, id_) for id_ in ("x", "absent")]
-        await store.unlock(keys, MARK, joint=joint)
+        await store.unlock(keys, INTENT, joint=joint)
         same(
-            await _shown(subject), {("", MARK if joint else "joint-3")}, "after the intent has gone"
+            await _shown(subject),
+            {("", INTENT if joint else "joint-3")},
+            "after the intent has gone",
         )
     same(await subject.read("absent"), None, "an absent record")
     state = await subject.values("x")
@@ -334,45 +344,49 @@ async def _shown(subject: Subject) -> set[tuple[str, str]]:
         records += await store.ordered(fragment, "n", descending=True, after=None, limit=10)
     if isinstance(store, Queryable):
         records += (await store.find(Find(fragment, None, (), 10))).records
-    return {(record.mark, record.joint) for record in records if record is not None}
+    return {(record.intent, record.joint) for record in records if record is not None}
 
 
 _INCREMENT: Final = (OperatorCall("n", Operator.INC, 1),)
 _MAKERS: Final[Sequence[Callable[[Subject, str], Write]]] = (
-    lambda subject, id_: subject.creation(id_, {"n": 1}, mark=MARK),
-    lambda subject, id_: subject.change(id_, {"n": 2}, mark=MARK),
-    lambda subject, id_: subject.change(id_, operators=_INCREMENT, mark=MARK),
-    lambda subject, id_: subject.change(id_, {"n": 4}, mark=MARK, returning=()),
-    lambda subject, id_: subject.replacement(id_, {"n": 5}, mark=MARK, birth=77),
-    lambda subject, id_: subject.replacement(id_, {"n": 6}, mark=MARK),
-    lambda subject, id_: subject.deletion(id_, mark=MARK),
-    lambda subject, id_: subject.replacement(id_, {"n": 8}, mark=MARK, birth=78),
-    lambda subject, id_: subject.deletion(id_, mark=MARK),
-    lambda subject, id_: subject.replacement(id_, {"n": 10}, mark=MARK, remember="f"),
+    lambda subject, id_: subject.creation(id_, {"n": 1}, intent=INTENT),
+    lambda subject, id_: subject.change(id_, {"n": 2}, intent=INTENT),
+    lambda subject, id_: subject.change(id_, operators=_INCREMENT, intent=INTENT),
+    lambda subject, id_: subject.change(id_, {"n": 4}, intent=INTENT, returning=()),
+    lambda subject, id_: subject.replacement(id_, {"n": 5}, intent=INTENT, creation_version=77),
+    lambda subject, id_: subject.replacement(id_, {"n": 6}, intent=INTENT),
+    lambda subject, id_: subject.deletion(id_, intent=INTENT),
+    lambda subject, id_: subject.replacement(id_, {"n": 8}, intent=INTENT, creation_version=78),
+    lambda subject, id_: subject.deletion(id_, intent=INTENT),
+    lambda subject, id_: subject.replacement(id_, {"n": 10}, intent=INTENT, remember="f"),
 )
 """Writes of every kind, one after the other: each leaves its number, if it leaves anything."""
 
 
 @THEME.proves("contract")
 async def many_writes_take_their_marks_along(scratch: Scratch) -> None:
-    """What one call applies under marks is told as exactly as what is applied alone."""
+    """What one call applies under intents is told as exactly as what is applied alone."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     ids = [f"{i}" for i in range(12)]
     keys = [(subject.fragment, id_) for id_ in ids]
     for round_, make in enumerate(_MAKERS, 1):
         writes = [make(subject, id_) for id_ in ids]
         name = f"{writes[0].kind.name} in round {round_}"
-        before = await store.lock(keys, MARK)
+        before = await store.lock(keys, INTENT)
         results = await subject.write_all(writes)
         expect_statuses(results, [Status.APPLIED] * len(ids), name)
         after = await store.standing(keys)
         same([dict(r.versions) for r in results], [s.versions for s in after], f"versions, {name}")
-        same({s.mark for s in after}, {""}, f"marks after {name}")
+        same({s.intent for s in after}, {""}, f"intents after {name}")
         makes = writes[0].kind in (WriteKind.CREATE, WriteKind.REPLACE)
-        created = [makes and standing.birth is None for standing in before]
+        created = [makes and standing.creation_version is None for standing in before]
         same([result.created for result in results], created, f"what {name} created")
         if writes[0].kind is not WriteKind.DELETE:
-            same([r.birth for r in results], [s.birth for s in after], f"births after {name}")
+            same(
+                [r.creation_version for r in results],
+                [s.creation_version for s in after],
+                f"creation_versions after {name}",
+            )
             found = await subject.read_all(ids)
             same([r and r.values["n"] for r in found], [round_] * len(ids), f"values, {name}")
         again = Status.LOCKED if writes[0].remember is None else Status.REPLAYED

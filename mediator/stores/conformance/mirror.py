@@ -16,7 +16,7 @@ __all__ = ["THEME"]
 
 THEME = Theme("mirror")
 
-_BIRTH: Final = 1_000
+_CREATION_VERSION: Final = 1_000
 _MANY: Final = 10
 
 
@@ -31,9 +31,11 @@ async def _two_groups(scratch: Scratch) -> tuple[Subject, Mirror]:
     return subject, _mirror(subject)
 
 
-def _copy(main: int, side: int, birth: int = _BIRTH, id_: str = "x") -> Record:
+def _copy(
+    main: int, side: int, creation_version: int = _CREATION_VERSION, id_: str = "x"
+) -> Record:
     values: Values = {"n": main, "s": f"at {side}"}
-    return Record(id_, birth, {"main": main, "side": side}, values)
+    return Record(id_, creation_version, {"main": main, "side": side}, values)
 
 
 async def _absorb(subject: Subject, *copies: Record) -> list[bool]:
@@ -46,13 +48,15 @@ async def _holds(subject: Subject, expected: Record | None, what: str) -> None:
 
 @THEME.proves("contract")
 async def a_copy_is_the_record(scratch: Scratch) -> None:
-    """A copy has the values, versions and birth it was given, edges of types included."""
+    """A copy has the values, versions and creation version it was given, edge cases included."""
     fields = [plain(type_, type_.value) for type_ in FieldType if type_ in EDGES]
     subject = await scratch.subject(*fields)
     _mirror(subject)
     for number in range(3):
         values = {f.name: EDGES[f.type][number % len(EDGES[f.type])] for f in fields}
-        given = Record(f"id {number}", _BIRTH, {"main": _BIRTH + number}, values)
+        given = Record(
+            f"id {number}", _CREATION_VERSION, {"main": _CREATION_VERSION + number}, values
+        )
         same(await _absorb(subject, given), [True], "absorbing")
         same(await subject.read(given.id), given, "the copy")
 
@@ -61,8 +65,13 @@ async def a_copy_is_the_record(scratch: Scratch) -> None:
 async def missing_and_null_are_copied(scratch: Scratch) -> None:
     """What a newer record lacks, the copy lacks; a null stays a null."""
     subject, _ = await _two_groups(scratch)
-    await _absorb(subject, _copy(_BIRTH, _BIRTH))
-    newer = Record("x", _BIRTH, {"main": _BIRTH + 1, "side": _BIRTH + 1}, {"s": None})
+    await _absorb(subject, _copy(_CREATION_VERSION, _CREATION_VERSION))
+    newer = Record(
+        "x",
+        _CREATION_VERSION,
+        {"main": _CREATION_VERSION + 1, "side": _CREATION_VERSION + 1},
+        {"s": None},
+    )
     same(await _absorb(subject, newer), [True], "absorbing")
     await _holds(subject, newer, "a copy without a value")
 
@@ -71,10 +80,14 @@ async def missing_and_null_are_copied(scratch: Scratch) -> None:
 async def an_older_copy_is_left_out(scratch: Scratch) -> None:
     """A copy that comes late changes nothing, and is said to be surpassed."""
     subject, _ = await _two_groups(scratch)
-    newest = _copy(_BIRTH + 5, _BIRTH + 5)
+    newest = _copy(_CREATION_VERSION + 5, _CREATION_VERSION + 5)
     await _absorb(subject, newest)
     for main, side in ((5, 5), (4, 5), (5, 4), (0, 0)):
-        same(await _absorb(subject, _copy(_BIRTH + main, _BIRTH + side)), [True], "absorbing")
+        same(
+            await _absorb(subject, _copy(_CREATION_VERSION + main, _CREATION_VERSION + side)),
+            [True],
+            "absorbing",
+        )
         await _holds(subject, newest, "after an older copy")
 
 
@@ -82,27 +95,34 @@ async def an_older_copy_is_left_out(scratch: Scratch) -> None:
 async def copies_that_cross_are_refused(scratch: Scratch) -> None:
     """A copy that is newer in one group and older in another is not taken in, and that is told."""
     subject, _ = await _two_groups(scratch)
-    held = _copy(_BIRTH + 5, _BIRTH + 1)
+    held = _copy(_CREATION_VERSION + 5, _CREATION_VERSION + 1)
     await _absorb(subject, held)
-    same(await _absorb(subject, _copy(_BIRTH + 1, _BIRTH + 5)), [False], "absorbing across")
+    same(
+        await _absorb(subject, _copy(_CREATION_VERSION + 1, _CREATION_VERSION + 5)),
+        [False],
+        "absorbing across",
+    )
     await _holds(subject, held, "after a copy across")
 
 
 @THEME.proves("contract")
 async def the_dead_stay_dead(scratch: Scratch) -> None:
-    """What was forgotten does not come back with a late copy; a later incarnation does come."""
+    """What was forgotten does not come back with a late copy; a later generation does come."""
     subject, mirror = await _two_groups(scratch)
-    await _absorb(subject, _copy(_BIRTH, _BIRTH))
-    died = _BIRTH + 10
+    await _absorb(subject, _copy(_CREATION_VERSION, _CREATION_VERSION))
+    died = _CREATION_VERSION + 10
     await mirror.forget(subject.fragment, [("x", died), ("never seen", died)])
     await _holds(subject, None, "after forgetting")
     same(await subject.store.count(subject.fragment), 0, "count")
-    late = [_copy(_BIRTH + 9, _BIRTH + 9), _copy(_BIRTH, _BIRTH, id_="never seen")]
+    late = [
+        _copy(_CREATION_VERSION + 9, _CREATION_VERSION + 9),
+        _copy(_CREATION_VERSION, _CREATION_VERSION, id_="never seen"),
+    ]
     same(await _absorb(subject, *late), [True, True], "absorbing what is dead")
     same(await subject.read_all(["x", "never seen"]), [None, None], "the dead")
-    reborn = _copy(died + 1, died + 1, birth=died + 1)
-    same(await _absorb(subject, reborn), [True], "absorbing the next incarnation")
-    await _holds(subject, reborn, "the next incarnation")
+    reborn = _copy(died + 1, died + 1, creation_version=died + 1)
+    same(await _absorb(subject, reborn), [True], "absorbing the next generation")
+    await _holds(subject, reborn, "the next generation")
     await mirror.forget(subject.fragment, [("x", died)])
     await _holds(subject, reborn, "after a late word of the former death")
 
@@ -111,13 +131,17 @@ async def the_dead_stay_dead(scratch: Scratch) -> None:
 async def the_next_incarnation_replaces_the_former(scratch: Scratch) -> None:
     """A record born later replaces all of the copy, even with nothing of a group."""
     subject, _ = await _two_groups(scratch)
-    await _absorb(subject, _copy(_BIRTH + 5, _BIRTH + 5))
-    reborn = Record("x", _BIRTH + 6, {"main": _BIRTH + 6}, {"n": 1})
+    await _absorb(subject, _copy(_CREATION_VERSION + 5, _CREATION_VERSION + 5))
+    reborn = Record("x", _CREATION_VERSION + 6, {"main": _CREATION_VERSION + 6}, {"n": 1})
     same(await _absorb(subject, reborn), [True], "absorbing")
-    now = present(await subject.read("x"), "the next incarnation")
+    now = present(await subject.read("x"), "the next generation")
     same(now.values, {"n": 1}, "values")
-    same(now.birth, _BIRTH + 6, "birth")
-    same(await _absorb(subject, _copy(_BIRTH + 5, _BIRTH + 9)), [True], "absorbing the former")
+    same(now.creation_version, _CREATION_VERSION + 6, "creation_version")
+    same(
+        await _absorb(subject, _copy(_CREATION_VERSION + 5, _CREATION_VERSION + 9)),
+        [True],
+        "absorbing the former",
+    )
     same((await subject.values("x")), {"n": 1}, "after a copy of the former")
 
 
@@ -125,8 +149,8 @@ async def the_next_incarnation_replaces_the_former(scratch: Scratch) -> None:
 async def force_takes_in_what_is_older(scratch: Scratch) -> None:
     """A copy that is ahead of its original, whose store has lost writes, can be made good."""
     subject, mirror = await _two_groups(scratch)
-    await _absorb(subject, _copy(_BIRTH + 5, _BIRTH + 1))
-    older = _copy(_BIRTH + 1, _BIRTH + 1)
+    await _absorb(subject, _copy(_CREATION_VERSION + 5, _CREATION_VERSION + 1))
+    older = _copy(_CREATION_VERSION + 1, _CREATION_VERSION + 1)
     same(await mirror.absorb(subject.fragment, [older], force=True), [True], "absorbing by force")
     await _holds(subject, older, "after absorbing by force")
 
@@ -136,7 +160,7 @@ async def copies_at_once_end_with_the_newest(scratch: Scratch) -> None:
     """Whatever order copies of many records arrive in, side by side, each ends with its newest."""
     subject, _ = await _two_groups(scratch)
     ids = [f"id {number}" for number in range(_MANY)]
-    steps = [_BIRTH + (7 * step) % _MANY for step in range(_MANY)]
+    steps = [_CREATION_VERSION + (7 * step) % _MANY for step in range(_MANY)]
     await asyncio.gather(
         *(_absorb(subject, *(_copy(step, step, id_=id_) for id_ in ids)) for step in steps)
     )

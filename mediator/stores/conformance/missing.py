@@ -73,7 +73,7 @@ async def null_value_and_missing_follow_each_other(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def sparse_reads_return_what_is_asked(scratch: Scratch) -> None:
-    """A read of some fields returns those that are there, with all versions and the birth."""
+    """A read of some fields returns those that are there, and all versions."""
     subject = await scratch.subject(counter("a"), counter("b"), text("c", group="side"), text("d"))
     await subject.create("x", {"a": 1, "b": None, "c": "see"})
     whole = present(await subject.read("x"), "the record")
@@ -82,7 +82,11 @@ async def sparse_reads_return_what_is_asked(scratch: Scratch) -> None:
         expected = {name: whole.values[name] for name in asked if name in whole.values}
         same(record.values, expected, f"sparse read of {asked}")
         same(record.versions, whole.versions, f"versions with a sparse read of {asked}")
-        same(record.birth, whole.birth, f"birth with a sparse read of {asked}")
+        same(
+            record.creation_version,
+            whole.creation_version,
+            f"creation_version with a sparse read of {asked}",
+        )
 
 
 @THEME.proves("contract")

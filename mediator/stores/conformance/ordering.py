@@ -194,7 +194,7 @@ async def order_follows_writes(scratch: Scratch) -> None:
 
 @THEME.proves(Capability.SORTING)
 async def ordered_records_are_whole_or_sparse(scratch: Scratch) -> None:
-    """Ordered reads return all fields, or those asked for, with versions and birth."""
+    """Ordered reads return all fields, or those asked for, with versions and creation version."""
     subject = await scratch.subject(plain(FieldType.INTEGER, index=True), text("s", group="side"))
     _Reader(subject)
     await subject.create("x", {"value": 1, "s": "see"})

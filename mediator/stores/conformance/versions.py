@@ -1,4 +1,4 @@
-"""Versions: per group, only upwards, never used twice; and births."""
+"""Versions: per group, only upwards, never used twice; and creation versions."""
 
 from __future__ import annotations
 
@@ -99,51 +99,75 @@ async def versions_rise_over_deletes(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def deletion_tells_its_tombstone(scratch: Scratch) -> None:
-    """DELETE answers the tombstone's versions, and the highest of them as birth."""
+    """DELETE answers the tombstone's versions, and the highest of them as creation version."""
     subject = await _two_groups(scratch)
     before = applied(await subject.create("x", {"a": 1})).versions
     result = applied(await subject.delete("x"), "DELETE")
     same(sorted(result.versions), sorted(before), "groups of a tombstone")
-    same(result.birth, max(result.versions.values()), "birth told by DELETE")
-    require(result.birth > max(before.values()), "a tombstone must be later than its record")
+    same(result.creation_version, max(result.versions.values()), "creation_version told by DELETE")
+    require(
+        result.creation_version > max(before.values()), "a tombstone must be later than its record"
+    )
 
 
 @THEME.proves("contract")
 async def birth_lasts_for_one_life(scratch: Scratch) -> None:
-    """A birth is the version of creation; it stays until deletion, and the next is later."""
+    """The creation version stays until deletion, and the next one is later."""
     subject = await _two_groups(scratch)
     first = applied(await subject.create("x", {"a": 1}))
-    require(first.birth in first.versions.values(), "a birth must be a version of the creation")
+    require(
+        first.creation_version in first.versions.values(),
+        "a creation_version must be a version of the creation",
+    )
     for write in (subject.change("x", {"a": 2}), subject.replacement("x", {"a": 3})):
         result = applied(await subject.write(write), write.kind.name)
-        same(result.birth, first.birth, f"birth told by {write.kind.name}")
+        same(
+            result.creation_version,
+            first.creation_version,
+            f"creation_version told by {write.kind.name}",
+        )
         record = present(await subject.read("x"), "the record")
-        same(record.birth, first.birth, f"birth after {write.kind.name}")
-    tombstone = applied(await subject.delete("x"), "DELETE").birth
+        same(
+            record.creation_version,
+            first.creation_version,
+            f"creation_version after {write.kind.name}",
+        )
+    tombstone = applied(await subject.delete("x"), "DELETE").creation_version
     second = applied(await subject.replace("x", {"a": 4}), "REPLACE of a deleted record")
-    require(second.birth > tombstone, "a second birth must be later than the tombstone")
+    require(
+        second.creation_version > tombstone,
+        "a second creation_version must be later than the tombstone",
+    )
 
 
 @THEME.proves("contract")
 async def given_births_are_recorded(scratch: Scratch) -> None:
-    """CREATE and REPLACE record the birth of an anchor that lives elsewhere."""
+    """CREATE and REPLACE record the creation version of an anchor that lives elsewhere."""
     subject = await _two_groups(scratch)
     for id_, write in (
-        ("created", subject.creation("created", {"a": 1}, birth=1_000)),
-        ("replaced", subject.replacement("replaced", {"a": 1}, birth=1_000)),
-        ("replaced", subject.replacement("replaced", {"a": 2}, birth=2_000)),
+        ("created", subject.creation("created", {"a": 1}, creation_version=1_000)),
+        ("replaced", subject.replacement("replaced", {"a": 1}, creation_version=1_000)),
+        ("replaced", subject.replacement("replaced", {"a": 2}, creation_version=2_000)),
     ):
-        same(applied(await subject.write(write)).birth, write.birth, "birth told")
-        same(present(await subject.read(id_), id_).birth, write.birth, "birth kept")
+        same(
+            applied(await subject.write(write)).creation_version,
+            write.creation_version,
+            "creation_version told",
+        )
+        same(
+            present(await subject.read(id_), id_).creation_version,
+            write.creation_version,
+            "creation_version kept",
+        )
 
 
 @THEME.proves("contract")
 async def deletion_spares_later_births(scratch: Scratch) -> None:
     """DELETE with an anchor's tombstone spares a record born later, and takes one born before."""
     subject = await _two_groups(scratch)
-    await subject.create("x", {"a": 1}, birth=5_000)
-    spared = await subject.delete("x", birth=4_000)
+    await subject.create("x", {"a": 1}, creation_version=5_000)
+    spared = await subject.delete("x", creation_version=4_000)
     require(spared.status is not Status.APPLIED, "DELETE took a record born after its tombstone")
     same(await subject.values("x"), {"a": 1}, "a record born later")
-    applied(await subject.delete("x", birth=6_000), "DELETE of a record born before")
+    applied(await subject.delete("x", creation_version=6_000), "DELETE of a record born before")
     same(await subject.read("x"), None, "after DELETE")

@@ -60,7 +60,8 @@ def attempt(layout: Layout, write: Write, stamp: int, token: str = "") -> Attemp
     """Translate a write, or return None if it takes a look at the record first.
 
     A remembered write does: its result is stored with it, so it must be known beforehand. So does
-    one under a mark that may make a record or find one, unless it is told which, or the birth.
+    one under an intent that may make a record or find one, unless it is told which, or the creation
+    version.
     """
     if write.remember is not None:
         return None
@@ -72,7 +73,7 @@ def attempt(layout: Layout, write: Write, stamp: int, token: str = "") -> Attemp
 
 def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LIVE) -> Document:
     paths = layout.version_paths
-    query = layout.key(write.id) | presence | VACANCY | marked(write.mark)
+    query = layout.key(write.id) | presence | VACANCY | marked(write.intent)
     for group in write.groups:
         # As `$lt`, and true where there is no version.
         query[paths[group]] = {"$not": {"$gte": Int64(stamp)}}
@@ -86,10 +87,10 @@ def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document
     versions = dict.fromkeys(write.groups, stamp)
     pushed = {"_pending": layout.effects.text(write, versions, stamp)}
     sets: Document = dict.fromkeys((layout.version_paths[g] for g in write.groups), Int64(stamp))
-    if not write.mark:
+    if not write.intent:
         return {"$set": sets, "$push": pushed}
-    sets["_joint"] = write.mark
-    return {"$set": sets, "$unset": {"_mark": ""}, "$push": pushed}
+    sets["_joint"] = write.intent
+    return {"$set": sets, "$unset": {"_intent": ""}, "$push": pushed}
 
 
 def _unset(update: dict[str, Document], paths: Iterable[str]) -> None:
@@ -123,7 +124,7 @@ def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
         values = layout.decode_all(document.get("values"), write.returning or None)
         return WriteResult(
             Status.APPLIED,
-            birth=int(document["birth"]),
+            creation_version=int(document["creation_version"]),
             versions=_versions(layout, write, document, stamp),
             values={} if write.returning is None else values,
         )
@@ -135,8 +136,8 @@ def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
 
 def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
     query = _condition(layout, write, stamp)
-    if write.birth is not None:
-        query["birth"] = {"$lte": Int64(write.birth)}
+    if write.creation_version is not None:
+        query["creation_version"] = {"$lte": Int64(write.creation_version)}
     update = _bookkeeping(layout, write, stamp)
     update["$set"]["tombstone"] = Int64(stamp)
     _unset(update, ["values"])
@@ -144,7 +145,7 @@ def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
     def answer(document: Document | None) -> WriteResult:
         versions = _versions(layout, write, document, stamp)
         highest = max(versions.values())
-        return WriteResult(Status.APPLIED, birth=highest, versions=versions)
+        return WriteResult(Status.APPLIED, creation_version=highest, versions=versions)
 
     return Attempt(
         query, update, BOOKKEEPING, after=False, upsert=False, stamp=stamp, answer=answer
@@ -152,24 +153,34 @@ def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
 
 
 def _creation(layout: Layout, write: Write, stamp: int) -> Attempt | None:
-    """Make a record under a mark, which lies on a tombstone; without a mark it is inserted."""
-    if not write.mark or write.expect:
+    """Make a record under an intent, which lies on a tombstone; without one it is inserted."""
+    if not write.intent or write.expect:
         return None
-    birth = stamp if write.birth is None else write.birth
-    return _whole(layout, write, stamp, birth, {"tombstone": {"$exists": True}}, upsert=False)
+    creation_version = stamp if write.creation_version is None else write.creation_version
+    return _whole(
+        layout, write, stamp, creation_version, {"tombstone": {"$exists": True}}, upsert=False
+    )
 
 
 def _replacement(layout: Layout, write: Write, stamp: int) -> Attempt | None:
     present = bool(write.expect) or write.require_present
-    if not write.mark:
-        return _whole(layout, write, stamp, write.birth, LIVE, upsert=not present)
-    if not present and write.birth is None:
+    if not write.intent:
+        return _whole(layout, write, stamp, write.creation_version, LIVE, upsert=not present)
+    if not present and write.creation_version is None:
         return None
-    return _whole(layout, write, stamp, write.birth, LIVE if present else {}, upsert=False)
+    return _whole(
+        layout, write, stamp, write.creation_version, LIVE if present else {}, upsert=False
+    )
 
 
 def _whole(
-    layout: Layout, write: Write, stamp: int, birth: int | None, presence: Document, *, upsert: bool
+    layout: Layout,
+    write: Write,
+    stamp: int,
+    creation_version: int | None,
+    presence: Document,
+    *,
+    upsert: bool,
 ) -> Attempt:
     """Make a record what the write says.
 
@@ -177,26 +188,27 @@ def _whole(
         layout: The record's layout.
         write: The write.
         stamp: The store's clock, microseconds.
-        birth: The birth to record; None: that of the record, which is there or is inserted.
+        creation_version: The creation_version to record; None: that of the record, which is there
+            or is inserted.
         presence: The condition that the record is there, or not; empty: it may be either.
         upsert: Whether it is inserted if there is no document.
     """
     update = _bookkeeping(layout, write, stamp)
     update["$set"]["values"] = layout.encode_all(write.values)
-    if write.mark:
+    if write.intent:
         _unset(update, ["tombstone"])
-    if birth is None:
-        update["$setOnInsert"] = {"birth": Int64(stamp)}
+    if creation_version is None:
+        update["$setOnInsert"] = {"creation_version": Int64(stamp)}
     else:
-        update["$set"]["birth"] = Int64(birth)
+        update["$set"]["creation_version"] = Int64(creation_version)
     values: Values = {}
     if write.returning is not None:
         values = returned(write, replacing(layout, write)) or {}
 
     def answer(before: Document | None) -> WriteResult:
-        born = birth
+        born = creation_version
         if born is None:
-            born = stamp if before is None else int(before["birth"])
+            born = stamp if before is None else int(before["creation_version"])
         versions = _versions(layout, write, before, stamp)
         return WriteResult(Status.APPLIED, not is_live(before), born, versions, values)
 
@@ -208,7 +220,7 @@ def _whole(
         upsert=upsert,
         stamp=stamp,
         answer=answer,
-        is_foreseen=presence is LIVE and birth is not None,
+        is_foreseen=presence is LIVE and creation_version is not None,
     )
 
 

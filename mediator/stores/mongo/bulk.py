@@ -28,7 +28,7 @@ _AT_ONCE: Final = 20
 """Writes that are decided on before the event loop goes on with what else is due."""
 
 _OUTBOX: Final[Document] = {"_pending": 1, "_settled": 1}
-_BEFORE: Final[Document] = BOOKKEEPING | {"_mark": 1, "_settled": 1}
+_BEFORE: Final[Document] = BOOKKEEPING | {"_intent": 1, "_settled": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class BulkWriter:
         token: str,
         results: dict[int, WriteResult],
     ) -> Sequence[Call]:
-        """Carry out writes under marks in one round trip; return the writes that are left.
+        """Carry out writes under intents in one round trip; return the writes that are left.
 
         What a record was before is read in the same round trip, unless the answer is foreseen:
-        under its mark nobody else changes that until the mark goes, with the write.
+        under its intent nobody else changes that until the intent goes, with the write.
         """
         chances = await self._chances(layout, calls, token)
         if not chances:
@@ -98,7 +98,7 @@ class BulkWriter:
         tried: list[tuple[Call, _Step]] = []
         for call, chance in chances:
             document = before.get(ordered_text(call[1].id), {})
-            if chance.is_foreseen or document.get("_mark") == call[1].mark:
+            if chance.is_foreseen or document.get("_intent") == call[1].intent:
                 tried.append((call, _Step(chance.answer(document), chance.stamp)))
         if applied == len(tried) == len(chances):
             results.update((call[0], step.result) for call, step in tried)
@@ -109,12 +109,12 @@ class BulkWriter:
     async def _chances(
         self, layout: Layout, calls: Sequence[Call], token: str
     ) -> list[tuple[Call, Attempt]]:
-        """Translate those of the writes that are under marks, and need not look first."""
+        """Translate those of the writes that are under intents, and need not look first."""
         chances: list[tuple[Call, Attempt]] = []
         for number, call in enumerate(calls, 1):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
-            if call[1].mark:
+            if call[1].intent:
                 chance = await self._single.chance(layout, call[1], token)
                 if chance is not None and not chance.after:
                     chances.append((call, chance))
@@ -161,7 +161,7 @@ class BulkWriter:
             id_ = ordered_text(write.id)
             count = settled_count(before.get(id_))
             applied = holds(found.get(id_), write.operation, step.stamp, count)
-            if applied is None and not write.mark:  # with a mark, no second time takes effect
+            if applied is None and not write.intent:  # with an intent, no second time takes effect
                 raise StoreTimeout("a write was followed by too many others to be found")
             results[position] = (
                 step.result if applied else await self._single.decide(layout, write, token)

@@ -4,13 +4,13 @@
 ``_id``         the object's id, as `ordered_text`
 ``values``      the fields that are not missing, by name; absent from a tombstone
 ``versions``    the version of each group, Int64
-``birth``       version of the object's creation, Int64
+``creation_version``       version of the object's creation, Int64
 ``tombstone``   when it was deleted (Int64, microseconds); only deleted records have it
 ``_ops``        remembered operations, the last `REMEMBERED` of them
 ``_pending``    outbox: the writes that the relay has not taken yet, each as `Effects.text`
 ``_base``       values before the first of these, as JSON text; absent if there was no record
 ``_fences``     tokens whose writes take no effect any more, each with its time
-``_mark``       the write intent that lies on the record
+``_intent``       the write intent that lies on the record
 ``_joint``      the last joint write of the record: the intent under which it happened
 ``_settled``    how many writes the relay has taken, and which were the last, as JSON text
 =============== ===================================================================================
@@ -47,11 +47,11 @@ Document: TypeAlias = dict[str, Any]
 LIVE: Final[Document] = {"tombstone": {"$exists": False}}
 """The condition that a record is there."""
 
-BOOKKEEPING: Final[Document] = {"birth": 1, "versions": 1, "tombstone": 1}
+BOOKKEEPING: Final[Document] = {"creation_version": 1, "versions": 1, "tombstone": 1}
 """The projection that every answer needs."""
 
 _WHOLE: Final[Document] = {**BOOKKEEPING, "values": 1}
-_JOINT: Final[Document] = {"_mark": 1, "_joint": 1}
+_JOINT: Final[Document] = {"_intent": 1, "_joint": 1}
 _LAYOUTS: Final = 4096
 
 
@@ -60,9 +60,9 @@ def unfenced(token: str) -> Document:
     return {"_fences.token": {"$ne": token}} if token else {}
 
 
-def marked(mark: str) -> Document:
-    """Return the condition that a record has this mark; without one, that it has none."""
-    return {"_mark": mark or {"$exists": False}}
+def marked(intent: str) -> Document:
+    """Return the condition that a record has this intent; without one, that it has none."""
+    return {"_intent": intent or {"$exists": False}}
 
 
 def is_fenced(document: Mapping[str, Any] | None, token: str) -> bool:
@@ -143,10 +143,10 @@ class Layout:
         """Return a live document as a record."""
         return Record(
             plain_text(document["_id"]),
-            int(document["birth"]),
+            int(document["creation_version"]),
             self.decode_versions(document),
             self.decode_all(document.get("values")),
-            document.get("_mark", ""),
+            document.get("_intent", ""),
             document.get("_joint", ""),
         )
 

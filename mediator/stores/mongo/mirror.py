@@ -55,26 +55,26 @@ async def forget(
     layout = layout_of(fragment)
     requests = [
         UpdateOne(
-            layout.key(id_) | {"birth": {"$lte": Int64(birth)}},
+            layout.key(id_) | {"creation_version": {"$lte": Int64(creation_version)}},
             {
-                "$set": {"birth": Int64(birth), "tombstone": Int64(now_us)},
+                "$set": {"creation_version": Int64(creation_version), "tombstone": Int64(now_us)},
                 "$unset": {"values": "", "versions": ""},
             },
             upsert=True,
         )
-        for id_, birth in dead
+        for id_, creation_version in dead
     ]
     await _bulk(session, layout, requests)
 
 
 def _older(layout: Layout, record: Record) -> Document:
     """Select the copy if it is older. If there is another, the upsert meets its key, and fails."""
-    birth = Int64(record.birth)
-    same: Document = LIVE | {"birth": birth}
+    creation_version = Int64(record.creation_version)
+    same: Document = LIVE | {"creation_version": creation_version}
     for group, path in layout.version_paths.items():
         # A group that is absent here is older than any version.
         same[path] = {"$not": {"$gt": Int64(record.versions.get(group, 0))}}
-    return layout.key(record.id) | {"$or": [{"birth": {"$lt": birth}}, same]}
+    return layout.key(record.id) | {"$or": [{"creation_version": {"$lt": creation_version}}, same]}
 
 
 def _document(layout: Layout, record: Record) -> Document:
@@ -83,7 +83,7 @@ def _document(layout: Layout, record: Record) -> Document:
         **layout.key(record.id),
         "values": layout.encode_all(record.values),
         "versions": layout.encode_versions(versions),
-        "birth": Int64(record.birth),
+        "creation_version": Int64(record.creation_version),
     }
 
 

@@ -83,7 +83,7 @@ def _memory(
         "fingerprint": write.remember,
         "time": Int64(stamp),
         "created": result.created,
-        "birth": Int64(result.birth),
+        "creation_version": Int64(result.creation_version),
         "versions": _stored(layout, result.versions),
     }
     if values is not None:
@@ -102,7 +102,7 @@ def recalled(layout: Layout, document: Mapping[str, Any] | None, operation: str)
             result = WriteResult(
                 Status.REPLAYED,
                 created=memory["created"],
-                birth=int(memory["birth"]),
+                creation_version=int(memory["creation_version"]),
                 versions=layout.decode_versions(memory),
                 values=layout.decode_all(memory.get("values")),
             )

@@ -21,7 +21,7 @@ _LONGEST: Final = 16_000
 
 _MARKS: Final = "\ue000\ue001"
 _CHARACTER: Final = f"(?:[{_MARKS}].|[^{_MARKS}])"
-"""A character of an `ordered_text`, its mark included."""
+"""A character of an `ordered_text`, its intent included."""
 
 
 def matching(pattern: str, *, marked: bool) -> Document:
@@ -58,8 +58,8 @@ def containing(part: str, *, marked: bool) -> Document:
 def _literal(text: str, *, marked: bool) -> str:
     if not marked:
         return _escaped(text)
-    # Whether one of these is a mark or a character, only what is before it could tell.
-    if any(mark in text for mark in _MARKS):
+    # Whether one of these is an intent or a character, only what is before it could tell.
+    if any(intent in text for intent in _MARKS):
         raise Inexact
     return _escaped(ordered_text(text))
 

@@ -109,5 +109,5 @@ def _removal(layout: Layout, id_: str, pulled: Pulled) -> UpdateOne:
 async def index_outboxes(collection: AsyncCollection[dict[str, Any]]) -> None:
     """Let the sweep find outboxes that are not empty; writes to other records do not touch it."""
     await collection.create_index(
-        {"_id": 1, "birth": 1}, name="outbox", partialFilterExpression=_WAITING
+        {"_id": 1, "creation_version": 1}, name="outbox", partialFilterExpression=_WAITING
     )

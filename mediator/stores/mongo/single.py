@@ -30,7 +30,7 @@ ENTIRE: Final[Document] = BOOKKEEPING | {
     "_ops": 1,
     "_settled": 1,
     "_fences": 1,
-    "_mark": 1,
+    "_intent": 1,
 }
 """What is read of a record to decide on a write."""
 
@@ -59,7 +59,7 @@ class SingleWriter:
 
     async def _attempt(self, layout: Layout, write: Write, token: str) -> WriteResult | None:
         """Try in one round trip; None if that did not apply."""
-        if write.kind is WriteKind.CREATE and not (write.expect or write.mark):
+        if write.kind is WriteKind.CREATE and not (write.expect or write.intent):
             verdict = await self.judge(layout, write, None, token)
             return await self._apply(layout, verdict)
         chance = await self.chance(layout, write, token)

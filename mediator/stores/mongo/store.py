@@ -14,7 +14,7 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
-from mediator.stores.mongo import marks
+from mediator.stores.mongo import intents
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.facts import observe
 from mediator.stores.mongo.fencing import fence
@@ -176,22 +176,22 @@ class MongoStore:
         work = fence(self._open_link.session, fragment, id_, token, now_us)
         return await self._guarded(work)
 
-    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
         """Set an intent on each record that has none; see `Lockable`."""
         now_us = int(self._clock.now() * 1_000_000)
         return await self._standings(
-            keys, lambda session, layout, ids: marks.lock(session, layout, ids, mark, now_us)
+            keys, lambda session, layout, ids: intents.lock(session, layout, ids, intent, now_us)
         )
 
-    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+    async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
         for layout, ids in _by_layout(keys).items():
             session = self._open_link.session
-            await self._guarded(marks.unlock(session, layout, ids, mark, joint=joint))
+            await self._guarded(intents.unlock(session, layout, ids, intent, joint=joint))
 
     async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
         """Tell what stands of records."""
-        return await self._standings(keys, marks.standing)
+        return await self._standings(keys, intents.standing)
 
     async def _standings(
         self,

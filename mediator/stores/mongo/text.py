@@ -31,7 +31,7 @@ def ordered_text(text: str) -> str:
     """Write a text so that every server sorts it by UTF-8 bytes.
 
     mongo-java-server compares UTF-16 code units, which put U+E000 to U+FFFF after the supplementary
-    characters. Each of these and those gets a mark before it that sorts alike in both encodings;
+    characters. Each of these and those gets an intent before it that sorts alike in both encodings;
     all other texts, which are nearly all, are stored as they are.
     """
     return text if text.isascii() else _ABOVE_SURROGATES.sub(_marked, text)

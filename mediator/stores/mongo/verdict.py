@@ -65,9 +65,9 @@ def judge(
     answer = recall(layout, document, write)
     if answer is None and is_fenced(document, token):
         return WriteResult(Status.FENCED)
-    mark = (document or {}).get("_mark", "")
-    if answer is None and mark != write.mark:
-        return WriteResult(Status.LOCKED, mark=mark)
+    intent = (document or {}).get("_intent", "")
+    if answer is None and intent != write.intent:
+        return WriteResult(Status.LOCKED, intent=intent)
     answer = answer or _objection(layout, write, document)
     if answer is not None:
         return answer
@@ -96,9 +96,9 @@ def _objection(layout: Layout, write: Write, document: Document | None) -> Write
         return WriteResult(Status.EXISTS)
     if not present and (write.require_present or write.kind in _NEED_PRESENCE):
         return WriteResult(Status.MISSING)
-    if write.kind is WriteKind.DELETE and write.birth is not None:
+    if write.kind is WriteKind.DELETE and write.creation_version is not None:
         assert document is not None
-        if document["birth"] > write.birth:
+        if document["creation_version"] > write.creation_version:
             return WriteResult(Status.MISSING)
     if not write.expect:
         return None
@@ -137,14 +137,17 @@ class _Revision:
     def _deletion(self) -> Change:
         changes = {"$set": {"tombstone": Int64(self.stamp)}, "$unset": {"values": ""}}
         highest = max(self.versions.values(), default=self.latest)
-        return self._change(WriteResult(Status.APPLIED, birth=highest), changes, None)
+        return self._change(WriteResult(Status.APPLIED, creation_version=highest), changes, None)
 
     def _replacement(self) -> Verdict:
         created = not is_live(self.document)
-        birth = self._birth(created=created)
+        creation_version = self._creation_version(created=created)
         values = returned(self.write, replacing(self.layout, self.write))
-        result = WriteResult(Status.APPLIED, created=created, birth=birth)
-        state = {"values": self.layout.encode_all(self.write.values), "birth": Int64(birth)}
+        result = WriteResult(Status.APPLIED, created=created, creation_version=creation_version)
+        state = {
+            "values": self.layout.encode_all(self.write.values),
+            "creation_version": Int64(creation_version),
+        }
         if self.document is not None:
             return self._change(result, {"$set": state, "$unset": {"tombstone": ""}}, values)
         result = self._complete(result, values)
@@ -157,13 +160,13 @@ class _Revision:
         }
         return Insertion(document, result, self.stamp)
 
-    def _birth(self, *, created: bool) -> int:
-        if self.write.birth is not None:
-            return self.write.birth
+    def _creation_version(self, *, created: bool) -> int:
+        if self.write.creation_version is not None:
+            return self.write.creation_version
         if created:
             return self.latest
         assert self.document is not None
-        return int(self.document["birth"])
+        return int(self.document["creation_version"])
 
     def _update(self) -> Change:
         assert self.document is not None
@@ -178,7 +181,9 @@ class _Revision:
         changes: Document = {"$set": {paths[name]: encode(name, after[name]) for name in touched}}
         if self.write.unset:
             changes["$unset"] = {paths[name]: "" for name in self.write.unset}
-        result = WriteResult(Status.APPLIED, birth=int(self.document["birth"]))
+        result = WriteResult(
+            Status.APPLIED, creation_version=int(self.document["creation_version"])
+        )
         return self._change(result, changes, returned(self.write, after))
 
     def _computed(self, stored: Values) -> Values:
@@ -198,9 +203,9 @@ class _Revision:
         versions = {paths[group]: Int64(self.versions[group]) for group in self.write.groups}
         lists = entries(self.layout, self.write, result, values, self.stamp)
         update = changes | {"$set": changes["$set"] | versions, "$push": pushes(lists)}
-        if self.write.mark:
-            update["$unset"] = update.get("$unset", {}) | {"_mark": ""}
-            update["$set"] |= {"_joint": self.write.mark}
+        if self.write.intent:
+            update["$unset"] = update.get("$unset", {}) | {"_intent": ""}
+            update["$set"] |= {"_joint": self.write.intent}
         return Change(self._unchanged(), update, result, self.stamp)
 
     def _complete(self, result: WriteResult, values: Values | None) -> WriteResult:
@@ -214,7 +219,7 @@ class _Revision:
         assert self.document is not None
         deleted = self.document.get("tombstone")
         query = self.layout.key(self.write.id) | VACANCY
-        query |= unfenced(self.token) | marked(self.write.mark)
+        query |= unfenced(self.token) | marked(self.write.intent)
         query |= LIVE if deleted is None else {"tombstone": deleted}
         for group, path in self.layout.version_paths.items():
             known = self.before.get(group)

@@ -1,8 +1,8 @@
 """The port every store implements, and the calls that go through it.
 
 A *record* is what one system holds of one object: the fields placed there, a version for each
-cache group, and the birth of the object (the version of its creation). All groups of an object
-that live on one system share one record, so that one call reads or writes them atomically.
+cache group, and the creation version of the object (the version of its creation). All groups of an
+object that live on one system share one record, so that one call reads or writes them atomically.
 
 Every call carries its `Fragment`, which says where it goes and how values are typed. Calls come in
 sequences because round trips are what costs: a store sends them as one pipeline or bulk call. Each

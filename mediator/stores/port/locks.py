@@ -19,31 +19,31 @@ class Standing:
     """What stands of a record, whether it is there or not.
 
     Attributes:
-        birth: The record's birth; None if it is not there.
+        creation_version: The record's creation_version; None if it is not there.
         versions: Versions by group, those of a tombstone too.
-        mark: The write intent that lies on it; empty if none.
+        intent: The write intent that lies on it; empty if none.
     """
 
-    birth: int | None
+    creation_version: int | None
     versions: Mapping[str, int]
-    mark: str
+    intent: str
 
 
 @runtime_checkable
 class Lockable(Protocol):
-    """A store whose records, absent ones too, can carry a write intent, the *mark* of a write.
+    """A store whose records, absent ones too, can carry a write intent, the *intent* of a write.
 
     An intent is no write: it makes no version, and nothing is said of it in the outbox. Writes
-    compare it in the step in which they take effect (`Write.mark`). It stays until it is taken
+    compare it in the step in which they take effect (`Write.intent`). It stays until it is taken
     away, or the write that it announces takes it along.
 
     Keys of one call name different records. Each is treated atomically by itself.
     """
 
-    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
         """Set an intent on each record that has none; the answers tell which one it has now."""
 
-    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+    async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one.
 
         `joint`: its write has happened, without touching these records; those that are there note

@@ -15,7 +15,8 @@ class Mirror(Protocol):
     """A store that can hold copies of records that live elsewhere, with the versions they have.
 
     Copies are no writes: they get no versions of this store, and nothing is said in its outbox. A
-    copy only ever becomes newer: of one incarnation (birth) in every group, or a later incarnation.
+    copy only ever becomes newer: of one generation (creation version) in every group, or a later
+        generation.
     """
 
     async def absorb(
@@ -27,7 +28,7 @@ class Mirror(Protocol):
         because the original's store has lost writes.
 
         A record without a group of the fragment leaves it absent. Returns for each record whether
-        the copy is now at least as new in every group (or of a later incarnation, or forgotten
+        the copy is now at least as new in every group (or of a later generation, or forgotten
         later). False: the copy is newer in one group and older in another; the caller reads again.
         """
 
@@ -35,5 +36,5 @@ class Mirror(Protocol):
         """Remove the copies of objects, given by id and the highest version of their tombstone.
 
         Copies born later stay. What was forgotten is remembered for `REMEMBER_S` at least, so that
-        a copy of the dead incarnation that comes late is not taken in.
+        a copy of the dead generation that comes late is not taken in.
         """

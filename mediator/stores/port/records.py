@@ -26,9 +26,9 @@ class Fragment:
         schema_version: Version of the class's schema.
         ttl_s: Seconds that objects of the class live from their creation; None: for ever.
         joint: Whether the class has further fragments. Then records read from it tell of the writes
-            that concern several of them (`Record.mark`, `Record.joint`).
-        anchor_system: Name of the system whose clock births go by: the one that decides whether an
-            object exists; empty: `system`.
+            that concern several of them (`Record.intent`, `Record.joint`).
+        anchor_system: Name of the system whose clock creation versions go by: the one that decides
+            whether an object exists; empty: `system`.
         database_id: Id of the database, which no later one of its name has: what a write leaves for
             the feed names it. Empty, for what no catalogue keeps: the name is the id.
         stored_as: What stores name records of the class by, together with the database: another one
@@ -60,21 +60,22 @@ class Record:
 
     Attributes:
         id: The object's id.
-        birth: Version of the object's creation; equal in all fragments of one incarnation.
+        creation_version: Version of the object's creation; equal in all fragments of one
+            generation.
         versions: Version of each group here; strictly increasing, over deletes too.
         values: The fields asked for that are not missing.
-        mark: The write intent that lies on the record; empty if none, or if its fragment is not
+        intent: The write intent that lies on the record; empty if none, or if its fragment is not
             `joint`.
-        joint: The last write over all fragments of the object that has happened (the mark under
+        joint: The last write over all fragments of the object that has happened (the intent under
             which it did): the same in all of them, but while one is being applied. Empty as for
-            `mark`.
+            `intent`.
     """
 
     id: str
-    birth: int
+    creation_version: int
     versions: Mapping[str, int]
     values: Values
-    mark: str = ""
+    intent: str = ""
     joint: str = ""
 
 

@@ -45,12 +45,13 @@ class Write:
         operators: Operators applied (UPDATE), each to a different field, none of it in `values`.
         expect: Versions that groups here must have, else the write is not applied (CONFLICT).
         require_present: REPLACE only if the record is there (If-Match: *).
-        birth: Set when the anchor lives elsewhere: the birth to record (CREATE, REPLACE), or, for
-            DELETE, the version of the anchor's tombstone: a record born later is left alone.
+        creation_version: Set when the anchor lives elsewhere: the creation_version to record
+            (CREATE, REPLACE), or, for DELETE, the version of the anchor's tombstone: a record born
+            later is left alone.
         remember: A fingerprint of the request: the store keeps (operation, fingerprint, result)
             with the write itself for `REMEMBER_S`, and answers a repeated operation with REPLAYED.
         returning: Fields whose values after the write are returned; None: none; (): all.
-        mark: The write intent that the record must have (`Lockable`), which goes with the write,
+        intent: The write intent that the record must have (`Lockable`), which goes with the write,
             and is noted as the record's last joint write; empty: it must have none. Else the write
             is not applied (LOCKED).
     """
@@ -65,13 +66,18 @@ class Write:
     operators: tuple[OperatorCall, ...] = ()
     expect: Mapping[str, int] = field(default_factory=dict)
     require_present: bool = False
-    birth: int | None = None
+    creation_version: int | None = None
     remember: str | None = None
     returning: tuple[str, ...] | None = None
-    mark: str = ""
+    intent: str = ""
 
     def under(
-        self, mark: str, *, birth: int | None, remember: str | None, is_there: bool = False
+        self,
+        intent: str,
+        *,
+        creation_version: int | None,
+        remember: str | None,
+        is_there: bool = False,
     ) -> Write:
         """Return the same write under an intent; `dataclasses.replace` takes ten times as long.
 
@@ -88,10 +94,10 @@ class Write:
             self.operators,
             self.expect,
             self.require_present or is_there,
-            birth,
+            creation_version,
             remember,
             self.returning,
-            mark,
+            intent,
         )
 
 
@@ -106,7 +112,7 @@ class Status(Enum):
     EXISTS: the record is there (CREATE); nothing done.
     REFUSED: an operator cannot be applied (`failure`); nothing done.
     FENCED: the record was fenced against the writes of its token; nothing done.
-    LOCKED: the record's mark is not the write's (`mark` tells it); nothing done.
+    LOCKED: the record's intent is not the write's (`intent` tells it); nothing done.
     """
 
     APPLIED = auto()
@@ -127,19 +133,20 @@ class WriteResult:
     Attributes:
         status: What became of it.
         created: Whether the record was absent before (CREATE, REPLACE).
-        birth: The record's birth; for DELETE the highest version of the tombstone.
+        creation_version: The record's creation_version; for DELETE the highest version of the
+            tombstone.
         versions: After APPLIED and REPLAYED: all versions of the record; on CONFLICT the current
             ones; otherwise empty.
         values: What `returning` asked for. A replay returns the values of then, if they were asked
             for then.
         failure: With REFUSED.
-        mark: With LOCKED: the mark that the record has, empty if none.
+        intent: With LOCKED: the intent that the record has, empty if none.
     """
 
     status: Status
     created: bool = False
-    birth: int = 0
+    creation_version: int = 0
     versions: Mapping[str, int] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
     failure: OperatorFailure | None = None
-    mark: str = ""
+    intent: str = ""

@@ -25,7 +25,7 @@ from mediator.stores.postgres.tables import RecordTable
 
 __all__ = ["RecordReader", "WritePlan", "are_large", "reader", "recalled", "replay"]
 
-_LIVED, _APPLIED, _REFUSAL, _BIRTH, _NULLS, _MARK, _HEAD = range(7)
+_LIVED, _APPLIED, _REFUSAL, _CREATION_VERSION, _NULLS, _INTENT, _HEAD = range(7)
 """Columns of the answer; `_HEAD` counts them."""
 
 RecordReader: TypeAlias = Callable[[Any], Record]
@@ -34,7 +34,7 @@ _LARGE: Final = 20_000
 """Characters of texts and items of lists, together."""
 
 _PAST: Final = 6
-"""Columns of the remembered operation: fingerprint, created, birth, versions, values, nulls."""
+"""Columns of the remembered operation, in order."""
 
 
 def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: Any) -> Values:
@@ -52,7 +52,7 @@ def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: An
 
 
 def reader(records: RecordTable, names: tuple[str, ...]) -> RecordReader:
-    """Return what reads records out of rows: id, birth, nulls, versions, fields, mark and joint."""
+    """Return what reads records out of rows."""
     groups = tuple(records.versions)
     first, end = 3 + len(groups), 3 + len(groups) + len(names)
     codecs = [(name, records.codecs[name].decode) for name in names]
@@ -89,11 +89,11 @@ def are_large(rows: Iterable[Any]) -> bool:
 
 def recalled(records: RecordTable, row: Any) -> Recalled:
     """Read a remembered operation out of its columns."""
-    fingerprint, created, birth, versions, values, nulls = row
+    fingerprint, created, creation_version, versions, values, nulls = row
     result = WriteResult(
         Status.REPLAYED,
         created,
-        birth,
+        creation_version,
         orjson.loads(versions),
         _remembered(records, orjson.loads(values), nulls),
     )
@@ -134,9 +134,9 @@ class WritePlan:
             "id": call.id,
             "operation": call.operation,
             "fingerprint": call.remember,
-            "birth": call.birth,
+            "creation_version": call.creation_version,
             "token": token,
-            "mark": call.mark,
+            "intent": call.intent,
         }
         if shape.whole or shape.values:
             if not values.keys() <= codecs.keys():
@@ -170,15 +170,15 @@ class WritePlan:
         return WriteResult(
             Status.APPLIED,
             shape.whole and not row[_LIVED],
-            max(versions.values()) if shape.kind is WriteKind.DELETE else row[_BIRTH],
+            max(versions.values()) if shape.kind is WriteKind.DELETE else row[_CREATION_VERSION],
             versions,
             _values_of(self._records, shape.returning or (), row, start, row[_NULLS]),
         )
 
     def _failure(self, row: Any, versions: dict[str, int], call: Write) -> WriteResult | None:
-        kind, mark = self.shape.kind, row[_MARK] or ""
-        if mark != call.mark:
-            return WriteResult(Status.LOCKED, mark=mark)
+        kind, intent = self.shape.kind, row[_INTENT] or ""
+        if intent != call.intent:
+            return WriteResult(Status.LOCKED, intent=intent)
         if not row[_LIVED]:
             return self._absence(call)
         if kind is WriteKind.CREATE:

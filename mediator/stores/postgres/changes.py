@@ -78,7 +78,7 @@ def keep_operation(parts: Parts, source: Any) -> Any:
         parts.id,
         parameter("fingerprint", sa.Text()),
         sa.not_(parts.lived) if shape.whole else sa.false(),
-        latest if shape.kind is WriteKind.DELETE else new["_birth"],
+        latest if shape.kind is WriteKind.DELETE else new["_creation_version"],
         json_object(versions.items()),
         _fields(parts, new, shape.returning or ()),
         new["_nulls"],

@@ -28,7 +28,7 @@ SELECT c.relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid
 WHERE indrelid = $1::regclass AND NOT indisprimary
 """
 _TEXT: Final = 'text COLLATE "C"'
-_LATER: Final = {"_mark": _TEXT, "_joint": _TEXT, "_fences": "jsonb"}
+_LATER: Final = {"_intent": _TEXT, "_joint": _TEXT, "_fences": "jsonb"}
 """Columns of `fragment_table` that older versions did not make, and their types."""
 
 _LACKING: Final = """

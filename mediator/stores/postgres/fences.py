@@ -1,7 +1,7 @@
 """Fences: a record that takes no more writes of a token, however late they come (`Store.fence`).
 
 The tokens that a record is fenced against are in its row (`_fences`), each with its time. A write
-with a token looks there as it looks at versions and marks: in the newest row, which it has locked
+with a token looks there as it looks at versions and intents: in the newest row, which it has locked
 (see `writes`). So row and lock alone decide what comes first, and a fence costs those writes
 nothing that nobody fenced. W is the write, F the fence:
 
@@ -34,7 +34,7 @@ from mediator.stores.postgres.tables import RecordTable
 __all__ = ["fence_statement"]
 
 _FENCE: Final = """
-INSERT INTO {table} AS own (id, _birth, _deleted, _fences) VALUES (
+INSERT INTO {table} AS own (id, _creation_version, _deleted, _fences) VALUES (
     $1, 0, clock_timestamp(),
     jsonb_build_object($2::text, extract(epoch FROM clock_timestamp()))
 )

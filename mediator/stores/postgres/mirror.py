@@ -47,7 +47,13 @@ class Copies:
     async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
         """Leave tombstones in the place of copies."""
         statement = self._forgetting(self._plans.records(fragment))
-        await self._send(statement, [{"id": id_, "birth": birth} for id_, birth in sorted(dead)])
+        await self._send(
+            statement,
+            [
+                {"id": id_, "creation_version": creation_version}
+                for id_, creation_version in sorted(dead)
+            ],
+        )
 
     async def _send(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         given = [statement.arguments(row) for row in rows]
@@ -73,7 +79,7 @@ def _absorb_statement(records: RecordTable, force: bool) -> Statement:
     table = records.table
     row: dict[str, Any] = {
         "id": parameter("id", sa.Text()),
-        "_birth": parameter("birth", sa.BigInteger()),
+        "_creation_version": parameter("creation_version", sa.BigInteger()),
         "_nulls": parameter("nulls", NULLS),
         **{
             column.name: parameter(f"g_{group}", sa.BigInteger())
@@ -87,8 +93,8 @@ def _absorb_statement(records: RecordTable, force: bool) -> Statement:
     statement = insert(table).values(row)
     new = statement.excluded
     same = [table.c[v.name] <= new[v.name] for v in records.versions.values()]
-    same += [table.c["_birth"] == new["_birth"], records.live]
-    older = sa.or_(table.c["_birth"] < new["_birth"], sa.and_(*same))
+    same += [table.c["_creation_version"] == new["_creation_version"], records.live]
+    older = sa.or_(table.c["_creation_version"] < new["_creation_version"], sa.and_(*same))
     changes = {**{name: new[name] for name in row if name != "id"}, "_deleted": sa.null()}
     upsert = statement.on_conflict_do_update(
         index_elements=["id"], set_=changes, where=None if force else older
@@ -97,11 +103,11 @@ def _absorb_statement(records: RecordTable, force: bool) -> Statement:
 
 
 def _forget_statement(records: RecordTable) -> Statement:
-    """Build the upsert of one tombstone; its birth is the highest version that has died."""
+    """Build the upsert of one tombstone; its creation version is the highest that was deleted."""
     table = records.table
     nothing = {column.name: sa.null() for column in records.columns.values()}
     gone = {
-        "_birth": parameter("birth", sa.BigInteger()),
+        "_creation_version": parameter("creation_version", sa.BigInteger()),
         "_deleted": sa.func.clock_timestamp(),
         "_nulls": sa.cast(sa.literal_column("'{}'"), NULLS),
     }
@@ -111,7 +117,7 @@ def _forget_statement(records: RecordTable) -> Statement:
         statement.on_conflict_do_update(
             index_elements=["id"],
             set_=changes,
-            where=table.c["_birth"] <= statement.excluded["_birth"],
+            where=table.c["_creation_version"] <= statement.excluded["_creation_version"],
         ).returning(table.c["id"])
     )
 
@@ -120,7 +126,7 @@ def _row(table: RecordTable, record: Record) -> dict[str, Any]:
     values = record.values
     return {
         "id": record.id,
-        "birth": record.birth,
+        "creation_version": record.creation_version,
         "nulls": [name for name, value in values.items() if value is None],
         **{f"g_{group}": record.versions.get(group, 0) for group in table.versions},
         **{f"v_{name}": encoded(codec, values.get(name)) for name, codec in table.codecs.items()},

@@ -14,7 +14,7 @@ from mediator.stores.postgres import reads
 from mediator.stores.postgres.aggregates import Grouping, aggregate_statement
 from mediator.stores.postgres.answers import RecordReader, WritePlan, reader
 from mediator.stores.postgres.fences import fence_statement
-from mediator.stores.postgres.marks import Marking
+from mediator.stores.postgres.intents import Marking
 from mediator.stores.postgres.searches import Search, search_statement
 from mediator.stores.postgres.shapes import Shape, check
 from mediator.stores.postgres.statements import Statement

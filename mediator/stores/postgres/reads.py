@@ -32,10 +32,10 @@ MISSING_RANK, NULL_RANK, VALUE_RANK = range(3)
 
 def record_columns(records: RecordTable, names: tuple[str, ...]) -> list[Any]:
     """Return the columns that `answers.record` reads."""
-    own = [records.table.c[name] for name in ("id", "_birth", "_nulls")]
+    own = [records.table.c[name] for name in ("id", "_creation_version", "_nulls")]
     columns = [*own, *records.versions.values(), *(records.columns[name] for name in names)]
     if records.fragment.joint:
-        columns += [records.table.c["_mark"], records.table.c["_joint"]]
+        columns += [records.table.c["_intent"], records.table.c["_joint"]]
     return [column.label(f"c{i}") for i, column in enumerate(columns)]
 
 
@@ -62,7 +62,7 @@ def count_statement(records: RecordTable) -> Statement:
 def recall_statement(records: RecordTable, ledgers: Ledgers) -> Statement:
     """Find a remembered operation; `answers.recalled` reads it."""
     kept, fragment = ledgers.operations.c, records.fragment
-    names = ("fingerprint", "created", "birth", "versions", "values", "nulls")
+    names = ("fingerprint", "created", "creation_version", "versions", "values", "nulls")
     return Statement(
         sa.select(*(kept[name] for name in names)).where(
             kept["operation"] == parameter("operation", sa.Text()),

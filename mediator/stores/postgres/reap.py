@@ -17,7 +17,7 @@ _TABLES: Final = 'SELECT "table" FROM {classes}'
 # Locked rows are skipped: someone is just making the record again.
 _TOMBSTONES: Final = """
 DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM {table} WHERE _deleted < $1 AND _mark IS NULL ORDER BY _deleted LIMIT $2
+    SELECT ctid FROM {table} WHERE _deleted < $1 AND _intent IS NULL ORDER BY _deleted LIMIT $2
     FOR UPDATE SKIP LOCKED))
 """
 _DATED: Final = """

@@ -26,11 +26,11 @@ class Shape(NamedTuple):
     operators: tuple[tuple[str, Operator], ...]
     expect: tuple[str, ...]
     require_present: bool
-    birth: bool
+    creation_version: bool
     remember: bool
     returning: tuple[str, ...] | None
     has_token: bool
-    has_mark: bool
+    has_intent: bool
 
     @property
     def whole(self) -> bool:
@@ -57,11 +57,11 @@ def shape_of(call: Write, token: str) -> Shape:
         tuple([(operator.field, operator.operator) for operator in call.operators]),
         tuple(call.expect),
         call.require_present,
-        call.birth is not None,
+        call.creation_version is not None,
         call.remember is not None,
         tuple(fragment.fields) if call.returning == () else call.returning,
         bool(token),
-        bool(call.mark),
+        bool(call.intent),
     )
 
 

@@ -38,7 +38,7 @@ from mediator.stores.postgres.answers import recalled
 from mediator.stores.postgres.changelog import LOG, OutboxLog
 from mediator.stores.postgres.failures import FAILURES, as_store_error
 from mediator.stores.postgres.fetching import Fetcher
-from mediator.stores.postgres.marks import Marking
+from mediator.stores.postgres.intents import Marking
 from mediator.stores.postgres.mirror import Copies
 from mediator.stores.postgres.plans import Plans
 from mediator.stores.postgres.pool import Pool, transaction
@@ -130,15 +130,15 @@ class PostgresStore:
         pairs = zip(fragment.groups, row, strict=True)
         return {group: version for group, version in pairs if version}
 
-    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
         """Set an intent on each record that has none; see `Lockable`."""
-        return await self._standings(keys, lambda m, ids: lambda c: m.lock(c, ids, mark))
+        return await self._standings(keys, lambda m, ids: lambda c: m.lock(c, ids, intent))
 
-    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+    async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
         for fragment, ids in _by_fragment(keys).items():
             marking = self._plans.marking(fragment)
-            await self._use(partial(marking.unlock, ids=ids, mark=mark, joint=joint))
+            await self._use(partial(marking.unlock, ids=ids, intent=intent, joint=joint))
 
     async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
         """Tell what stands of records."""

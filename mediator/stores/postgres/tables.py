@@ -1,8 +1,8 @@
 """The tables: one for each class, and three of ours in each namespace.
 
 A row is a record or its tombstone (`_deleted` set, all fields null). Where a field's column is
-null, `_nulls` says whether a null is stored or nothing. `_mark` and `_fences` say which writes it
-does not take (see `marks` and `fences`), `_joint` which joint write was its last.
+null, `_nulls` says whether a null is stored or nothing. `_intent` and `_fences` say which writes it
+does not take (see `intents` and `fences`), `_joint` which joint write was its last.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         sa.MetaData(schema=namespace),
         sa.Column("id", sa.Text(collation="C"), primary_key=True),
         *versions.values(),
-        sa.Column("_birth", sa.BigInteger(), nullable=False),
+        sa.Column("_creation_version", sa.BigInteger(), nullable=False),
         sa.Column("_deleted", sa.DateTime(timezone=True)),
         sa.Column("_nulls", NULLS, nullable=False, server_default="{}"),
-        sa.Column("_mark", sa.Text(collation="C")),
+        sa.Column("_intent", sa.Text(collation="C")),
         sa.Column("_joint", sa.Text(collation="C")),
         sa.Column("_fences", JSONB()),
         *columns.values(),
@@ -197,7 +197,7 @@ def ledgers(namespace: str) -> Ledgers:
         *(sa.Column(n, text, primary_key=True) for n in _OPERATION_KEY),
         sa.Column("fingerprint", text, nullable=False),
         sa.Column("created", sa.Boolean(), nullable=False),
-        sa.Column("birth", sa.BigInteger(), nullable=False),
+        sa.Column("creation_version", sa.BigInteger(), nullable=False),
         *(sa.Column(n, JSONB(), nullable=False) for n in ("versions", "values")),
         sa.Column("nulls", NULLS, nullable=False),
         sa.Column("at", time, nullable=False, index=True),

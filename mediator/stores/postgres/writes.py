@@ -27,9 +27,9 @@ Why this is right under READ COMMITTED, when others write the same row:
   one. If it did not (a concurrent insert won), neither a row before nor a row after is returned,
   nothing was done, and the caller tries again. If it did, the row is locked, so `old` is what the
   conflicting row still holds.
-- A mark (`_mark`, see `Lockable`) and the fences (`_fences`, see `fences`) are in the row, so that
-  they are read as conditions are: from the newest row, locked. Marking and fencing make a row for
-  a record that is absent.
+- An intent (`_intent`, see `Lockable`) and the fences (`_fences`, see `fences`) are in the row, so
+  that they are read as conditions are: from the newest row, locked. Marking and fencing make a row
+  for a record that is absent.
 - Of two executions of one operation id, both may pass the look into `_operations`; the second then
   fails on its primary key, which undoes its whole statement, and finds the memory when it is tried
   again.
@@ -115,7 +115,14 @@ class _WriteBuilder:
         versions = [sa.func.coalesce(new[v.name], old[v.name]) for v in self._versions()]
         values = [new[self.records.columns[name].name] for name in shape.returning or ()]
         applied = new["id"].is_not(None)
-        head = [self.lived, applied, old["_refusal"], new["_birth"], new["_nulls"], old["_mark"]]
+        head = [
+            self.lived,
+            applied,
+            old["_refusal"],
+            new["_creation_version"],
+            new["_nulls"],
+            old["_intent"],
+        ]
         past = [] if self.past is None else list(self.past.c)
         fenced = [old["_fenced"]] if shape.has_token else []
         # Labelled by place: fields may be named like each other's columns, or like ours.
@@ -127,7 +134,7 @@ class _WriteBuilder:
 
     def _past(self) -> sa.CTE:
         kept = self.ledgers.operations.c
-        names = ("fingerprint", "created", "birth", "versions", "values", "nulls")
+        names = ("fingerprint", "created", "creation_version", "versions", "values", "nulls")
         fragment = self.shape.fragment
         return (
             sa.select(*(kept[name] for name in names))
@@ -146,7 +153,9 @@ class _WriteBuilder:
 
     def _old(self) -> sa.CTE:
         records, shape = self.records, self.shape
-        own = [records.table.c[n] for n in ("id", "_birth", "_deleted", "_nulls", "_mark")]
+        own = [
+            records.table.c[n] for n in ("id", "_creation_version", "_deleted", "_nulls", "_intent")
+        ]
         touched = [records.columns[name] for name in shape.touched]
         conditions = [records.id == self.id, *self._unprecedented()]
         clock = [] if shape.whole else [sa.func.clock_timestamp().label("_at")]
@@ -190,11 +199,11 @@ class _WriteBuilder:
         return sa.func.greatest(previous + number(1), us, type_=sa.BigInteger())
 
     def _let_pass(self) -> list[Any]:
-        """That the record has the write's mark, or none, and no fence against its token."""
+        """That the record has the write's intent, or none, and no fence against its token."""
         old, shape = self.old.c, self.shape
-        marked = old["_mark"] == parameter("mark", sa.Text())
-        mark = marked if shape.has_mark else old["_mark"].is_(None)
-        return [mark, *([old["_fenced"].is_not(sa.true())] if shape.has_token else [])]
+        marked = old["_intent"] == parameter("intent", sa.Text())
+        intent = marked if shape.has_intent else old["_intent"].is_(None)
+        return [intent, *([old["_fenced"].is_not(sa.true())] if shape.has_token else [])]
 
     def _expected(self) -> list[Any]:
         return [
@@ -204,7 +213,7 @@ class _WriteBuilder:
 
     def _returned(self) -> list[Any]:
         names = dict.fromkeys((*self.shape.touched, *(self.shape.returning or ())))
-        own = [self.records.table.c[name] for name in ("id", "_birth", "_nulls")]
+        own = [self.records.table.c[name] for name in ("id", "_creation_version", "_nulls")]
         return [*own, *self._versions(), *(self.records.columns[name] for name in names)]
 
     def _updated(self) -> Any:
@@ -213,12 +222,14 @@ class _WriteBuilder:
         conditions += [*self._let_pass(), *self._expected()]
         if shape.operators:
             conditions.append(old["_refusal"].is_(None))
-        if shape.birth:
-            conditions.append(old["_birth"] <= parameter("birth", sa.BigInteger()))
+        if shape.creation_version:
+            conditions.append(
+                old["_creation_version"] <= parameter("creation_version", sa.BigInteger())
+            )
         values = self._tombstone() if shape.kind is WriteKind.DELETE else self._changed()
         values |= {self.records.versions[group].name: self._later(group) for group in shape.groups}
-        if shape.has_mark:
-            values["_mark"], values["_joint"] = sa.null(), parameter("mark", sa.Text())
+        if shape.has_intent:
+            values["_intent"], values["_joint"] = sa.null(), parameter("intent", sa.Text())
         return sa.update(table).values(values).where(*conditions).returning(*self._returned())
 
     def _tombstone(self) -> dict[str, Any]:
@@ -254,12 +265,12 @@ class _WriteBuilder:
         row = {
             "id": self.id,
             **{v.name: self._later(group) for group, v in records.versions.items()},
-            "_birth": self._born(),
+            "_creation_version": self._born(),
             "_nulls": _given_nulls(),
             **{column.name: self._value(name) for name, column in records.columns.items()},
         }
-        if self.shape.has_mark:
-            row["_joint"] = parameter("mark", sa.Text())
+        if self.shape.has_intent:
+            row["_joint"] = parameter("intent", sa.Text())
         source = sa.select(*(value.label(f"r{i}") for i, value in enumerate(row.values())))
         source = source.select_from(self.tick.outerjoin(self.old, sa.true()))
         conditions = [*self._let_pass(), *self._conditions(), *self._unprecedented()]
@@ -267,15 +278,15 @@ class _WriteBuilder:
         changes = {name: statement.excluded[name] for name in row if name != "id"}
         return statement.on_conflict_do_update(
             index_elements=["id"],
-            set_=changes | {"_deleted": sa.null(), "_mark": sa.null()},
+            set_=changes | {"_deleted": sa.null(), "_intent": sa.null()},
             where=sa.exists(sa.select(number(1)).select_from(self.old)),
         ).returning(*self._returned())
 
     def _born(self) -> Any:
-        if self.shape.birth:
-            return parameter("birth", sa.BigInteger())
+        if self.shape.creation_version:
+            return parameter("creation_version", sa.BigInteger())
         first = sa.func.greatest(*map(self._later, self.records.versions), type_=sa.BigInteger())
-        return sa.case((self.lived, self.old.c["_birth"]), else_=first)
+        return sa.case((self.lived, self.old.c["_creation_version"]), else_=first)
 
     def _conditions(self) -> list[Any]:
         if self.shape.kind is WriteKind.CREATE:

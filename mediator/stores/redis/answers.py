@@ -37,7 +37,7 @@ def _updated(plan: Plan, form: Form, reply: list[Any], at: int) -> WriteResult:
     """Read the row that begins there."""
     if reply[at] != _APPLIED:
         return _result_of(plan, reply[at : at + 3])
-    birth = int(reply[at + 1])
+    creation_version = int(reply[at + 1])
     at += 2
     versions = {}
     for group in plan.groups:
@@ -48,17 +48,17 @@ def _updated(plan: Plan, form: Form, reply: list[Any], at: int) -> WriteResult:
     for name in form.returned:
         values[name] = decode(reply[at])
         at += 1
-    return WriteResult(Status.APPLIED, False, birth, versions, values)
+    return WriteResult(Status.APPLIED, False, creation_version, versions, values)
 
 
 def _result_of(plan: Plan, answer: list[Any]) -> WriteResult:
     code = answer[0]
     if code == _APPLIED:
-        _, created, birth, versions, values = answer
+        _, created, creation_version, versions, values = answer
         return WriteResult(
             Status.APPLIED,
             created == 1,
-            int(birth),
+            int(creation_version),
             plan.versions(versions),
             plan.values(values) if values else {},
         )
@@ -67,17 +67,17 @@ def _result_of(plan: Plan, answer: list[Any]) -> WriteResult:
     if code == _CONFLICT:
         return WriteResult(Status.CONFLICT, versions=plan.versions(answer[1]))
     if code == _LOCKED:
-        return WriteResult(Status.LOCKED, mark=answer[1].decode())
+        return WriteResult(Status.LOCKED, intent=answer[1].decode())
     if code == _REFUSED:
         failure = OperatorFailure(answer[1].decode(), answer[2].decode())
         return WriteResult(Status.REFUSED, failure=failure)
     return _BARE[code]
 
 
-def recalled(plan: Plan, flat: list[bytes], incarnation: bytes | None) -> Recalled | None:
+def recalled(plan: Plan, flat: list[bytes], generation: bytes | None) -> Recalled | None:
     """Read what is remembered of an operation; None if its class was dropped since."""
     fields = _named(flat)
-    current = fields.get("incarnation") == (incarnation or b"0")
+    current = fields.get("generation") == (generation or b"0")
     return _recalled(plan, fields) if current else None
 
 
@@ -91,7 +91,7 @@ def _recalled(plan: Plan, fields: Mapping[str, bytes]) -> Recalled:
     result = WriteResult(
         Status.REPLAYED,
         fields["created"] == b"1",
-        int(fields["birth"]),
+        int(fields["creation_version"]),
         {group: int(text) for group, text in versions.items() if text},
         values,
     )

@@ -137,8 +137,8 @@ def _layout(names: tuple[bytes, ...]) -> _Layout:
     )
 
 
-def _side(at: Mapping[bytes, int], mark: int) -> tuple[tuple[str, int], ...]:
-    return tuple((name[1:].decode(), index) for name, index in at.items() if name[0] == mark)
+def _side(at: Mapping[bytes, int], intent: int) -> tuple[tuple[str, int], ...]:
+    return tuple((name[1:].decode(), index) for name, index in at.items() if name[0] == intent)
 
 
 @lru_cache(maxsize=1024)

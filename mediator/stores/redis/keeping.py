@@ -48,7 +48,7 @@ async def _remove(line: Line, prefix: str, names: set[bytes]) -> None:
 async def drop_class(line: Line, plan: Plan) -> None:
     """Remove records, tombstones and indexes; what is remembered of operations is void."""
     for prefix in plan.prefixes:
-        await _do(line, "INCR", f"{prefix}incarnation")
+        await _do(line, "INCR", f"{prefix}generation")
         removed = 1
         while removed:
             (removed,) = await line.ask([call_of(DROP, (prefix,), (BATCH,))], writes=True)

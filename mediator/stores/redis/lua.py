@@ -7,7 +7,18 @@ from functools import cached_property
 from hashlib import sha1
 from importlib.resources import files
 
-__all__ = ["DROP", "FENCE", "FILL", "MARK", "PAGE", "READ", "SOURCES", "UPDATE", "WRITE", "Script"]
+__all__ = [
+    "DROP",
+    "FENCE",
+    "FILL",
+    "INTENT",
+    "PAGE",
+    "READ",
+    "SOURCES",
+    "UPDATE",
+    "WRITE",
+    "Script",
+]
 
 
 _MODULE = """local {name}
@@ -64,6 +75,6 @@ DROP = Script("drop", ("records",))
 WRITE = Script("write", ("int64", "records", "sortable", "operators", "lifecycle", "memory"))
 UPDATE = Script("update", ("int64", "sortable"), "at_once")
 FENCE = Script("fence", ())
-MARK = Script("mark", ())
-_ALL = (READ, PAGE, FILL, DROP, WRITE, UPDATE, FENCE, MARK)
+INTENT = Script("intent", ())
+_ALL = (READ, PAGE, FILL, DROP, WRITE, UPDATE, FENCE, INTENT)
 SOURCES = tuple(script.source for script in _ALL)

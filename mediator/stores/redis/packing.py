@@ -3,12 +3,11 @@
 Writes of one form (kind, groups, fields, operators) share a *shape*, which is packed once; each
 write then adds a *row*. One call of a script has one shape; for ``write.lua``::
 
-    shape  kind, [names: birth and versions of all groups], [groups written], [groups expected],
-           flags (remembers, given birth, must exist, has collections, returns, has a token,
-           has a mark),
-           [names returned] if it returns, number of changes,
+    shape  kind, [names: creation version and versions of all groups], [groups written], [groups
+           expected], flags (remembers, given creation version, must exist, has collections,
+           returns, has a token, has an intent), [names returned] if it returns, number of changes,
            then for each change: field, group, code, limit, arity (0, 1 or n)
-    row    id, operation, token?, mark?, fingerprint?, birth?, expected versions...,
+    row    id, operation, token?, intent?, fingerprint?, creation version?, expected versions...,
            arguments of the changes...
 
 ``[list]`` is a count and so many texts; a group is told by its position among the names, from 1.
@@ -77,12 +76,12 @@ class Form:
         rows += (write.id, write.operation)
         if token:
             rows.append(token)
-        if write.mark:
-            rows.append(write.mark)
+        if write.intent:
+            rows.append(write.intent)
         if write.remember is not None:
             rows.append(write.remember)
-        if write.birth is not None:
-            rows.append(write.birth)
+        if write.creation_version is not None:
+            rows.append(write.creation_version)
         if write.expect:
             rows.extend(write.expect.values())
         for name, pack in self.of_values:
@@ -136,11 +135,11 @@ def _key(plan: Plan, write: Write, has_token: bool) -> Any:
         tuple(map(_OPERATION, write.operators)),
         tuple(write.expect),
         write.remember is None,
-        write.birth is None,
+        write.creation_version is None,
         write.require_present,
         write.returning,
         has_token,
-        bool(write.mark),
+        bool(write.intent),
     )
 
 
@@ -184,9 +183,14 @@ def _is_simple(plan: Plan, write: Write, changes: Sequence[Change]) -> bool:
     touched = [change.field for change in changes]
     if write.kind is not WriteKind.UPDATE or not 0 < len(touched) <= MOST_SIMPLE:
         return False
-    if write.unset or write.expect or write.remember is not None or write.birth is not None:
+    if (
+        write.unset
+        or write.expect
+        or write.remember is not None
+        or write.creation_version is not None
+    ):
         return False
-    if write.mark:
+    if write.intent:
         return False
     if write.returning == () or not {*(write.returning or ())} <= {*touched}:
         return False
@@ -218,12 +222,12 @@ def _absent(plan: Plan, write: Write) -> Iterable[str]:
 def _flags(write: Write, has_collections: bool, has_token: bool) -> str:
     flags = (
         write.remember is not None,
-        write.birth is not None,
+        write.creation_version is not None,
         write.require_present,
         has_collections,
         write.returning is not None,
         has_token,
-        bool(write.mark),
+        bool(write.intent),
     )
     return "".join("1" if flag else "0" for flag in flags)
 

@@ -12,7 +12,7 @@ from mediator.schema.types import SCALARS
 from mediator.stores.port import REMEMBER_S, Fragment, Read, Record, Standing, SystemConfig
 from mediator.stores.redis.codec import COLLECTIONS, decode
 from mediator.stores.redis.commands import call_of, command
-from mediator.stores.redis.lua import FENCE, MARK, READ
+from mediator.stores.redis.lua import FENCE, INTENT, READ
 
 __all__ = ["REMEMBER_MS", "TOMBSTONE_MS", "Plan", "Plans", "are_large", "records_of"]
 
@@ -20,7 +20,7 @@ REMEMBER_MS = REMEMBER_S * 1000
 TOMBSTONE_MS = (REMEMBER_S + 3600) * 1000
 """Life of a tombstone: it outlasts what is remembered of the operations on its object."""
 
-_JOINT = {b"!m": "mark", b"!j": "joint"}
+_JOINT = {b"!m": "intent", b"!j": "joint"}
 """What a record tells of writes over several, by the name in the hash."""
 
 MOST_PLANS = 512
@@ -101,7 +101,7 @@ class Plan:
         return self._record(id_, zip(texts, texts, strict=True))
 
     def _record(self, id_: str, pairs: Iterable[tuple[bytes, bytes | None]]) -> Record | None:
-        birth, versions, values, joint = None, {}, {}, {}
+        creation_version, versions, values, joint = None, {}, {}, {}
         for name, text in pairs:
             if text is None:
                 continue
@@ -110,18 +110,22 @@ class Plan:
             elif name in self._group_names:
                 versions[self._group_names[name]] = int(text)
             elif name == b"!b":
-                birth = int(text)
+                creation_version = int(text)
             elif self.fragment.joint and name in _JOINT:
                 joint[_JOINT[name]] = text.decode()
-        return None if birth is None else Record(id_, birth, versions, values, **joint)
+        return (
+            None
+            if creation_version is None
+            else Record(id_, creation_version, versions, values, **joint)
+        )
 
     def recollection(self, id_: str, operation: str) -> list[bytes]:
-        """Pack what asks for a remembered operation, and for the incarnation of the class."""
+        """Pack what asks for a remembered operation, and for the generation of the class."""
         prefix = self.prefix(id_)
         memory = f"{prefix}o:{len(id_.encode())}:{id_}:{operation}"
         return [
             command("HGETALL", memory),
-            command("GET", f"{prefix}incarnation"),
+            command("GET", f"{prefix}generation"),
         ]
 
     def fence(self, id_: str, token: str) -> bytes:
@@ -129,16 +133,16 @@ class Plan:
         arguments = (id_, token, REMEMBER_MS, *self.head[1:])
         return call_of(FENCE, (self.prefix(id_),), arguments)
 
-    def marking(self, partition: int, ids: Sequence[str], what: str, mark: str) -> bytes:
+    def marking(self, partition: int, ids: Sequence[str], what: str, intent: str) -> bytes:
         """Pack what sets an intent on records of a partition, takes it away, or only looks."""
-        arguments = (what, mark, TOMBSTONE_MS, len(self.groups), *self.head[1:], *ids)
-        return call_of(MARK, (self.prefixes[partition],), arguments)
+        arguments = (what, intent, TOMBSTONE_MS, len(self.groups), *self.head[1:], *ids)
+        return call_of(INTENT, (self.prefixes[partition],), arguments)
 
     def standing(self, texts: list[bytes | None]) -> Standing:
         """Read what is told of one record in the reply to `marking`."""
-        mark, birth, *versions = texts
-        born = None if birth is None else int(birth)
-        return Standing(born, self.versions(versions), (mark or b"").decode())
+        intent, creation_version, *versions = texts
+        born = None if creation_version is None else int(creation_version)
+        return Standing(born, self.versions(versions), (intent or b"").decode())
 
     def versions(self, texts: Sequence[bytes | None]) -> dict[str, int]:
         """Read the versions of all groups; those that are not there are left out."""

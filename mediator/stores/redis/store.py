@@ -40,10 +40,10 @@ from mediator.stores.redis.changelog import StreamLogs
 from mediator.stores.redis.commands import command
 from mediator.stores.redis.facts import DURABILITY, facts_of, refuse_unfit, settings_of
 from mediator.stores.redis.gathering import Gathering
+from mediator.stores.redis.intents import marking_runs
 from mediator.stores.redis.keeping import drop_class, fill_indexes
 from mediator.stores.redis.line import Line
 from mediator.stores.redis.lua import SOURCES
-from mediator.stores.redis.marks import marking_runs
 from mediator.stores.redis.paging import Listing, listing
 from mediator.stores.redis.plan import Plans, are_large, records_of
 from mediator.stores.redis.runs import Run, runs_of
@@ -157,24 +157,24 @@ class RedisStore:
         [versions] = await self._line.ask(commands, writes=True)
         return plan.versions(versions)
 
-    async def lock(self, keys: Sequence[RecordKey], mark: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
         """Set an intent on each record that has none; see `Lockable`."""
-        return await self._mark(keys, "lock", mark)
+        return await self._intent(keys, "lock", intent)
 
-    async def unlock(self, keys: Sequence[RecordKey], mark: str, *, joint: bool = False) -> None:
+    async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
-        await self._mark(keys, "join" if joint else "unlock", mark)
+        await self._intent(keys, "join" if joint else "unlock", intent)
 
     async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
         """Tell what stands of records."""
-        return await self._mark(keys, "look", "")
+        return await self._intent(keys, "look", "")
 
-    async def _mark(self, keys: Sequence[RecordKey], what: str, mark: str) -> list[Standing]:
+    async def _intent(self, keys: Sequence[RecordKey], what: str, intent: str) -> list[Standing]:
         if not keys:
             return []
         runs = marking_runs(self._plans, keys)
         with _packing:
-            commands = [run.command(what, mark) for run in runs]
+            commands = [run.command(what, intent) for run in runs]
         replies = await self._line.ask(commands, writes=what != "look")
         found: dict[RecordKey, Standing] = {}
         for run, reply in zip(runs, replies, strict=True):
@@ -186,8 +186,8 @@ class RedisStore:
         plan = self._plans.of(fragment)
         with _packing:
             commands = plan.recollection(id_, operation)
-        flat, incarnation = await self._line.ask(commands)
-        return recalled(plan, flat, incarnation) if flat else None
+        flat, generation = await self._line.ask(commands)
+        return recalled(plan, flat, generation) if flat else None
 
     async def scan(
         self,

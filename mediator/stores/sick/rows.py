@@ -38,7 +38,7 @@ def picked(record: Record, fields: tuple[str, ...] | None) -> Record:
     """Return a copy of a record with some of its fields, or all of them."""
     values = record.values
     chosen = values if fields is None else {n: values[n] for n in fields if n in values}
-    return Record(record.id, record.birth, dict(record.versions), deepcopy(dict(chosen)))
+    return Record(record.id, record.creation_version, dict(record.versions), deepcopy(dict(chosen)))
 
 
 def written(call: Write, row: Row, now_s: float, *, fenced: bool) -> tuple[WriteResult, Row | None]:
@@ -70,8 +70,8 @@ def _refusal(call: Write, row: Row) -> WriteResult | None:
     if call.kind is WriteKind.CREATE and row.there:
         return WriteResult(Status.EXISTS)
     needs = call.kind in (WriteKind.UPDATE, WriteKind.DELETE) or call.require_present
-    dead = call.kind is WriteKind.DELETE and call.birth is not None
-    spared = dead and row.record.birth > (call.birth or 0)
+    dead = call.kind is WriteKind.DELETE and call.creation_version is not None
+    spared = dead and row.record.creation_version > (call.creation_version or 0)
     if needs and (not row.there or spared):
         return WriteResult(Status.MISSING)
     current = row.record.versions if row.there else {}
@@ -99,16 +99,20 @@ def _record(call: Write, row: Row, values: Values, now_s: float) -> Record:
     old, now_us = row.record, int(now_s * 1e6)
     made = {group: max(old.versions.get(group, 0) + 1, now_us) for group in call.groups}
     versions = {**old.versions, **made}
-    if call.birth is not None and call.kind is not WriteKind.DELETE:
-        birth = call.birth
+    if call.creation_version is not None and call.kind is not WriteKind.DELETE:
+        creation_version = call.creation_version
     else:
-        birth = old.birth if row.there else max(versions.values(), default=now_us)
-    return Record(call.id, birth, versions, values)
+        creation_version = (
+            old.creation_version if row.there else max(versions.values(), default=now_us)
+        )
+    return Record(call.id, creation_version, versions, values)
 
 
 def _result(call: Write, row: Row, record: Record) -> WriteResult:
     deleted = call.kind is WriteKind.DELETE
-    birth = max(record.versions.values(), default=0) if deleted else record.birth
+    creation_version = (
+        max(record.versions.values(), default=0) if deleted else record.creation_version
+    )
     returned = {} if call.returning is None else picked(record, call.returning or None).values
     created = not row.there and not deleted
-    return WriteResult(Status.APPLIED, created, birth, dict(record.versions), returned)
+    return WriteResult(Status.APPLIED, created, creation_version, dict(record.versions), returned)

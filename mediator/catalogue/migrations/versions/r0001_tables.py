@@ -62,7 +62,7 @@ Table(
     Column("class_name", Text, nullable=False),
     Column("object", Text, nullable=False),
     Column("steps", JSONB, nullable=False),
-    Column("birth", BigInteger),
+    Column("creation_version", BigInteger),
     Column("leased_until", DateTime(timezone=True), nullable=False, index=True),
     UniqueConstraint("database", "class_name", "object"),
 )
@@ -70,7 +70,7 @@ Table(
 Table(
     "transactions",
     tables,
-    Column("mark", Text, primary_key=True),
+    Column("intent", Text, primary_key=True),
     Column("database", Text, nullable=False),
     Column("places", JSONB, nullable=False),
     Column("operation", Text, unique=True),

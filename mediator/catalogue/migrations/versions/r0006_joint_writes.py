@@ -41,7 +41,7 @@ def downgrade() -> None:
         Column("class_name", Text, nullable=False),
         Column("object", Text, nullable=False),
         Column("steps", JSONB, nullable=False),
-        Column("birth", BigInteger),
+        Column("creation_version", BigInteger),
         Column("leased_until", DateTime(timezone=True), nullable=False, index=True),
         UniqueConstraint("database", "class_name", "object"),
         schema=SCHEMA,

@@ -31,7 +31,7 @@ end
 
 -- Writes what the record becomes; fields: names and texts in turn, versions included.
 local function put(row, fields, highest)
-  local born = row.birth or row.all['!b'] or format('%.0f', highest)
+  local born = row.creation_version or row.all['!b'] or format('%.0f', highest)
   fields[#fields + 1] = '!b'
   fields[#fields + 1] = born
   call('DEL', row.key)

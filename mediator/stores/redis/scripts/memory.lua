@@ -1,9 +1,9 @@
 -- Remembered operations: a retry of one that took effect is answered as it was then. Dropping a
--- class begins another incarnation of it, so that nothing is remembered from before.
+-- class begins another generation of it, so that nothing is remembered from before.
 
 local call = redis.call
 
-local function incarnation() return call('GET', prefix .. 'incarnation') or '0' end
+local function generation() return call('GET', prefix .. 'generation') or '0' end
 
 local function key_of(row)
   return prefix .. 'o:' .. #row.id .. ':' .. row.id .. ':' .. row.operation
@@ -12,15 +12,15 @@ end
 -- Answers whether the operation is known, whether its fingerprint is the same, and all of it.
 local function recall(row)
   local key = key_of(row)
-  local known = call('HMGET', key, 'incarnation', 'fingerprint')
-  if known[1] ~= incarnation() then return false end
+  local known = call('HMGET', key, 'generation', 'fingerprint')
+  if known[1] ~= generation() then return false end
   if known[2] ~= row.fingerprint then return true, false end
   return true, true, call('HGETALL', key)
 end
 
 local function remember(row, created, born, names, versions, values, life)
-  local fields = { 'incarnation', incarnation(), 'fingerprint', row.fingerprint,
-    'created', created, 'birth', born }
+  local fields = { 'generation', generation(), 'fingerprint', row.fingerprint,
+    'created', created, 'creation_version', born }
   for i, version in ipairs(versions) do
     fields[#fields + 1] = 'version.' .. string.sub(names[i + 1], 2)
     fields[#fields + 1] = version

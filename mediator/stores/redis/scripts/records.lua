@@ -1,4 +1,4 @@
--- How a record lies in its keys. The hash holds one field per schema field; '!b' is the birth (a
+-- How a record lies in its keys. The hash holds one field per schema field; '!b' is the creation version (a
 -- record without it is a tombstone), '@group' a group's version, '!m' the write intent, and '!j' the
 -- last joint write. Lists, sets and maps are keys of their own; their hash field is only a marker, so
 -- that empty, null and missing stay apart.

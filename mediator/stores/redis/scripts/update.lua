@@ -6,9 +6,9 @@
 --   [name of each version], for each change its field, group and code,
 --   for each group written its position and what the outbox says of it, [positions returned];
 --   then rows: id, operation, token (if the head has three words), argument of each change.
--- Answers flat, for each row: status, birth, versions of all groups, fields returned. A row that is
--- refused has the field instead of the birth and the reason instead of the first version; one that
--- is locked has the mark instead of the birth.
+-- Answers flat, for each row: status, creation version, versions of all groups, fields returned. A row that is
+-- refused has the field instead of the creation version and the reason instead of the first version; one that
+-- is locked has the intent instead of the creation version.
 
 local APPLIED, MISSING, REFUSED, FENCED, LOCKED = 1, 5, 7, 8, 9
 local SAFE_DIGITS, COLON, MINUS = 15, 58, 45 -- digits and the minus sign are below the colon

@@ -50,10 +50,10 @@ local function take_shape()
   shape.expected = take_positions()
   local flags = take()
   shape.remembers = byte(flags, 1) == 49
-  shape.given_birth = byte(flags, 2) == 49
+  shape.given_creation_version = byte(flags, 2) == 49
   shape.must_exist = byte(flags, 3) == 49
   shape.has_collections = byte(flags, 4) == 49
-  shape.has_token, shape.has_mark = byte(flags, 6) == 49, byte(flags, 7) == 49
+  shape.has_token, shape.has_intent = byte(flags, 6) == 49, byte(flags, 7) == 49
   shape.fences = shape.has_token and call('EXISTS', prefix .. 'fences') == 1 and prefix .. 'fences'
   shape.returns = byte(flags, 5) == 49 and take_list()
   for i = 1, tonumber(take()) do
@@ -62,8 +62,8 @@ local function take_shape()
     shape.changes[i] = { name = name, group = group, code = code, limit = limit, arity = arity,
       index = indexed[name] and prefix .. 'i.' .. name, before = '-' .. name, after = '+' .. name }
   end
-  shape.mark_at = #shape.names + 1
-  shape.names[shape.mark_at] = '!m'
+  shape.intent_at = #shape.names + 1
+  shape.names[shape.intent_at] = '!m'
   return shape
 end
 
@@ -73,9 +73,9 @@ local function take_row(shape)
     lives = shape.lives, expect = shape.expected[1] and {} or NOTHING }
   cursor = cursor + 2
   if shape.has_token then row.token = take() end
-  if shape.has_mark then row.mark = take() end
+  if shape.has_intent then row.intent = take() end
   if shape.remembers then row.fingerprint = take() end
-  if shape.given_birth then row.birth = take() end
+  if shape.given_creation_version then row.creation_version = take() end
   for i = 1, #shape.expected do row.expect[i] = take() end
   for i, change in ipairs(shape.changes) do
     if change.arity == '1' then
@@ -94,17 +94,17 @@ local function versions_of(shape, held)
 end
 
 local function rejected(shape, row, held)
-  local birth, mark = held[1], held[shape.mark_at]
-  if (mark or '') ~= (row.mark or '') then return { LOCKED, mark or '' } end
-  if birth and shape.kind == 'create' then return { EXISTS } end
-  if not birth and (shape.updates or shape.must_exist or not row.lives) then return { MISSING } end
+  local creation_version, intent = held[1], held[shape.intent_at]
+  if (intent or '') ~= (row.intent or '') then return { LOCKED, intent or '' } end
+  if creation_version and shape.kind == 'create' then return { EXISTS } end
+  if not creation_version and (shape.updates or shape.must_exist or not row.lives) then return { MISSING } end
   -- A deletion that was decided before the record was born again leaves it alone.
-  if not row.lives and row.birth and tonumber(birth) > tonumber(row.birth) then
+  if not row.lives and row.creation_version and tonumber(creation_version) > tonumber(row.creation_version) then
     return { MISSING }
   end
   for i, position in ipairs(shape.expected) do
-    if not birth or held[position] ~= row.expect[i] then
-      return { CONFLICT, birth and versions_of(shape, held) or {} }
+    if not creation_version or held[position] ~= row.expect[i] then
+      return { CONFLICT, creation_version and versions_of(shape, held) or {} }
     end
   end
 end
@@ -193,7 +193,7 @@ local function put_update(shape, row, after, fields)
   else
     records().in_parts('HSET', row.key, fields)
   end
-  if row.mark then
+  if row.intent then
     gone = gone or {}
     gone[#gone + 1] = '!m'
   end
@@ -201,15 +201,15 @@ local function put_update(shape, row, after, fields)
 end
 
 local function put(shape, row, held, after)
-  local birth = held[1]
+  local creation_version = held[1]
   local fields, highest = advanced(shape, held)
-  if row.mark and row.lives then
+  if row.intent and row.lives then
     fields[#fields + 1] = '!j'
-    fields[#fields + 1] = row.mark
+    fields[#fields + 1] = row.intent
   end
   if shape.updates then
     put_update(shape, row, after, fields)
-    return birth
+    return creation_version
   end
   if not row.lives then
     return lifecycle().bury(row, fields, highest, math.floor(now / 1000), tonumber(argv[2]))

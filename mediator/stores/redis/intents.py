@@ -21,9 +21,9 @@ class MarkingRun:
         self._partition = partition
         self._ids = ids
 
-    def command(self, what: str, mark: str) -> bytes:
-        """Pack the call; see ``mark.lua``."""
-        return self._plan.marking(self._partition, self._ids, what, mark)
+    def command(self, what: str, intent: str) -> bytes:
+        """Pack the call; see ``intent.lua``."""
+        return self._plan.marking(self._partition, self._ids, what, intent)
 
     def standings(
         self, reply: Sequence[list[bytes | None]]

@@ -20,20 +20,20 @@ from mediator.stores.port import Standing
 
 __all__ = ["lock", "standing", "unlock"]
 
-_NEEDED: Final[Document] = BOOKKEEPING | {"_mark": 1}
+_NEEDED: Final[Document] = BOOKKEEPING | {"_intent": 1}
 
 
 async def lock(
-    session: Session, layout: Layout, ids: Sequence[str], mark: str, now_us: int
+    session: Session, layout: Layout, ids: Sequence[str], intent: str, now_us: int
 ) -> dict[str, Standing]:
     """Set an intent on each record that has none; `now_us` is the store's clock."""
-    absent = {"tombstone": Int64(now_us), "birth": Int64(0)}
-    update: Document = {"$set": {"_mark": mark}, "$setOnInsert": absent}
+    absent = {"tombstone": Int64(now_us), "creation_version": Int64(0)}
+    update: Document = {"$set": {"_intent": intent}, "$setOnInsert": absent}
     if len(ids) == 1:
         return {ids[0]: await _lock_one(session, layout, ids[0], update)}
-    free = {"q": _among(ids) | marked(""), "u": {"$set": {"_mark": mark}}, "multi": True}
+    free = {"q": _among(ids) | marked(""), "u": {"$set": {"_intent": intent}}, "multi": True}
     found = _standings(layout, ids, await session.change_and_find(layout, [free], _look(ids)))
-    while left := [id_ for id_ in ids if not found[id_].mark]:  # absent, or free by now
+    while left := [id_ for id_ in ids if not found[id_].intent]:  # absent, or free by now
         queries = [layout.key(id_) | marked("") for id_ in left]
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
         documents = await session.change_and_find(layout, steps, _look(left))
@@ -48,21 +48,21 @@ async def _lock_one(session: Session, layout: Layout, id_: str, update: Document
             document = await session.put(layout, layout.key(id_) | marked(""), update, _NEEDED)
         except DuplicateKeyError:
             found = (await standing(session, layout, [id_]))[id_]
-            if found.mark:
+            if found.intent:
                 return found
         else:
             return _standing(layout, document)
 
 
 async def unlock(
-    session: Session, layout: Layout, ids: Sequence[str], mark: str, *, joint: bool
+    session: Session, layout: Layout, ids: Sequence[str], intent: str, *, joint: bool
 ) -> None:
     """Take an intent away wherever it is this one."""
-    query = _among(ids) | marked(mark)
-    gone: Document = {"$unset": {"_mark": ""}}
+    query = _among(ids) | marked(intent)
+    gone: Document = {"$unset": {"_intent": ""}}
     steps = [(query, gone)]
     if joint:
-        steps.insert(0, (query | LIVE, {"$set": {"_joint": mark}, **gone}))
+        steps.insert(0, (query | LIVE, {"$set": {"_joint": intent}, **gone}))
     await session.change(layout, steps)
 
 
@@ -89,5 +89,7 @@ def _among(ids: Sequence[str]) -> Document:
 def _standing(layout: Layout, document: Mapping[str, object] | None) -> Standing:
     if document is None:
         return Standing(None, {}, "")
-    birth = int(str(document["birth"])) if is_live(document) else None
-    return Standing(birth, layout.decode_versions(document), str(document.get("_mark", "")))
+    creation_version = int(str(document["creation_version"])) if is_live(document) else None
+    return Standing(
+        creation_version, layout.decode_versions(document), str(document.get("_intent", ""))
+    )

@@ -21,16 +21,16 @@ __all__ = ["Marking"]
 
 _LOCK: Final = """
 WITH gates AS ({gates})
-INSERT INTO {table} AS record (id, _birth, _deleted, _mark)
+INSERT INTO {table} AS record (id, _creation_version, _deleted, _intent)
 SELECT id, 0, clock_timestamp(), $2 FROM gates, unnest($1::text[]) AS id
-ON CONFLICT (id) DO UPDATE SET _mark = coalesce(record._mark, excluded._mark)
+ON CONFLICT (id) DO UPDATE SET _intent = coalesce(record._intent, excluded._intent)
 RETURNING {columns}
 """
 _LOOK: Final = "SELECT {columns} FROM {table} AS record WHERE id = ANY ($1)"
-_UNLOCK: Final = "UPDATE {table} SET _mark = NULL WHERE id = ANY ($1) AND _mark = $2"
+_UNLOCK: Final = "UPDATE {table} SET _intent = NULL WHERE id = ANY ($1) AND _intent = $2"
 _JOIN: Final = """
-UPDATE {table} SET _mark = NULL, _joint = CASE WHEN _deleted IS NULL THEN $2 ELSE _joint END
-WHERE id = ANY ($1) AND _mark = $2
+UPDATE {table} SET _intent = NULL, _joint = CASE WHEN _deleted IS NULL THEN $2 ELSE _joint END
+WHERE id = ANY ($1) AND _intent = $2
 """
 _ABSENT: Final = Standing(None, {}, "")
 
@@ -45,7 +45,7 @@ class Marking:
 
     def __init__(self, records: RecordTable, gate: Statement) -> None:
         versions = [quoted("record", column.name) for column in records.versions.values()]
-        own = [f"record.{name}" for name in ("id", "_birth", "_deleted", "_mark")]
+        own = [f"record.{name}" for name in ("id", "_creation_version", "_deleted", "_intent")]
         parts = {
             "table": quoted(str(records.table.schema), records.table.name),
             "columns": ", ".join(own + versions),
@@ -56,13 +56,15 @@ class Marking:
         )
         self._groups = tuple(records.versions)
 
-    async def lock(self, connection: Any, ids: Sequence[str], mark: str) -> dict[str, Standing]:
+    async def lock(self, connection: Any, ids: Sequence[str], intent: str) -> dict[str, Standing]:
         """Set an intent on each record that has none."""
-        return self._found(await connection.fetch(self._lock, ids, mark), ids)
+        return self._found(await connection.fetch(self._lock, ids, intent), ids)
 
-    async def unlock(self, connection: Any, ids: Sequence[str], mark: str, *, joint: bool) -> None:
+    async def unlock(
+        self, connection: Any, ids: Sequence[str], intent: str, *, joint: bool
+    ) -> None:
         """Take an intent away wherever it is this one."""
-        await connection.execute(self._join if joint else self._unlock, ids, mark)
+        await connection.execute(self._join if joint else self._unlock, ids, intent)
 
     async def look(self, connection: Any, ids: Sequence[str]) -> dict[str, Standing]:
         """Tell what stands of records."""
@@ -73,7 +75,7 @@ class Marking:
         return {id_: found.get(id_, _ABSENT) for id_ in ids}
 
     def _standing(self, row: Any) -> Standing:
-        _, birth, deleted, mark, *versions = row
+        _, creation_version, deleted, intent, *versions = row
         pairs = zip(self._groups, versions, strict=True)
         known = {group: version for group, version in pairs if version}
-        return Standing(birth if deleted is None else None, known, mark or "")
+        return Standing(creation_version if deleted is None else None, known, intent or "")
