@@ -30,7 +30,7 @@ from mediator.base.errors import NotFound
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Get
 from mediator.routing.freshness import STRONG, WHOLE, Wish
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 
 __all__ = ["PATCH_TYPES", "Objects"]
 
@@ -64,7 +64,7 @@ class Objects:
             return await self._read_dated(call, selection, wish, max_age_s)
         conditional = call.preconditions().if_none_match is not None
         asked = reads and await reads.ask(
-            Part(call.database, call.class_name),
+            Partition(call.database, call.class_name),
             call.resource.route,
             call.id,
             selection.groups,
@@ -84,8 +84,8 @@ class Objects:
     ) -> Awaitable[Response]:
         dated = None
         if self._reads is not None and selection.canonical:
-            part, route = Part(call.database, call.class_name), call.resource.route
-            dated = self._reads.dated(part, route, call.id, selection.groups, wish, max_age_s)
+            partition, route = Partition(call.database, call.class_name), call.resource.route
+            dated = self._reads.dated(partition, route, call.id, selection.groups, wish, max_age_s)
         return self._read(call, selection, _from_systems(wish) if dated else wish, dated)
 
     async def _read(

@@ -46,7 +46,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Values
 from mediator.schema.values import Codec
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 
 __all__ = ["Queries"]
 
@@ -87,9 +87,9 @@ class Queries:
         )
         asked = None
         if self._reads is not None and selection.canonical and not read.explain:
-            part, route = Part(call.database, call.class_name), call.resource.route
+            partition, route = Partition(call.database, call.class_name), call.resource.route
             asked = await self._reads.ask_query(
-                part, route, call.request.query, read.query.filter, call.wish()
+                partition, route, call.request.query, read.query.filter, call.wish()
             )
         return await self._answer(call, read, selection, asked)
 

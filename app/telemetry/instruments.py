@@ -19,14 +19,14 @@ from app.telemetry.requests import RequestMetrics
 from app.telemetry.stores import StoreMetrics
 from app.telemetry.tenants import TenantMetrics
 from mediator.base.observation import PrimaryTried, RequestFinished, StoreCallFinished
-from sketch.ttl.events import LifeGranted
+from sketch.ttl.events import TtlGranted
 
 __all__ = ["Instruments"]
 
 MOST_WAITING: Final = 128
 """Events that wait to be counted, at most."""
 
-_FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished, LifeGranted, PrimaryTried})
+_FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished, TtlGranted, PrimaryTried})
 
 
 class Instruments(Collector):
