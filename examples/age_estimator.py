@@ -38,10 +38,8 @@ class ByAge(Static):
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
         """Return the life: nothing for what was never seen before."""
-        youngest_s = max(
-            (self._since_s.get((partition, key), now_s) for key in keys), default=now_s
-        )
-        return self._share * (now_s - youngest_s)
+        since_s = (self._since_s.get((partition, key), now_s) for key in keys)
+        return self._share * (now_s - max(since_s, default=now_s))
 
     def missed(
         self,
