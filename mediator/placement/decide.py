@@ -186,10 +186,10 @@ def primary_system(
 ) -> str | None:
     """Return the primary: the one the schema names, else the best-ranked one proven for it.
 
-    Proven means scans, sorting and range queries (DESIGN, section 6). Where the database has no
-    scores the first registered one counts as the best. None if no system is proven for it, or only
-    those that are `unfit`, as they take no copies. The present primary stays as long as it is one:
-    another would have to be built from the fragments.
+    Proven means scans, sorting and range queries (docs/design.md, "Placement"). Where the database
+    has no scores the first registered one counts as the best. None if no system is proven for it,
+    or only those that are `unfit`, as they take no copies. The present primary stays as long as it
+    is one: another would have to be built from the fragments.
     """
     if schema.primary.system is not None:
         return schema.primary.system
