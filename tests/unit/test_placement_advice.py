@@ -122,7 +122,11 @@ def test_mixing_goals_and_utilities_on_a_field_is_pointed_out() -> None:
         (("systems", "A", "p99"), {"write_throughput": 1}, "/systems/A/p99/write_throughput"),
         (("schema",), None, "/schema"),
         (("schema", "classes", "articles", "fields"), [], "/schema/classes/articles/fields"),
-        (("schema", "primary"), {"system": "nowhere"}, "/schema/primary/system"),
+        (
+            ("schema", "materialised_view"),
+            {"system": "nowhere"},
+            "/schema/materialised_view/system",
+        ),
         (("extra",), 1, "/extra"),
     ],
 )
