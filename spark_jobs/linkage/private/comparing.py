@@ -1,4 +1,6 @@
-"""Comparing on Spark: records become blocks, pairs of blocks become tasks (papers: pprl, 2.4).
+"""Comparing on Spark: records become blocks, pairs of blocks become tasks.
+
+See docs/papers/pprl.md, 2.4.
 
 Block pairs in which no two records can be alike by length make no task. A task is one block against
 a few others, of about as many pairs as every other task whatever the cardinalities' distribution;

@@ -1,4 +1,4 @@
-"""One queue of jobs for a device and the cores beside it (papers: pprl, 2.4).
+"""One queue of jobs for a device and the cores beside it (docs/papers/pprl.md, 2.4).
 
 The device takes jobs from the beginning, where each has one block in common with the one before, so
 that the device need be sent the other one only. Cores take from the end, where that is of no use.
