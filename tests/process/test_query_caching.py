@@ -240,7 +240,7 @@ async def test_a_query_that_is_registered_during_a_write_is_not_missed(
         await register()
         return told
 
-    monkeypatch.setattr(other.caches.sketch, "registered", learned_then_outrun)
+    monkeypatch.setattr(other.caches.sketch, "registrations", learned_then_outrun)
     await note(other, word, id_)
     assert await outdated(paper, "notes", text=word)
 
