@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["Device", "carried_out", "in_turns"]
+__all__ = ["Device", "execute_all", "in_turns"]
 
 _log = logging.getLogger("portolan.jobs")
 
@@ -55,7 +55,7 @@ def in_turns(pairs: Sequence[tuple[NameT, NameT]]) -> list[tuple[NameT, NameT]]:
     return ordered
 
 
-def carried_out(
+def execute_all(
     jobs: Sequence[JobT],
     on_core: Callable[[JobT], DoneT],
     cores: int,
