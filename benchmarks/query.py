@@ -36,7 +36,7 @@ from benchmarks.harness.shared_servers import Beside, beside
 from benchmarks.harness.wire import Wire
 from mediator.embedded.port import Kind
 from mediator.query.execution import Answer
-from mediator.query.reading import read_query
+from mediator.query.parser import read_query
 
 __all__ = ["field_on", "run", "stated"]
 

@@ -31,7 +31,7 @@ from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import holds, lookup_of
 from mediator.model.guard import guard_key
 from mediator.query.parameters import read_parameters
-from mediator.query.reading import MOST_LIMIT
+from mediator.query.parser import MOST_LIMIT
 from mediator.query.results.index import QueryIndex, WatchedQuery
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema

@@ -56,7 +56,7 @@ from mediator.integrity.check import Integrity
 from mediator.materialisation.service import MaterialiseService
 from mediator.materialisation.watermarks import Watermarks
 from mediator.model.guard import NullGuard, WriteGuard
-from mediator.operations.abandoned import Settlement
+from mediator.operations.orphans import Settlement
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
 from mediator.placement.metrics import MetricsBook

@@ -36,9 +36,9 @@ from mediator.query.aggregation import Row
 from mediator.query.execution import Answer, Item
 from mediator.query.parameters import read_parameters
 from mediator.query.positions import read_position, write_position
-from mediator.query.reading import ReadQuery, read_query
-from mediator.query.rendering import explanation
-from mediator.query.targets import Target
+from mediator.query.parser import ReadQuery, read_query
+from mediator.query.explain import explanation
+from mediator.query.paths import Target
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import RoutingModel
 from mediator.schema.ids import check_id

@@ -20,7 +20,7 @@ from app.coherence.query_registry import RegisteredQueries, TellResults, log_not
 from app.coherence.write_guard import SYSTEM, SketchGuard
 from app.settings.main import CacheSettings, MissingSetting
 from mediator.base.clock import Clock, SystemClock
-from mediator.base.ending import end
+from mediator.base.cancellation import end
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange

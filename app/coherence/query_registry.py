@@ -19,9 +19,9 @@ from app.http.problems import HttpError
 from mediator.base.errors import MediatorError
 from mediator.model.effects import Effect
 from mediator.query.parameters import read_parameters
-from mediator.query.reading import MOST_LIMIT
+from mediator.query.parser import MOST_LIMIT
 from mediator.query.results.index import QueryIndex, WatchedQuery
-from mediator.query.results.work import Work
+from mediator.query.results.match_budget import Work
 from mediator.routing.model import RoutingModel
 from mediator.schema.tree import ClassSchema
 from sketch.protocol.port import Part, Registered, ServerSketch

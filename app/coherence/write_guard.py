@@ -15,7 +15,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.model.effects import Effect
 from mediator.model.guard import Effects
-from mediator.query.results.work import Work
+from mediator.query.results.match_budget import Work
 from sketch.protocol.port import Begun, Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 

@@ -33,12 +33,12 @@ from mediator.model.operations import (
 )
 from mediator.model.query import Query
 from mediator.operations.calls import StoreCalls
-from mediator.operations.doubt import Doubts
+from mediator.operations.torn_reads import Doubts
 from mediator.operations.if_match import asked_for, check_if_match, outcome_of
 from mediator.operations.joint import JointWrites, is_joint, lacks_fragment
 from mediator.operations.merge import merge_records
-from mediator.operations.recall import recall
-from mediator.operations.revise import matches, revise
+from mediator.operations.replay import recall
+from mediator.operations.read_modify_write import matches, revise
 from mediator.query.budget import Budget, Ceiling, Limits
 from mediator.query.execution import Answer, Execution
 from mediator.query.joins import Joiner
@@ -133,7 +133,7 @@ class Executor:
         *,
         whole: bool = False,
     ) -> list[Outcome | None]:
-        """Look at partial outcomes of one resource again; see `mediator.operations.doubt`."""
+        """Look at partial outcomes of one resource again; see `mediator.operations.torn_reads`."""
         return await self._doubts.look_again(route, resource, outcomes, whole=whole)
 
     async def write(self, operation: WriteOperation) -> Outcome:

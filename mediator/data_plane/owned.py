@@ -53,7 +53,7 @@ from mediator.model.operations import (
 )
 from mediator.model.query import Query
 from mediator.operations.if_match import asked_for, check_if_match, if_match_required
-from mediator.operations.revise import ATTEMPTS, alternative
+from mediator.operations.read_modify_write import ATTEMPTS, alternative
 from mediator.query.budget import Ceiling
 from mediator.query.execution import Answer
 from mediator.routing.freshness import ANY, STRONG, WHOLE, Wish

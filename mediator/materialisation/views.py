@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from mediator.base.clock import Clock
-from mediator.base.ending import end
+from mediator.base.cancellation import end
 from mediator.base.lease import Lease
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import Leasing

@@ -23,7 +23,7 @@ from mediator.model.guard import WriteGuard, guard_key
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import ends, living
 from mediator.operations.intents import Intents
-from mediator.operations.waiting import Told, wait_out
+from mediator.operations.backoff import Told, wait_out
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
     Fragment,

@@ -20,7 +20,7 @@ from jsonpatch import (
 
 from mediator.base.errors import Conflict, Location
 from mediator.schema.limits import DOCUMENT_DEPTH
-from mediator.schema.mistakes import Misfit, invalid, places_below
+from mediator.schema.errors import Misfit, invalid, places_below
 
 __all__ = ["COPY_BUDGET", "OPERATIONS_MAX", "POINTER_TOKENS", "Compute", "json_patch"]
 

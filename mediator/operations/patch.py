@@ -10,7 +10,7 @@ from mediator.base.errors import Location
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.json_patch import Compute, json_patch
 from mediator.schema.limits import DOCUMENT_DEPTH
-from mediator.schema.mistakes import Misfit, invalid, places_below, token
+from mediator.schema.errors import Misfit, invalid, places_below, token
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Value, Values
 from mediator.schema.values import Codec, map_key

@@ -16,9 +16,9 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
 from mediator.placement.scores import node_ballot
 from mediator.schema.annotations import Capability, Metric
-from mediator.schema.mistakes import invalid
+from mediator.schema.errors import invalid
 from mediator.schema.parse import parse_schema
-from mediator.schema.reading import Node
+from mediator.schema.json_node import Node
 from mediator.schema.tree import Schema
 
 __all__ = [

@@ -17,9 +17,9 @@ from mediator.operations.merge import merge_fragments
 from mediator.query.aggregation import Groups, Row, lookup_of_row
 from mediator.query.budget import Budget
 from mediator.query.documents import Shown
-from mediator.query.driving import Driver
+from mediator.query.driver import Driver
 from mediator.query.joins import Joiner
-from mediator.query.pacing import Pace, Sieve
+from mediator.query.evaluation import Pace, Sieve
 from mediator.query.planner import Plan
 from mediator.routing.fragments import Resource, resource_of
 from mediator.routing.model import ClassRoute

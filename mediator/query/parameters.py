@@ -17,10 +17,10 @@ from urllib.parse import unquote
 import orjson
 
 from mediator.base.errors import Invalid, Location
-from mediator.query.conditions import OPERATORS
-from mediator.query.reading import ReadQuery, read_query
-from mediator.query.targets import Scope
-from mediator.schema.mistakes import Misfit
+from mediator.query.filter_parser import OPERATORS
+from mediator.query.parser import ReadQuery, read_query
+from mediator.query.paths import Scope
+from mediator.schema.errors import Misfit
 from mediator.schema.tree import Schema
 from mediator.schema.types import FieldType
 

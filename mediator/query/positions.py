@@ -7,8 +7,8 @@ from typing import Any
 
 from mediator.base.errors import Invalid, Location
 from mediator.model.query import Position
-from mediator.query.targets import Target
-from mediator.schema.mistakes import Misfit
+from mediator.query.paths import Target
+from mediator.schema.errors import Misfit
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 

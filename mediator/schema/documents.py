@@ -13,7 +13,7 @@ from typing import Any
 
 from mediator.base.errors import Location
 from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MISTAKES_TOLD
-from mediator.schema.mistakes import Misfit, places_below, token
+from mediator.schema.errors import Misfit, places_below, token
 from mediator.schema.scalars import text_mistake
 
 __all__ = ["document"]

@@ -17,10 +17,10 @@ from mediator.schema.limits import (
     MAX_LENGTH,
     OBJECT_TTL_MAX_S,
 )
-from mediator.schema.mistakes import Misfit, invalid
+from mediator.schema.errors import Misfit, invalid
 from mediator.schema.owner import check_owner
-from mediator.schema.reading import FIELD_NAME, NAME, POSITIVE, Node
-from mediator.schema.requirements import read_annotations
+from mediator.schema.json_node import FIELD_NAME, NAME, POSITIVE, Node
+from mediator.schema.annotation_parser import read_annotations
 from mediator.schema.tree import (
     MAIN_GROUP,
     MISSING,

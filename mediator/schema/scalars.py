@@ -31,7 +31,7 @@ from mediator.schema.limits import (
     INTEGER_MAX,
     INTEGER_MIN,
 )
-from mediator.schema.mistakes import Misfit
+from mediator.schema.errors import Misfit
 from mediator.schema.types import FieldType
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Any
 from mediator.base.errors import Location
 from mediator.schema.documents import document
 from mediator.schema.limits import MAP_KEY_BYTES
-from mediator.schema.mistakes import Misfit, gather, invalid, places_below, token
+from mediator.schema.errors import Misfit, gather, invalid, places_below, token
 from mediator.schema.scalars import (
     SCALAR_DECODERS,
     SCALAR_ENCODERS,

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
 from mediator.base.clock import Clock
-from mediator.base.ending import end
+from mediator.base.cancellation import end
 from mediator.base.errors import Conflict, Invalid, Location
 from mediator.changes.log_relays import Leasing
 from mediator.data_plane.port import DataPlane

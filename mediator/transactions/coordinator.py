@@ -25,7 +25,7 @@ from mediator.base.observation import Observer
 from mediator.base.results import all_or_raise
 from mediator.model.operations import Outcome
 from mediator.operations.calls import StoreCalls
-from mediator.operations.waiting import Patience
+from mediator.operations.backoff import Patience
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
 from mediator.transactions.joint import JointWriter

@@ -23,7 +23,7 @@ from mediator.base.concurrency import concurrently
 from mediator.base.errors import Locked, MediatorError, Unavailable
 from mediator.model.operations import Outcome, WriteOperation
 from mediator.operations.calls import StoreCalls
-from mediator.operations.waiting import Patience
+from mediator.operations.backoff import Patience
 from mediator.routing.model import ClassRoute
 from mediator.transactions.applying import Answer
 from mediator.transactions.log import Entry
@@ -32,7 +32,7 @@ from mediator.transactions.phases import Phases
 from mediator.transactions.preparing import Asked, Work, prepare
 from mediator.transactions.recovery import Plane, Settler
 from mediator.transactions.targets import Held, Target
-from mediator.transactions.waves import Routed, waves
+from mediator.transactions.chunks import Routed, waves
 
 __all__ = ["JointWriter"]
 

@@ -20,7 +20,7 @@ from mediator.base.concurrency import both
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import expired
-from mediator.operations.waiting import Patience
+from mediator.operations.backoff import Patience
 from mediator.stores.port import Record, RecordKey, Standing
 from mediator.transactions.applying import Answer
 from mediator.transactions.log import Entry, TransactionLog

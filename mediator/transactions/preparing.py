@@ -27,7 +27,7 @@ from mediator.model.operations import (
 from mediator.operations.calls import StoreCalls
 from mediator.operations.if_match import asked_for, check_if_match, if_match_required
 from mediator.operations.merge import failure_of, merge_records, refusal_of
-from mediator.operations.revise import revised
+from mediator.operations.read_modify_write import revised
 from mediator.routing.fragments import Steps, plan_read, plan_write
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values

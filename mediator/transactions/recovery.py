@@ -14,7 +14,7 @@ from mediator.base.results import all_or_raise
 from mediator.model.operations import Outcome, WriteOperation
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import IntentMarker, Met
-from mediator.operations.waiting import LONGEST_PAUSE_S
+from mediator.operations.backoff import LONGEST_PAUSE_S
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier

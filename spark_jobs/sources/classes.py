@@ -34,7 +34,7 @@ from mediator.model.operations import Outcome
 from mediator.model.query import Position, Query
 from mediator.query.budget import Limits
 from mediator.query.execution import Answer
-from mediator.query.reading import read_query
+from mediator.query.parser import read_query
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import FieldType

@@ -321,7 +321,7 @@ async def test_a_live_write_is_waited_for_and_says_so_when_it_lasts(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mediator.transactions.joint.PATIENCE_S", 0.05)
-    monkeypatch.setattr("mediator.operations.waiting.PATIENCE_S", 0.05)
+    monkeypatch.setattr("mediator.operations.backoff.PATIENCE_S", 0.05)
     data, id_, intent = mediator.mediator.data, unique(), unique("intent")
     await mediator.create(pairs, "pairs", id_, **OLD)
     route = await data.route(pairs, "pairs")

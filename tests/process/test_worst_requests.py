@@ -21,7 +21,7 @@ from app.api.queries import LARGEST
 from app.api.router import DataApi
 from app.http.jsonbody import MOST_VALUES
 from app.telemetry.instruments import Instruments
-from mediator.operations import revise
+from mediator.operations import read_modify_write as revise
 from mediator.stores.postgres.answers import WritePlan
 from tests.process.loop_steps import Steps, counted
 from tests.process.service import Service, field_on

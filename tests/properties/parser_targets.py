@@ -38,7 +38,7 @@ from mediator.changes.position import FeedPosition
 from mediator.operations.patch import json_patch, merge_patch, parse_update
 from mediator.query.parameters import read_parameters
 from mediator.query.positions import read_position
-from mediator.query.reading import read_query
+from mediator.query.parser import read_query
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
 from sketch.protocol.wire import WireError, decode, decode_json

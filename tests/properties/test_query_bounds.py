@@ -16,12 +16,12 @@ from mediator.model.filters import Compare, Comparison, Contains, Filter, In, Li
 from mediator.model.patterns import matcher
 from mediator.model.query import Query
 from mediator.query.budget import Budget, Limits
-from mediator.query.conditions import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
-from mediator.query.pacing import LONG, Sieve
-from mediator.query.reading import read_query
+from mediator.query.filter_parser import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
+from mediator.query.evaluation import LONG, Sieve
+from mediator.query.parser import read_query
 from mediator.query.results.index import QueryIndex, WatchedQuery
-from mediator.query.results.possibility import Truth
-from mediator.query.results.work import MOST_WORK, Work
+from mediator.query.results.three_valued import Truth
+from mediator.query.results.match_budget import MOST_WORK, Work
 from mediator.schema.parse import parse_schema
 
 FIELDS = {

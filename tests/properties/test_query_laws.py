@@ -19,8 +19,8 @@ from mediator.model.query import Aggregate, Computation, Function, OrderBy
 from mediator.query.aggregation import Groups
 from mediator.query.parameters import read_parameters
 from mediator.query.positions import read_position, write_position
-from mediator.query.reading import read_query
-from mediator.query.targets import Scope
+from mediator.query.parser import read_query
+from mediator.query.paths import Scope
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import MISSING
 from mediator.schema.types import Values

@@ -28,10 +28,10 @@ from mediator.model.filters import (
 )
 from mediator.model.order import beyond, sort_key
 from mediator.model.query import OrderBy, Position, Query
-from mediator.query.results.cover import cover_of
+from mediator.query.results.access_predicates import cover_of
 from mediator.query.results.index import QueryIndex, WatchedQuery
 from mediator.query.results.intervals import Intervals
-from mediator.query.results.possibility import Truth, judge_of
+from mediator.query.results.three_valued import Truth, judge_of
 from mediator.schema.types import Values
 
 FIELDS = ("x", "y", "z")

@@ -35,12 +35,12 @@ from docs.reference import generated
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
 from mediator.placement.scores import Kind
-from mediator.query.conditions import OPERATORS
-from mediator.query.reading import read_query
+from mediator.query.filter_parser import OPERATORS
+from mediator.query.parser import read_query
 from mediator.schema import limits
 from mediator.schema.annotations import Capability, Metric, Statistic
 from mediator.schema.parse import RESERVED_CLASSES, parse_schema
-from mediator.schema.requirements import LEVELS
+from mediator.schema.annotation_parser import LEVELS
 from mediator.schema.tree import Mode
 from mediator.schema.types import FieldType
 from mediator.stores.port import Access

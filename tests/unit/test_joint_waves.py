@@ -9,7 +9,7 @@ import pytest
 from mediator.model.operations import Delete, Put, Revise, Update, WriteOperation
 from mediator.model.operators import Operator, OperatorCall
 from mediator.routing.model import ClassRoute
-from mediator.transactions.waves import WAVE_BYTES, WAVE_OPERATIONS, waves
+from mediator.transactions.chunks import WAVE_BYTES, WAVE_OPERATIONS, waves
 
 HEAD = ("shop", "orders", "o1", "operation")
 ROUTE = cast("ClassRoute", None)

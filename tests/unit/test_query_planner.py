@@ -28,7 +28,7 @@ from mediator.model.filters import (
 )
 from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy, Query
 from mediator.query.planner import Plan, make_plan
-from mediator.query.rendering import filter_document
+from mediator.query.explain import filter_document
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType

@@ -22,7 +22,7 @@ from mediator.schema.annotations import (
 from mediator.schema.limits import CLASSES_PER_DATABASE, MISTAKES_TOLD
 from mediator.schema.parse import RESERVED_CLASSES, parse_schema
 from mediator.schema.render import schema_document
-from mediator.schema.requirements import LEVELS
+from mediator.schema.annotation_parser import LEVELS
 from mediator.schema.tree import MISSING, CachePolicy, DefaultSystem, Field, Mode, Primary
 from mediator.schema.types import FieldType
 

@@ -30,7 +30,7 @@ from app.security.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.query.reading import read_query
+from mediator.query.parser import read_query
 from spark_jobs.runner.job import Into, Job, read_job
 from spark_jobs.runner.port import ClassSource, ColumnType, Input, SpecInvalid
 from spark_jobs.sinks.fitting import misfits

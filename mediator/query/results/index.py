@@ -14,7 +14,7 @@ from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import COMPARABLE, key_of, kind_of
 from mediator.model.filters import ID, Path
 from mediator.model.query import Query
-from mediator.query.results.cover import (
+from mediator.query.results.access_predicates import (
     Demand,
     Element,
     Equal,
@@ -23,8 +23,8 @@ from mediator.query.results.cover import (
     cover_of,
 )
 from mediator.query.results.intervals import Intervals
-from mediator.query.results.possibility import NO, Judge, Truth, judge_of
-from mediator.query.results.work import Cost, Work, cost_of
+from mediator.query.results.three_valued import NO, Judge, Truth, judge_of
+from mediator.query.results.match_budget import Cost, Work, cost_of
 from mediator.schema.tree import MISSING
 
 __all__ = ["QueryIndex", "WatchedQuery"]

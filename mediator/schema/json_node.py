@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from mediator.base.errors import Location
 from mediator.schema.limits import MISTAKES_TOLD
-from mediator.schema.mistakes import token
+from mediator.schema.errors import token
 from mediator.schema.tree import MISSING
 
 __all__ = ["FIELD_NAME", "NAME", "POSITIVE", "Node"]

@@ -20,7 +20,7 @@ from mediator.schema.annotations import (
     ViolationRule,
 )
 from mediator.schema.limits import ANNOTATIONS_PER_NODE, UTILITY_POINTS
-from mediator.schema.reading import POSITIVE, Node
+from mediator.schema.json_node import POSITIVE, Node
 
 __all__ = ["LEVELS", "Level", "read_annotations"]
 

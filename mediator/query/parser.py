@@ -9,11 +9,11 @@ from typing import Any, Final
 import orjson
 
 from mediator.model.query import Join, OrderBy, Query
-from mediator.query.aggregates import read_aggregate
-from mediator.query.conditions import FilterReader
-from mediator.query.targets import Scope, Target, target_at
-from mediator.schema.mistakes import invalid
-from mediator.schema.reading import FIELD_NAME, Node
+from mediator.query.aggregate_parser import read_aggregate
+from mediator.query.filter_parser import FilterReader
+from mediator.query.paths import Scope, Target, target_at
+from mediator.schema.errors import invalid
+from mediator.schema.json_node import FIELD_NAME, Node
 from mediator.schema.tree import ClassSchema, Schema
 from mediator.schema.types import FieldType
 

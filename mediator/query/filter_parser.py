@@ -20,9 +20,9 @@ from mediator.model.filters import (
     Or,
 )
 from mediator.model.patterns import Wildcard, tokens
-from mediator.query.targets import Scope, Target, only_member, target_at
-from mediator.schema.mistakes import Misfit, places_below
-from mediator.schema.reading import Node
+from mediator.query.paths import Scope, Target, only_member, target_at
+from mediator.schema.errors import Misfit, places_below
+from mediator.schema.json_node import Node
 from mediator.schema.types import FieldType
 
 __all__ = [

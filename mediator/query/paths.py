@@ -9,8 +9,8 @@ from typing import Any, Final
 from mediator.model.filters import ID, Path
 from mediator.schema.documents import document
 from mediator.schema.limits import DOCUMENT_DEPTH
-from mediator.schema.mistakes import Misfit
-from mediator.schema.reading import Node
+from mediator.schema.errors import Misfit
+from mediator.schema.json_node import Node
 from mediator.schema.scalars import string_decoder
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import SCALARS, FieldType, Value

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from mediator.model.query import Aggregate, Computation, Function
-from mediator.query.conditions import FilterReader
-from mediator.query.targets import (
+from mediator.query.filter_parser import FilterReader
+from mediator.query.paths import (
     JSON_SCALAR,
     Scope,
     Target,
@@ -15,7 +15,7 @@ from mediator.query.targets import (
     target_at,
     target_of_field,
 )
-from mediator.schema.reading import FIELD_NAME, Node
+from mediator.schema.json_node import FIELD_NAME, Node
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 

@@ -21,7 +21,7 @@ from mediator.model.operations import Get, Outcome
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import IntentMarker, Met
 from mediator.operations.objects import read_objects
-from mediator.operations.waiting import Patience
+from mediator.operations.backoff import Patience
 from mediator.routing.fragments import Resource, resource_of
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, Standing
