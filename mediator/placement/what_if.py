@@ -17,8 +17,8 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
 from mediator.schema.annotations import Metric
 from mediator.schema.errors import invalid
-from mediator.schema.parse import parse_schema
 from mediator.schema.json_node import POSITIVE, Node
+from mediator.schema.parse import parse_schema
 from mediator.schema.render import schema_document
 from mediator.schema.tree import Schema
 

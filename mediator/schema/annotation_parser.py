@@ -19,8 +19,8 @@ from mediator.schema.annotations import (
     Utility,
     ViolationRule,
 )
-from mediator.schema.limits import ANNOTATIONS_PER_NODE, UTILITY_POINTS
 from mediator.schema.json_node import POSITIVE, Node
+from mediator.schema.limits import ANNOTATIONS_PER_NODE, UTILITY_POINTS
 
 __all__ = ["LEVELS", "Level", "read_annotations"]
 
