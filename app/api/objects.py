@@ -152,5 +152,5 @@ class Objects:
 
 
 def _from_systems(preference: ReadPreference) -> ReadPreference:
-    """What caches may keep is read from the systems, not from the primary."""
+    """What caches may keep is read from the systems, not from the view."""
     return WHOLE if preference.whole else STRONG

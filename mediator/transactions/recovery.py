@@ -64,7 +64,7 @@ class OperationPlane(Protocol):
         """Return the answer that the stores remember of an operation."""
 
     async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
-        """Remove the primary's copy of an object that was deleted."""
+        """Remove the view's copy of an object that was deleted."""
 
 
 class TransactionResolver:
