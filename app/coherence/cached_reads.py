@@ -1,4 +1,4 @@
-"""Before an answer is read, the sketch is asked for how long it may be kept (COHERENCE.md)."""
+"""Before an answer is read, the sketch is asked for how long it may be kept (docs/protocol.md)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ _US: Final = 1_000_000
 def period_s(staleness_s: float) -> float:
     """Return the time between the starts of two rounds, for a bound; both in seconds.
 
-    The bound is on the delay, so a round's own duration has to fit in as well (papers/ppm, Traps).
+    The bound is on the delay, so a round's own duration has to fit in as well (docs/papers/ppm.md,
+    Traps).
     """
     return min(_LONGEST_PERIOD_S, staleness_s / _ROUNDS_IN_BOUND)
 

@@ -186,10 +186,10 @@ def view_system(
 ) -> str | None:
     """Return the view: the one the schema names, else the best-ranked one proven for it.
 
-    Proven means scans, sorting and range queries (DESIGN, section 6). Where the database has no
-    scores the first registered one counts as the best. None if no system is proven for it, or only
-    those that are `unfit`, as they take no copies. The present view stays as long as it is one:
-    another would have to be built from the fragments.
+    Proven means scans, sorting and range queries (docs/design.md, "Placement"). Where the database
+    has no scores the first registered one counts as the best. None if no system is proven for it,
+    or only those that are `unfit`, as they take no copies. The present view stays as long as it
+    is one: another would have to be built from the fragments.
     """
     if schema.materialised_view.system is not None:
         return schema.materialised_view.system

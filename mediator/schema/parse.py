@@ -43,7 +43,7 @@ __all__ = ["RESERVED_CLASSES", "parse_schema"]
 RESERVED_CLASSES: Final = frozenset(
     {"batch", "transactions", "sketch", "changes", "jobs", "streams", "flows", "views", "query"}
 )
-"""Names of database-level routes, which no class may take (DESIGN, section 4)."""
+"""Names of database-level routes, which no class may take (docs/design.md, "Names and ids")."""
 
 _CONTAINERS = frozenset({FieldType.LIST, FieldType.SET, FieldType.MAP})
 _OF_A_CLASS = (

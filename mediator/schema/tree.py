@@ -45,7 +45,7 @@ MISSING: Final = MissingType()
 
 
 class Mode(StrEnum):
-    """How far placement may go (papers/ppm, operating modes)."""
+    """How far placement may go (docs/papers/ppm.md, operating modes)."""
 
     MIXED = "mixed"
     MICROBATCHED = "microbatched"

@@ -148,7 +148,7 @@ class Reader:
         await self._flights.close()
 
     def _need(self, resource: Readable, copy: Copy | None, *, refresh: bool) -> Need:
-        """Decide who may answer (COHERENCE.md, "The client").
+        """Decide who may answer (docs/protocol.md, "The client").
 
         What was not outdated Δ ago is within the bound, whoever has it, and whatever filters say.
         """

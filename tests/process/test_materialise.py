@@ -479,7 +479,7 @@ class _History:
 
 
 async def test_copies_are_of_versions_that_existed_and_within_the_bound(view: ViewClient) -> None:
-    """Oracle R3 of papers/ppm: 1,000 increments over 100 articles in random order."""
+    """Oracle R3 of docs/papers/ppm.md: 1,000 increments over 100 articles in random order."""
     chance, history = random.Random(3), _History()
     data, database = view.service.mediator.data, view.database
     ids = [f"r{number}" for number in range(100)]

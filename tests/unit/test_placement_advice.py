@@ -1,4 +1,4 @@
-"""Advice over documents: oracles R1 and R2 of papers/ppm as a client sends them; bad documents."""
+"""Advice over documents: R1 and R2 of docs/papers/ppm.md as a client sends them; bad documents."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def test_goal_and_utility_exclude_each_other(extra: Any) -> None:
 
 @pytest.mark.parametrize("capability", Capability)
 def test_a_capability_is_required_where_the_paper_allows_it(capability: Capability) -> None:
-    """papers/ppm, section 2, the table of requirements."""
+    """docs/papers/ppm.md, section 2, the table of requirements."""
     need = {"annotations": [{"require": capability.value}]}
     documents = {
         "database": need,
