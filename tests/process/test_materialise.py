@@ -127,9 +127,9 @@ class ViewClient:
         tick = await feed.feed.tick()
 
         async def reached() -> bool:
-            intents = await feed.view_state.marks(self.database_id)
-            known = [m for marks_ in intents.until_tick.values() for m in marks_]
-            return bool(known) and all(intent is not None and intent > tick for intent in known)
+            marks = await feed.view_state.marks(self.database_id)
+            known = [m for marks_ in marks.until_tick.values() for m in marks_]
+            return bool(known) and all(mark is not None and mark > tick for mark in known)
 
         await eventually(reached)
         await self.service.mediator.views._works.materialisers.learn()  # type: ignore[union-attr]
@@ -566,8 +566,8 @@ async def test_states_move_only_for_the_holder_and_from_where_they_are(
         await state.advance(database, 0, ("l/1", "l/2"), [Step("c", None, later)], lease)
         assert await state.load(database, 0) == PartitionState("l/2", {"c": complete})
         await state.advance(database, 0, ("l/2", "l/2"), [Step("c", complete, later)], lease)
-        intents = await state.marks(database)
-        assert intents.until_tick == {(database, "c"): [7, None, None, None]}
+        marks = await state.marks(database)
+        assert marks.until_tick == {(database, "c"): [7, None, None, None]}
         await state.retract(database, ["c"])
         await state.advance(database, 0, ("l/2", "l/3"), [Step("c", later, complete)], lease)
         assert await state.load(database, 0) == PartitionState("l/3", {})

@@ -387,12 +387,12 @@ def test_the_picture_of_placement_shows_the_numbers_of_the_worked_example() -> N
 def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> None:
     claims, _, sources = page("comparison.md").partition("## Sources")
     cited = {
-        intent
-        for intents in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
-        for intent in intents.split(", ")
+        mark
+        for marks in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
+        for mark in marks.split(", ")
     }
     assert cited == set(re.findall(r"^\| ([A-Z]\d) \| \[[^\]]+\]\(https://", sources, re.MULTILINE))
-    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "intent"}
+    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "mark"}
     assert widths == {8, 3}
 
 

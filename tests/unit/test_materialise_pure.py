@@ -288,8 +288,8 @@ def _rebase(watermarks: Watermarks, model: RoutingModel, time: Time, age_s: floa
     copy = _articles(model).copy
     assert copy is not None
     time.ticks += 2
-    intents = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
-    watermarks.learn(intents, time.at - age_s)
+    marks = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
+    watermarks.learn(marks, time.at - age_s)
 
 
 def _articles(model: RoutingModel) -> ClassRoute:
