@@ -142,7 +142,7 @@ class TransactionResolver:
         await self._plane.newest()
         await self.intents.unlock(record_keys(await self._targets(entry)), entry.intent)
         await self._log.remove([entry.intent])
-        if entry.locations:
+        if entry.records:
             self._tell(entry, applied=False)
 
     async def roll_forward(self, entry: Entry) -> list[Answer]:
@@ -273,7 +273,7 @@ class TransactionResolver:
 
     async def _targets(self, entry: Entry) -> list[Target]:
         targets = []
-        for class_name, id_ in entry.locations:
+        for class_name, id_ in entry.records:
             route = await self._route(entry.database, class_name)
             if route is not None:
                 targets.append(Target(route, id_))
