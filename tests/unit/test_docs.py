@@ -35,12 +35,12 @@ from docs.reference import generated
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.placement.advice import advise
 from mediator.placement.scores import Kind
-from mediator.query.conditions import OPERATORS
-from mediator.query.reading import read_query
+from mediator.query.filter_parser import OPERATORS
+from mediator.query.parser import parse_query_document
 from mediator.schema import limits
+from mediator.schema.annotation_parser import LEVELS
 from mediator.schema.annotations import Capability, Metric, Statistic
 from mediator.schema.parse import RESERVED_CLASSES, parse_schema
-from mediator.schema.requirements import LEVELS
 from mediator.schema.tree import Mode
 from mediator.schema.types import FieldType
 from mediator.stores.port import Access
@@ -241,7 +241,7 @@ def test_printed_queries_are_queries() -> None:
     }
     schema = parse_schema("club", {"classes": classes})
     for block in blocks(page("queries.md"), "json"):
-        read_query(json.loads(block), schema, "players")
+        parse_query_document(json.loads(block), schema, "players")
 
 
 @pytest.mark.parametrize(
