@@ -12,7 +12,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias
 
-from app.api.jobs.runs import JobDesk
+from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.routed_request import Route, RoutedRequest
@@ -69,7 +69,7 @@ class DataApi:
         subscriptions: Lets clients follow the change feed; None: there is no feed.
         caches: What keeps caches coherent; None: nothing may be cached.
         transact: Carries out transactions; None: there are none.
-        desk: What jobs need; None: there are none.
+        job_backend: What jobs need; None: there are none.
         gate: Lets requests in; None: nobody is authenticated, and everything is allowed.
     """
 
@@ -81,12 +81,14 @@ class DataApi:
         subscriptions: Subscriptions | None = None,
         caches: Caches | None = None,
         transact: Transact | None = None,
-        desk: JobDesk | None = None,
+        job_backend: JobBackend | None = None,
         gate: Gate | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
-        self._table = make_table(self._directory, options, subscriptions, caches, transact, desk)
+        self._table = make_table(
+            self._directory, options, subscriptions, caches, transact, job_backend
+        )
         self._gate = gate
         self._cors = CrossOrigin(options.origins)
         self._observe = observe

@@ -18,7 +18,7 @@ from mediator.stores.mongo.text import (
     plain_text,
 )
 
-# Characters around the surrogates, where UTF-8 and UTF-16 disagree, and the intents themselves.
+# Characters around the surrogates, where UTF-8 and UTF-16 disagree, and the marks themselves.
 _CRITICAL = "a\x00\ud7ff\ue000\ue001\uf8ff\uffff\U00010000\U0001f600\U0010ffff"
 texts = st.text(st.sampled_from(_CRITICAL)) | st.text()
 decimals = st.builds(
