@@ -81,7 +81,7 @@ class Batches:
             is_large = len(raw) > LARGE_BODY
             items = await self._items(routed, identity, operations, is_large=is_large)
             routed.request.phases.end("parse")
-            answers = await submit_all(routed.plane, items, whole=routed.wish().whole)
+            answers = await submit_all(routed.plane, items, whole=routed.preference().whole)
         routed.request.phases.end("store")
         results = await render_items(items, answers, minimal=routed.preferences.minimal)
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
