@@ -84,7 +84,7 @@ class CacheMetrics:
         timer = self._life_timers.get(told.partition)
         if timer is None:
             timer = self._life_timers[told.partition] = self._lives.labels(*told.partition)
-        timer.observe(told.life_s)
+        timer.observe(told.ttl_s)
 
     def _results_changed(self, told: ResultsChanged) -> None:
         self._results.labels(*told.partition).inc(told.changed)

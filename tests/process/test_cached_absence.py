@@ -25,7 +25,7 @@ Step = Callable[[], Awaitable[object]]
 Location = tuple[Callable[[Paper], Any], str, str]
 
 READER: dict[str, Location] = {
-    "create, report, read": (lambda paper: paper.caches._lingering, "give_way", "before"),
+    "create, report, read": (lambda paper: paper.caches._leases, "give_way", "before"),
     "report, create, read": (lambda paper: paper.running.mediator.data, "read", "before"),
     "report, read, create": (lambda paper: paper.running.mediator.data, "read", "after"),
 }

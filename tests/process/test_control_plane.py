@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -259,7 +259,7 @@ class Leap(SystemClock):
 async def test_judging_many_databases_lets_others_in_after_each(mediator: Service) -> None:
     for _ in range(5):
         await mediator.put_schema({"things": {"fields": {"title": {"type": "string"}}}})
-    judging = asyncio.create_task(mediator.mediator.control._judgement.judge())
+    judging = asyncio.create_task(cast("Any", mediator.mediator.control)._judgement.judge())
     turns = 0
     while not judging.done():
         turns += 1
