@@ -21,10 +21,10 @@ from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
-from mediator.stores.mongo.effect import json_encoder
 from mediator.stores.mongo.layout import layout_of
-from mediator.stores.mongo.outbox import OUTBOX, SETTLED, holds, settled_count
-from mediator.stores.mongo.replay import AT_ONCE
+from mediator.stores.mongo.outbox.effect import json_encoder
+from mediator.stores.mongo.outbox.entries import OUTBOX, SETTLED, holds, settled_count
+from mediator.stores.mongo.outbox.replay import AT_ONCE
 from mediator.stores.port import (
     Fragment,
     PendingChanges,

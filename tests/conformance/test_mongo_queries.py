@@ -28,9 +28,9 @@ from mediator.model.filters import (
 )
 from mediator.model.query import OrderBy, Position
 from mediator.stores.mongo import MongoStore
+from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import Document
-from mediator.stores.mongo.searches import pushdown
-from mediator.stores.mongo.text import ordered_text
+from mediator.stores.mongo.search.pushdown import pushdown
 from mediator.stores.port import (
     Access,
     Find,

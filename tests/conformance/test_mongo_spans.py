@@ -17,8 +17,8 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.layout import Document, Layout, layout_of
-from mediator.stores.mongo.reaping import PAGE
-from mediator.stores.mongo.spans import spans
+from mediator.stores.mongo.read.spans import spans
+from mediator.stores.mongo.retention import PAGE
 from mediator.stores.port import REMEMBER_S, Find, Fragment, SystemConfig
 from tests.conformance.real_stores import mongo_apart
 

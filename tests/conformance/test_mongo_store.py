@@ -23,11 +23,10 @@ from mediator.model.operators import APPLICABLE, Operator, OperatorCall, Operato
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
-from mediator.stores.mongo.attempt import attempt
-from mediator.stores.mongo.effect import Effect
-from mediator.stores.mongo.layout import layout_of
-from mediator.stores.mongo.outbox import REMEMBERED
-from mediator.stores.mongo.text import database_prefix
+from mediator.stores.mongo.layout import database_prefix, layout_of
+from mediator.stores.mongo.outbox.effect import Effect
+from mediator.stores.mongo.outbox.entries import REMEMBERED
+from mediator.stores.mongo.write.attempt import attempt
 from mediator.stores.port import (
     REMEMBER_S,
     Fragment,

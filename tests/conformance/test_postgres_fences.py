@@ -24,8 +24,8 @@ from mediator.stores.port import (
     WriteKind,
     WriteResult,
 )
-from mediator.stores.postgres import PostgresStore, reap
-from mediator.stores.postgres.shapes import shape_of
+from mediator.stores.postgres import PostgresStore, retention
+from mediator.stores.postgres.write.shape import shape_of
 from tests.conformance.real_stores import opened_apart
 from tests.faults.conditions import eventually
 
@@ -319,7 +319,7 @@ async def test_a_fenced_tombstone_is_reaped_with_its_last_fence(
 
 
 async def _reaped(store: PostgresStore, now_s: float) -> int:
-    return await store._use(lambda c: reap.reap(c, NAMESPACE, now_s, 1000))
+    return await store._use(lambda c: retention.reap(c, NAMESPACE, now_s, 1000))
 
 
 async def test_a_fence_races_with_the_reaper(
@@ -329,7 +329,7 @@ async def test_a_fence_races_with_the_reaper(
     age = "UPDATE {table} SET _deleted = _deleted - interval '1 week'"
     await sql(store, subject, age)
     async with other.transaction():
-        assert await reap.reap(other, NAMESPACE, time.time(), 1000) == 1
+        assert await retention.reap(other, NAMESPACE, time.time(), 1000) == 1
         fencing = asyncio.create_task(store.fence(subject.fragment, "x", LOST))
         await waiting(store, 1)
     assert await fencing == {}

@@ -48,10 +48,11 @@ from mediator.stores.port import (
     Write,
     WriteKind,
 )
-from mediator.stores.postgres import PostgresStore, searching
-from mediator.stores.postgres.plans import SEARCHES
-from mediator.stores.postgres.predicates import question
-from mediator.stores.postgres.searches import Search, levels, ranks, values_named
+from mediator.stores.postgres import PostgresStore
+from mediator.stores.postgres.search import searcher
+from mediator.stores.postgres.search.predicates import question
+from mediator.stores.postgres.search.statement import Search, levels, ranks, values_named
+from mediator.stores.postgres.statements import SEARCHES
 from tests.faults.conditions import eventually
 
 NAMESPACE = f"portolan_test_{uuid.uuid4().hex[:12]}"
@@ -448,7 +449,7 @@ async def test_a_server_that_falls_silent_is_given_up(
     await store.open()
     pool = store._searcher._pool
     assert len(await found(store, many, eq("n", 1), deadline_s=5.0)) == 1
-    monkeypatch.setattr(searching, "_GRACE_S", 0.1)
+    monkeypatch.setattr(searcher, "_GRACE_S", 0.1)
     backend = await pool.use(lambda c: c.fetchval("SELECT pg_backend_pid()"))
     os.kill(backend, signal.SIGSTOP)
     try:

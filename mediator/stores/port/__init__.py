@@ -19,11 +19,10 @@ from mediator.stores.port.errors import (
     StoreTooCostly,
     StoreUnavailable,
 )
-from mediator.stores.port.locks import Lockable, RecordKey, Standing, is_lockable
 from mediator.stores.port.mirror import Mirror
 from mediator.stores.port.outbox import ChangeLog, FragmentOf, Logged, PendingChanges, Unsettled
 from mediator.stores.port.records import Fragment, Read, Record
-from mediator.stores.port.searches import (
+from mediator.stores.port.search import (
     Access,
     Aggregating,
     Documents,
@@ -48,7 +47,8 @@ from mediator.stores.port.store import (
     Store,
     SystemConfig,
 )
-from mediator.stores.port.writes import Status, Write, WriteKind, WriteResult
+from mediator.stores.port.transactions import Lockable, RecordKey, Standing, is_lockable
+from mediator.stores.port.write import Status, Write, WriteKind, WriteResult
 
 __all__ = [
     "REMEMBER_S",

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, runtime_checkable
 from mediator.model.operators import Operator
 from mediator.schema.types import FieldType
 from mediator.stores.port.records import Fragment, Read, Record
-from mediator.stores.port.writes import Write, WriteResult
+from mediator.stores.port.write import Write, WriteResult
 
 __all__ = ["REMEMBER_S", "Reapable", "Recalled", "ServerFacts", "Store", "SystemConfig"]
 

@@ -32,22 +32,23 @@ from mediator.stores.port import (
     Write,
     WriteResult,
 )
-from mediator.stores.postgres import ddl, facts, operators, reap
-from mediator.stores.postgres.aggregates import computes
-from mediator.stores.postgres.answers import recalled
-from mediator.stores.postgres.changelog import LOG, OutboxLog
-from mediator.stores.postgres.failures import FAILURES, as_store_error
-from mediator.stores.postgres.fetching import Fetcher
-from mediator.stores.postgres.intents import Marking
+from mediator.stores.postgres import admin
+from mediator.stores.postgres.connection import Pool, connect, transaction
+from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.mirror import Copies
-from mediator.stores.postgres.plans import Plans
-from mediator.stores.postgres.pool import Pool, transaction
-from mediator.stores.postgres.pushdown import pushdown
-from mediator.stores.postgres.reads import keyset
-from mediator.stores.postgres.searching import Searcher
-from mediator.stores.postgres.sessions import connect
-from mediator.stores.postgres.statements import Statement
-from mediator.stores.postgres.writing import Writer
+from mediator.stores.postgres.outbox import LOG, OutboxLog
+from mediator.stores.postgres.read.reader import Fetcher
+from mediator.stores.postgres.read.statements import keyset
+from mediator.stores.postgres.retention import reap
+from mediator.stores.postgres.search.aggregates import computes
+from mediator.stores.postgres.search.pushdown import pushdown
+from mediator.stores.postgres.search.searcher import Searcher
+from mediator.stores.postgres.sql import Statement
+from mediator.stores.postgres.statements import Plans
+from mediator.stores.postgres.transactions import Marking
+from mediator.stores.postgres.write.operators import supports
+from mediator.stores.postgres.write.prepared import recalled
+from mediator.stores.postgres.write.writer import Writer
 
 __all__ = ["PostgresStore"]
 
@@ -80,7 +81,7 @@ class PostgresStore:
             StoreRefused: It does not let us in, or not make the namespace.
         """
         await self.ping()
-        await self._use(lambda c: ddl.prepare_namespace(c, self._plans.ledgers), _DDL_S)
+        await self._use(lambda c: admin.prepare_namespace(c, self._plans.ledgers), _DDL_S)
 
     async def close(self) -> None:
         """Release every connection."""
@@ -100,20 +101,20 @@ class PostgresStore:
 
     async def facts(self) -> ServerFacts:
         """Observe the server's version and configuration."""
-        return await self._use(facts.observe)
+        return await self._use(admin.observe)
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
         """Whether the store applies the operator to the type exactly, by itself."""
-        return operators.supports(operator, type_)
+        return supports(operator, type_)
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make table, columns and indexes for the fragment; idempotent, keeps existing data."""
         records, ledgers = self._plans.records(fragment), self._plans.ledgers
-        await self._use(lambda c: ddl.prepare_class(c, ledgers, records, previous), _DDL_S)
+        await self._use(lambda c: admin.prepare_class(c, ledgers, records, previous), _DDL_S)
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the fragment with all its data; changes stay in the outbox for the feed."""
-        await self._use(lambda c: ddl.drop_class(c, self._plans.ledgers, fragment), _DDL_S)
+        await self._use(lambda c: admin.drop_class(c, self._plans.ledgers, fragment), _DDL_S)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
@@ -262,7 +263,7 @@ class PostgresStore:
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` rows past their retention; return how many were removed."""
         now_s, namespace = await self.time_us() / 1_000_000, self.config.namespace
-        return await self._use(lambda c: reap.reap(c, namespace, now_s, limit))
+        return await self._use(lambda c: reap(c, namespace, now_s, limit))
 
     def logs(self) -> Sequence[str]:
         """Name the logs; see `ChangeLog`."""

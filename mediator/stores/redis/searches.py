@@ -15,8 +15,8 @@ from typing import Final
 from mediator.model.conjuncts import all_of, conjuncts
 from mediator.model.filters import ID, Filter, Path
 from mediator.model.query import OrderBy, Position
-from mediator.stores.levels import only_level
 from mediator.stores.port import Access, Find, Found, Pushdown, Read, StoreRefused
+from mediator.stores.port.search import only_level
 from mediator.stores.redis.intervals import (
     EVERYTHING,
     VALUES,
