@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mediator.base.errors import MediatorError
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import Fragment, RecordKey, Standing
+from mediator.stores.port import Fragment, RecordKey, RecordState
 
 __all__ = ["Held", "Target", "held_of", "keys_of"]
 
@@ -39,7 +39,7 @@ class Held:
     """
 
     target: Target
-    fragments: Mapping[Fragment, Standing]
+    fragments: Mapping[Fragment, RecordState]
 
     @property
     def creation_version(self) -> int | None:
@@ -80,13 +80,13 @@ def keys_of(targets: Iterable[Target]) -> list[RecordKey]:
 
 
 def held_of(
-    targets: Sequence[Target], standings: Sequence[Standing | MediatorError]
+    targets: Sequence[Target], standings: Sequence[RecordState | MediatorError]
 ) -> list[Held | MediatorError]:
     """Put the answers to `keys_of` together, by object."""
     answers = iter(standings)
     held: list[Held | MediatorError] = []
     for target in targets:
-        found: dict[Fragment, Standing] = {}
+        found: dict[Fragment, RecordState] = {}
         error: MediatorError | None = None
         for fragment in target.route.fragments:
             standing = next(answers)

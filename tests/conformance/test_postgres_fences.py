@@ -16,7 +16,7 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, Subject
 from mediator.stores.port import (
-    REMEMBER_S,
+    RETENTION_S,
     Record,
     Status,
     SystemConfig,
@@ -280,7 +280,7 @@ async def test_what_fences_make_is_no_record(store: PostgresStore, subject: Subj
     assert await store.ordered(subject.fragment, "n", descending=False, limit=10) == whole
     assert await subject.read_all(["b", "x"]) == [None, None]
     assert await subject.read("a") == whole[0]
-    assert (await store.standing([(subject.fragment, "x")]))[0].creation_version is None
+    assert (await store.record_states([(subject.fragment, "x")]))[0].creation_version is None
 
 
 async def test_fences_past_their_retention_go_with_the_next(
@@ -288,7 +288,7 @@ async def test_fences_past_their_retention_go_with_the_next(
 ) -> None:
     fragment, now = subject.fragment, time.time()
     await subject.create("x", {"n": 1})
-    times = {"old": now - REMEMBER_S - 60, "young": now - REMEMBER_S + 60, "again": now - 3600}
+    times = {"old": now - RETENTION_S - 60, "young": now - RETENTION_S + 60, "again": now - 3600}
     for token, at in times.items():
         await store.fence(fragment, "x", token)
         age = "UPDATE {table} SET _fences = _fences || jsonb_build_object($1::text, $2::float8)"
@@ -311,10 +311,10 @@ async def test_a_fenced_tombstone_is_reaped_with_its_last_fence(
         await store.fence(subject.fragment, id_, LOST)
     await subject.create("z", {"n": 1})
     await store.fence(subject.fragment, "z", LOST)
-    assert await _reaped(store, time.time() + REMEMBER_S - 60) == 0
+    assert await _reaped(store, time.time() + RETENTION_S - 60) == 0
     for id_ in ("x", "y"):
         assert (await late(store, subject.creation(id_, {"n": 2}))).status is Status.FENCED
-    assert await _reaped(store, time.time() + REMEMBER_S + 60) == 2
+    assert await _reaped(store, time.time() + RETENTION_S + 60) == 2
     assert [id_ for (id_,) in await sql(store, subject, "SELECT id FROM {table}")] == ["z"]
 
 

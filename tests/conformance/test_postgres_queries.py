@@ -36,10 +36,10 @@ from mediator.stores.conformance.samples import HOSTILE_TEXTS
 from mediator.stores.port import (
     Access,
     Aggregating,
-    Find,
     Fragment,
     Queryable,
     Record,
+    SearchRequest,
     StoreRefused,
     StoreTimeout,
     StoreTooCostly,
@@ -51,7 +51,7 @@ from mediator.stores.port import (
 from mediator.stores.postgres import PostgresStore
 from mediator.stores.postgres.search import searcher
 from mediator.stores.postgres.search.predicates import question
-from mediator.stores.postgres.search.statement import Search, levels, ranks, values_named
+from mediator.stores.postgres.search.statement import SearchShape, levels, ranks, values_named
 from mediator.stores.postgres.statements import SEARCHES
 from tests.faults.conditions import eventually
 
@@ -131,7 +131,7 @@ async def many(store: PostgresStore, admin: Any) -> Fragment:
 async def found(
     store: PostgresStore, fragment: Fragment, filter_: Filter | None, **what: Any
 ) -> list[Record]:
-    find = Find(fragment, filter_, what.pop("order", ()), what.pop("limit", 100), **what)
+    find = SearchRequest(fragment, filter_, what.pop("order", ()), what.pop("limit", 100), **what)
     return list((await store.find(find)).records)
 
 
@@ -147,7 +147,7 @@ async def plan_of(
     asked, chosen = question(fragment, filter_), levels(fragment, order)
     assert asked is not None
     assert chosen is not None
-    search = Search(fragment, asked.shape, chosen, ranks(after), tuple(fragment.fields))
+    search = SearchShape(fragment, asked.shape, chosen, ranks(after), tuple(fragment.fields))
     statement = store._plans.search(search)
     constants = {f"p{i}": value for i, value in enumerate(asked.constants)}
     given = constants | values_named(after, search) | {"limit": 10}

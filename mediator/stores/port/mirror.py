@@ -35,7 +35,7 @@ class Mirror(Protocol):
     async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of objects, given by id and the highest version of their tombstone.
 
-        Copies born later stay. What was forgotten is remembered for `REMEMBER_S` at least, so that
+        Copies born later stay. What was forgotten is remembered for `RETENTION_S` at least, so that
         a copy of the dead generation that comes late is not taken in.
         """
 

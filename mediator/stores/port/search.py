@@ -17,13 +17,13 @@ from mediator.stores.port.records import Fragment, Record
 __all__ = [
     "Access",
     "Aggregating",
-    "Documents",
-    "Find",
-    "Found",
+    "DocumentPage",
     "Joining",
     "Ordered",
     "Pushdown",
     "Queryable",
+    "SearchPage",
+    "SearchRequest",
     "SemiJoin",
     "SemiJoining",
     "ShownJoin",
@@ -73,7 +73,8 @@ class Pushdown:
         residual: The rest, to be evaluated on the records it returns; the filter is equivalent to
             both together.
         access: How it finds the records. CLIENT_SCAN: it can only send them all.
-        ordered: Whether it returns them in the order asked for, so that `Find.after` may be used.
+        ordered: Whether it returns them in the order asked for, so that `SearchRequest.after` may
+            be used.
     """
 
     pushed: Filter | None
@@ -101,7 +102,7 @@ class SemiJoin:
 
 
 @immutable
-class Find:
+class SearchRequest:
     """A search among the live records of a fragment, page by page.
 
     Attributes:
@@ -110,7 +111,7 @@ class Find:
         order: An order for which it has said `ordered`; empty: as the store likes.
         limit: Records per page at most.
         after: Return only records beyond this position of `order`; first page only.
-        resume: `Found.resume` of the page before.
+        resume: `SearchPage.resume` of the page before.
         fields: Fields to return; None: all.
         deadline_s: Time for this page; beyond it `StoreTooCostly` is raised.
         semi_joins: What leaves out further records; only where the store is `SemiJoining`.
@@ -128,7 +129,7 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchPage:
     """A page of a search; `resume` leads to the next one and is None on the last."""
 
     records: Sequence[Record]
@@ -148,13 +149,13 @@ class Queryable(Protocol):
         order means the order of ids here.
         """
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
 
 
 @runtime_checkable
 class SemiJoining(Queryable, Protocol):
-    """A store whose searches follow references to other records of its own (`Find.semi_joins`)."""
+    """A store whose searches follow references to its own records (`SearchRequest.semi_joins`)."""
 
     def follows(self, fragment: Fragment) -> bool:
         """Whether a search may follow references to records of a fragment."""
@@ -183,7 +184,7 @@ class ShownJoin:
 
 
 @immutable
-class Documents:
+class DocumentPage:
     """A page of a search as documents.
 
     Attributes:
@@ -201,8 +202,8 @@ class Joining(SemiJoining, Protocol):
     """A store that joins records to those that it finds, as they are at the same moment."""
 
     async def documents(
-        self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
-    ) -> Documents:
+        self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> DocumentPage:
         """Return the first page of a search, or in the order of ids any page, as documents.
 
         Args:

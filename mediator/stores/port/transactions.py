@@ -8,14 +8,14 @@ from typing import Protocol, TypeAlias, TypeGuard, runtime_checkable
 from mediator.base.immutable import immutable
 from mediator.stores.port.records import Fragment
 
-__all__ = ["Lockable", "RecordKey", "Standing", "is_lockable"]
+__all__ = ["Lockable", "RecordKey", "RecordState", "is_lockable"]
 
 RecordKey: TypeAlias = tuple[Fragment, str]
 """Names a record: its fragment, and the id of its object."""
 
 
 @immutable
-class Standing:
+class RecordState:
     """What stands of a record, whether it is there or not.
 
     Attributes:
@@ -40,7 +40,7 @@ class Lockable(Protocol):
     Keys of one call name different records. Each is treated atomically by itself.
     """
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; the answers tell which one it has now."""
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
@@ -50,7 +50,7 @@ class Lockable(Protocol):
         it as `Record.joint`.
         """
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Tell what stands of records."""
 
 

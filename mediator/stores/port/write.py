@@ -49,7 +49,7 @@ class Write:
             (CREATE, REPLACE), or, for DELETE, the version of the anchor's tombstone: a record born
             later is left alone.
         remember: A fingerprint of the request: the store keeps (operation, fingerprint, result)
-            with the write itself for `REMEMBER_S`, and answers a repeated operation with REPLAYED.
+            with the write itself for `RETENTION_S`, and answers a repeated operation with REPLAYED.
         returning: Fields whose values after the write are returned; None: none; (): all.
         intent: The write intent that the record must have (`Lockable`), which goes with the write,
             and is noted as the record's last joint write; empty: it must have none. Else the write
@@ -71,7 +71,7 @@ class Write:
     returning: tuple[str, ...] | None = None
     intent: str = ""
 
-    def under(
+    def with_intent(
         self,
         intent: str,
         *,

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mediator.stores.port import REMEMBER_S
+from mediator.stores.port import RETENTION_S
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import quoted
 
@@ -55,6 +55,6 @@ def fence_statement(records: RecordTable) -> str:
     """
     return _FENCE.format(
         table=quoted(str(records.table.schema), records.table.name),
-        kept_s=REMEMBER_S,
+        kept_s=RETENTION_S,
         versions=", ".join(quoted(column.name) for column in records.versions.values()),
     )

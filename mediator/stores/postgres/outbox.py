@@ -29,7 +29,7 @@ from mediator.model.change import Change, kind_of
 from mediator.schema.types import Value
 from mediator.stores.images import image_of
 from mediator.stores.logs import Page, Portions, numbers_of, position_of, read_on
-from mediator.stores.port import Fragment, FragmentOf, Logged
+from mediator.stores.port import Fragment, FragmentOf, LogEntry
 from mediator.stores.postgres.codec import Codec
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.sql import quoted
@@ -142,7 +142,7 @@ class OutboxLog:
         self._portions = Portions()
         self._begun = 0
 
-    async def read(self, after: str | None, limit: int, fragment_of: FragmentOf) -> list[Logged]:
+    async def read(self, after: str | None, limit: int, fragment_of: FragmentOf) -> list[LogEntry]:
         """Return changes beyond a position; see `ChangeLog.changes`."""
         reached, _ = await self.horizon()
 
@@ -202,9 +202,9 @@ class OutboxLog:
 
         return await self._use(run)
 
-    def _logged(self, row: Any, fragment_of: FragmentOf) -> Logged:
+    def _logged(self, row: Any, fragment_of: FragmentOf) -> LogEntry:
         fragment = fragment_of(row["database"], row["class"])
-        return Logged(_position(row), None if fragment is None else self._change(row, fragment))
+        return LogEntry(_position(row), None if fragment is None else self._change(row, fragment))
 
     def _change(self, row: Any, fragment: Fragment) -> Change:
         codecs = self._plans.records(fragment).codecs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from mediator.stores.port import REMEMBER_S
+from mediator.stores.port import RETENTION_S
 from mediator.stores.postgres.sql import quoted
 
 __all__ = ["CHANGES_KEPT", "reap"]
@@ -41,7 +41,7 @@ async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int
         now_s: Seconds since the epoch, by the server's clock.
         limit: Rows removed at most.
     """
-    before = datetime.fromtimestamp(now_s - REMEMBER_S, UTC)
+    before = datetime.fromtimestamp(now_s - RETENTION_S, UTC)
     classes = quoted(namespace, "_classes")
     names = [name for (name,) in await connection.fetch(_TABLES.format(classes=classes))]
     work = [("_operations", _DATED), *((name, _TOMBSTONES) for name in names)]

@@ -22,7 +22,7 @@ from mediator.stores.postgres.read.statements import (
     scan_statement,
 )
 from mediator.stores.postgres.search.aggregates import Grouping, aggregate_statement
-from mediator.stores.postgres.search.statement import Search, search_statement
+from mediator.stores.postgres.search.statement import SearchShape, search_statement
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.transactions import Marking
 from mediator.stores.postgres.write.prepared import WritePlan
@@ -101,7 +101,7 @@ class Plans:
     def _marking(self, fragment: Fragment) -> Marking:
         return Marking(self.records(fragment), self.lock(fragment))
 
-    def _search(self, search: Search) -> Statement:
+    def _search(self, search: SearchShape) -> Statement:
         records = self._known(search.fragment, search.names)
         return search_statement(records, search, self.records)
 

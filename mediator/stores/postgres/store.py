@@ -14,20 +14,20 @@ from mediator.model.query import Computation, OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
-    Documents,
-    Find,
-    Found,
+    DocumentPage,
     Fragment,
     FragmentOf,
-    Logged,
+    LogEntry,
     Pushdown,
     Read,
-    Recalled,
     Record,
     RecordKey,
+    RecordState,
+    RememberedOperation,
+    SearchPage,
+    SearchRequest,
     ServerFacts,
     ShownJoin,
-    Standing,
     SystemConfig,
     Write,
     WriteResult,
@@ -131,9 +131,9 @@ class PostgresStore:
         pairs = zip(fragment.groups, row, strict=True)
         return {group: version for group, version in pairs if version}
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        return await self._standings(keys, lambda m, ids: lambda c: m.lock(c, ids, intent))
+        return await self._record_states(keys, lambda m, ids: lambda c: m.lock(c, ids, intent))
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
@@ -141,22 +141,24 @@ class PostgresStore:
             marking = self._plans.marking(fragment)
             await self._use(partial(marking.unlock, ids=ids, intent=intent, joint=joint))
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Tell what stands of records."""
-        return await self._standings(keys, lambda m, ids: lambda c: m.look(c, ids))
+        return await self._record_states(keys, lambda m, ids: lambda c: m.look(c, ids))
 
-    async def _standings(
+    async def _record_states(
         self,
         keys: Sequence[RecordKey],
-        work: Callable[[Marking, list[str]], Callable[[Any], Awaitable[dict[str, Standing]]]],
-    ) -> list[Standing]:
+        work: Callable[[Marking, list[str]], Callable[[Any], Awaitable[dict[str, RecordState]]]],
+    ) -> list[RecordState]:
         found = {
             fragment: await self._use(work(self._plans.marking(fragment), ids))
             for fragment, ids in _by_fragment(keys).items()
         }
         return [found[fragment][id_] for fragment, id_ in keys]
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered of an operation on an object."""
         statement = self._plans.recall(fragment)
         rows = await self._rows(statement, {"id": id_, "operation": operation})
@@ -215,13 +217,13 @@ class PostgresStore:
         """Whether a search may follow references to records of a fragment; see `SemiJoining`."""
         return fragment.system == self.config.name
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
         return await self._searcher.find(find)
 
     async def documents(
-        self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
-    ) -> Documents:
+        self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> DocumentPage:
         """Return a page as documents. Raises `StoreTooCostly` beyond the deadline."""
         return await self._searcher.documents(find, names, joins)
 
@@ -271,7 +273,7 @@ class PostgresStore:
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[Logged]:
+    ) -> list[LogEntry]:
         """Return changes beyond a position, oldest first; see `ChangeLog`."""
         del log  # there is one
         return await self._outbox.read(after, limit, fragment_of)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mediator.stores.port import Standing
+from mediator.stores.port import RecordState
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import Statement, quoted
 
@@ -32,7 +32,7 @@ _JOIN: Final = """
 UPDATE {table} SET _intent = NULL, _joint = CASE WHEN _deleted IS NULL THEN $2 ELSE _joint END
 WHERE id = ANY ($1) AND _intent = $2
 """
-_ABSENT: Final = Standing(None, {}, "")
+_ABSENT: Final = RecordState(None, {}, "")
 
 
 class Marking:
@@ -56,7 +56,9 @@ class Marking:
         )
         self._groups = tuple(records.versions)
 
-    async def lock(self, connection: Any, ids: Sequence[str], intent: str) -> dict[str, Standing]:
+    async def lock(
+        self, connection: Any, ids: Sequence[str], intent: str
+    ) -> dict[str, RecordState]:
         """Set an intent on each record that has none."""
         return self._found(await connection.fetch(self._lock, ids, intent), ids)
 
@@ -66,16 +68,16 @@ class Marking:
         """Take an intent away wherever it is this one."""
         await connection.execute(self._join if joint else self._unlock, ids, intent)
 
-    async def look(self, connection: Any, ids: Sequence[str]) -> dict[str, Standing]:
+    async def look(self, connection: Any, ids: Sequence[str]) -> dict[str, RecordState]:
         """Tell what stands of records."""
         return self._found(await connection.fetch(self._look, ids), ids)
 
-    def _found(self, rows: Sequence[Any], ids: Sequence[str]) -> dict[str, Standing]:
-        found: Mapping[str, Standing] = {row[0]: self._standing(row) for row in rows}
+    def _found(self, rows: Sequence[Any], ids: Sequence[str]) -> dict[str, RecordState]:
+        found: Mapping[str, RecordState] = {row[0]: self._record_state(row) for row in rows}
         return {id_: found.get(id_, _ABSENT) for id_ in ids}
 
-    def _standing(self, row: Any) -> Standing:
+    def _record_state(self, row: Any) -> RecordState:
         _, creation_version, deleted, intent, *versions = row
         pairs = zip(self._groups, versions, strict=True)
         known = {group: version for group, version in pairs if version}
-        return Standing(creation_version if deleted is None else None, known, intent or "")
+        return RecordState(creation_version if deleted is None else None, known, intent or "")

@@ -11,7 +11,7 @@ from bson.int64 import Int64
 from mediator.schema.types import Values
 from mediator.stores.mongo.layout import Document, Layout
 from mediator.stores.mongo.outbox.effect import Effect
-from mediator.stores.port import Recalled, Status, Write, WriteResult
+from mediator.stores.port import RememberedOperation, Status, Write, WriteResult
 
 __all__ = [
     "FULL",
@@ -95,7 +95,9 @@ def _stored(layout: Layout, versions: Mapping[str, int]) -> Document:
     return layout.encode_versions({group: Int64(version) for group, version in versions.items()})
 
 
-def recalled(layout: Layout, document: Mapping[str, Any] | None, operation: str) -> Recalled | None:
+def recalled(
+    layout: Layout, document: Mapping[str, Any] | None, operation: str
+) -> RememberedOperation | None:
     """Return what a document remembers of an operation."""
     for memory in (document or {}).get("_ops", ()):
         if memory["op"] == operation:
@@ -106,7 +108,7 @@ def recalled(layout: Layout, document: Mapping[str, Any] | None, operation: str)
                 versions=layout.decode_versions(memory),
                 values=layout.decode_all(memory.get("values")),
             )
-            return Recalled(memory["fingerprint"], result)
+            return RememberedOperation(memory["fingerprint"], result)
     return None
 
 

@@ -15,7 +15,7 @@ from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, layout_o
 from mediator.stores.mongo.outbox.replay import AT_ONCE, Pulled, replay_of
 from mediator.stores.mongo.read.spans import spans
 from mediator.stores.mongo.session import Session
-from mediator.stores.port import Fragment, Unsettled, Write
+from mediator.stores.port import Fragment, UnrelayedChanges, Write
 
 __all__ = [
     "SCAN_EVERY_S",
@@ -24,8 +24,8 @@ __all__ = [
     "WAITING",
     "Unrelayed",
     "Where",
+    "acknowledge",
     "pending",
-    "settle",
     "sweep",
 ]
 
@@ -85,11 +85,11 @@ _NEEDED: Final[Document] = BOOKKEEPING | {
 
 async def pending(
     session: Session, unrelayed: Unrelayed, fragment: Fragment, ids: Sequence[str]
-) -> list[Unsettled]:
+) -> list[UnrelayedChanges]:
     """Read the changes that wait in some records; see `PendingChanges.pending`."""
     query = WAITING | {"_id": {"$in": [ordered_text(id_) for id_ in ids]}}
     replay = replay_of(fragment)
-    found: list[Unsettled] = []
+    found: list[UnrelayedChanges] = []
     unseen, size = dict.fromkeys(ids), 0
     async for document in session.collection(layout_of(fragment)).find(query, _NEEDED):
         one = await offload(is_large(document.get("values")), replay.unsettled, document)
@@ -119,8 +119,8 @@ async def sweep(session: Session, fragment: Fragment, after: str | None, limit: 
     return ids
 
 
-async def settle(session: Session, done: Sequence[Unsettled]) -> None:
-    """Remove changes that the feed has; see `PendingChanges.settle`."""
+async def acknowledge(session: Session, done: Sequence[UnrelayedChanges]) -> None:
+    """Remove changes that the feed has; see `PendingChanges.acknowledge`."""
     updates: defaultdict[Layout, list[UpdateOne]] = defaultdict(list)
     for one in done:
         layout = layout_of(one.fragment)

@@ -26,7 +26,7 @@ from mediator.stores.mongo.codec import moment, plain_text
 from mediator.stores.mongo.layout import Document, Layout, is_live, layout_of
 from mediator.stores.mongo.outbox.effect import Effect
 from mediator.stores.mongo.outbox.entries import settled
-from mediator.stores.port import Fragment, Unsettled, WriteKind
+from mediator.stores.port import Fragment, UnrelayedChanges, WriteKind
 
 __all__ = ["AT_ONCE", "Pulled", "Replay", "replay_of"]
 
@@ -39,7 +39,7 @@ _Decode: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What `Unsettled.receipt` holds: how the document has to be changed.
+    """What `UnrelayedChanges.receipt` holds: how the document has to be changed.
 
     Attributes:
         entries: The entries that leave the outbox.
@@ -62,7 +62,7 @@ class Replay:
         self._fields = {n: replace(f, max_length=None) for n, f in fragment.fields.items()}
         self._values = {name: _decoder(field) for name, field in fragment.fields.items()}
 
-    def unsettled(self, document: Document) -> Unsettled:
+    def unsettled(self, document: Document) -> UnrelayedChanges:
         """Return the changes that a document's outbox tells of, the first `AT_ONCE` of them.
 
         Args:
@@ -86,7 +86,7 @@ class Replay:
         base = None if states[-1] is None else orjson.dumps(states[-1]).decode()
         done = settled(document, effects)
         receipt = Pulled(texts, base, done)
-        return Unsettled(self._fragment, id_, changes, agrees, receipt)
+        return UnrelayedChanges(self._fragment, id_, changes, agrees, receipt)
 
     def _current(self, document: Document) -> _Json | None:
         if not is_live(document):

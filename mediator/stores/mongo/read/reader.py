@@ -15,7 +15,7 @@ from mediator.stores.mongo.outbox.entries import recalled
 from mediator.stores.mongo.read.ordering import Position, ranges
 from mediator.stores.mongo.read.spans import spans
 from mediator.stores.mongo.session import Session
-from mediator.stores.port import Fragment, Read, Recalled, Record
+from mediator.stores.port import Fragment, Read, Record, RememberedOperation
 
 __all__ = ["ALL", "Reader", "Selection", "trimmed"]
 
@@ -76,7 +76,9 @@ class Reader:
         records = await self._find(layout, query, None, 0, fields)
         return {record.id: record for record in records}
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what a record remembers of an operation."""
         layout = layout_of(fragment)
         document = await self._session.find(layout, id_, {"_ops": 1})

@@ -19,15 +19,15 @@ from mediator.stores.mongo.read.ordering import Position
 from mediator.stores.mongo.read.reader import Reader, Selection, trimmed
 from mediator.stores.mongo.search.conditions import Conditions
 from mediator.stores.mongo.search.pushdown import sort_level
-from mediator.stores.port import Find, Found, Record, StoreRefused
+from mediator.stores.port import Record, SearchPage, SearchRequest, StoreRefused
 
 __all__ = ["found"]
 
 
-async def found(reader: Reader, find: Find, *, is_stand_in: bool) -> Found:
+async def found(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> SearchPage:
     """Return a page of a search; raises `StoreRefused` if it is not one that was offered."""
     if find.limit < 1:
-        return Found([])
+        return SearchPage([])
     sort = sort_level(find.fragment, find.order)
     if sort is None:
         raise StoreRefused("the order is not one that was offered")
@@ -38,13 +38,13 @@ async def found(reader: Reader, find: Find, *, is_stand_in: bool) -> Found:
         after = (value, find.after.id)
     records = await _read(reader, find, sort, after, among)
     if len(records) < find.limit:
-        return Found(trimmed(records, find.fields))
+        return SearchPage(trimmed(records, find.fields))
     last = records[-1]
     place = (last.values.get(sort.path[0], MISSING), last.id)
-    return Found(trimmed(records, find.fields), place)
+    return SearchPage(trimmed(records, find.fields), place)
 
 
-def _selection(find: Find, is_stand_in: bool) -> Selection:
+def _selection(find: SearchRequest, is_stand_in: bool) -> Selection:
     until_s = get_running_loop().time() + find.deadline_s
     if find.filter is None:
         return Selection(None, until_s)
@@ -67,7 +67,7 @@ def _ids(filter_: Filter) -> tuple[str, ...] | None:
 
 
 async def _read(
-    reader: Reader, find: Find, sort: OrderBy, after: Position | None, among: Selection
+    reader: Reader, find: SearchRequest, sort: OrderBy, after: Position | None, among: Selection
 ) -> list[Record]:
     if sort.path == ID:
         seen = None if after is None else after[1]

@@ -21,11 +21,11 @@ from mediator.model.query import Computation, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import (
-    Documents,
-    Find,
-    Found,
+    DocumentPage,
     Fragment,
     Record,
+    SearchPage,
+    SearchRequest,
     SemiJoin,
     ShownJoin,
     StoreRefused,
@@ -42,7 +42,7 @@ from mediator.stores.postgres.search.predicates import Question, question
 from mediator.stores.postgres.search.semi_joins import shape_of
 from mediator.stores.postgres.search.statement import (
     Level,
-    Search,
+    SearchShape,
     levels,
     position,
     ranks,
@@ -78,7 +78,7 @@ class _Prepared(NamedTuple, Generic[_R]):
         decodes: Whether it computes values, and so takes longer for large ones.
     """
 
-    search: Search
+    search: SearchShape
     constants: Mapping[str, Any]
     reader: _R
     is_long: bool
@@ -103,7 +103,7 @@ class Searcher:
         """Release every connection."""
         await self._pool.close()
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records; see `Queryable`."""
         prepared = self._prepared(
             find.fragment, find.filter, find.order, find.fields, find.semi_joins
@@ -115,11 +115,11 @@ class Searcher:
         more = None
         if len(rows) > find.limit and found:
             more = position(found[-1], prepared.search)
-        return Found(_narrowed(found, find), more)
+        return SearchPage(_narrowed(found, find), more)
 
     async def documents(
-        self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
-    ) -> Documents:
+        self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> DocumentPage:
         """Return a page of documents; see `Joining`."""
         prepared = self._joined(find.fragment, find.filter, find.order, names, joins)
         rows = await self._page(prepared, find)
@@ -128,9 +128,9 @@ class Searcher:
             rows.pop()
             last = reader.record(rows[-1])
         documents = await offload(prepared.is_long_to_read(rows), reader.documents, rows)
-        return Documents(documents, last)
+        return DocumentPage(documents, last)
 
-    async def _page(self, prepared: _Prepared[Any], find: Find) -> list[Any]:
+    async def _page(self, prepared: _Prepared[Any], find: SearchRequest) -> list[Any]:
         """Read the rows of a page, and one more if more follow."""
         start: Position | None = find.after if find.resume is None else find.resume
         search = prepared.search
@@ -180,7 +180,7 @@ class Searcher:
         names = tuple(dict.fromkeys((*wanted, *(level.field for level in chosen[:-1]))))
         constants = list(asked.constants)
         bound = tuple(shape_of(each, self._question, constants) for each in semi_joins)
-        search = Search(fragment, asked.shape, chosen, None, names, bound)
+        search = SearchShape(fragment, asked.shape, chosen, None, names, bound)
         reader, decodes = self._plans.reader(fragment, names), self._decodes(fragment, names)
         return _Prepared(search, named(constants), reader, len(constants) > _SMALL, decodes)
 
@@ -196,7 +196,7 @@ class Searcher:
         ordering = tuple(level.field for level in chosen[:-1])
         constants = list(asked.constants)
         shape = document_shape(names, ordering, joins, self._question, constants)
-        search = Search(fragment, asked.shape, chosen, None, names, (), shape)
+        search = SearchShape(fragment, asked.shape, chosen, None, names, (), shape)
         tables = self._plans.records
         reader = DocumentReader(tables(fragment), shape, ordering, tables)
         is_long = len(constants) > _SMALL or shape.width > _NARROW
@@ -245,7 +245,7 @@ def _read(read: RecordReader, rows: Sequence[Any]) -> list[Record]:
     return list(map(read, rows))
 
 
-def _narrowed(found: list[Record], find: Find) -> list[Record]:
+def _narrowed(found: list[Record], find: SearchRequest) -> list[Record]:
     """Leave out what was read for the order only."""
     wanted = find.fields
     if wanted is None or all(level.path[0] in wanted for level in find.order):

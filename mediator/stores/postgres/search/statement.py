@@ -32,7 +32,15 @@ from mediator.stores.postgres.search.predicates import Shape, field_at
 from mediator.stores.postgres.search.semi_joins import SemiJoinShape, conditions_of
 from mediator.stores.postgres.sql import Statement, number, parameter
 
-__all__ = ["Level", "Search", "levels", "position", "ranks", "search_statement", "values_named"]
+__all__ = [
+    "Level",
+    "SearchShape",
+    "levels",
+    "position",
+    "ranks",
+    "search_statement",
+    "values_named",
+]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
 
@@ -44,7 +52,7 @@ class Level(NamedTuple):
     descending: bool
 
 
-class Search(NamedTuple):
+class SearchShape(NamedTuple):
     """The shape of a search.
 
     Attributes:
@@ -90,7 +98,7 @@ def _rank(value: Value | MissingType) -> int:
     return NULL_RANK if value is None else VALUE_RANK
 
 
-def values_named(after: Position | None, search: Search) -> dict[str, Any]:
+def values_named(after: Position | None, search: SearchShape) -> dict[str, Any]:
     """Name the values of a position as the statement of its search names its parameters."""
     if after is None:
         return {}
@@ -98,13 +106,13 @@ def values_named(after: Position | None, search: Search) -> dict[str, Any]:
     return {"after": after.id, **{f"k{i}": value for i, (_, value) in enumerate(fields)}}
 
 
-def position(record: Record, search: Search) -> Position:
+def position(record: Record, search: SearchShape) -> Position:
     """Return the position of a record that a search has found."""
     values = (record.values.get(level.field, MISSING) for level in search.levels[:-1])
     return Position(tuple(values), record.id)
 
 
-def search_statement(records: RecordTable, search: Search, tables: TableOf) -> Statement:
+def search_statement(records: RecordTable, search: SearchShape, tables: TableOf) -> Statement:
     """Read the records that a search is for (parameters: its constants, its position, `limit`)."""
     meets = sa.and_(
         condition(records, search.shape), *conditions_of(records, search.semi_joins, tables)
@@ -122,13 +130,13 @@ def search_statement(records: RecordTable, search: Search, tables: TableOf) -> S
     return Statement(query.limit(parameter("limit", sa.BigInteger())))
 
 
-def _selected(records: RecordTable, search: Search, tables: TableOf) -> sa.Select[Any]:
+def _selected(records: RecordTable, search: SearchShape, tables: TableOf) -> sa.Select[Any]:
     if search.document is None:
         return sa.select(*record_columns(records, search.names))
     return documents_of(records, search.document, tables)
 
 
-def _by_segments(search: Search) -> bool:
+def _by_segments(search: SearchShape) -> bool:
     """Whether the index leads to a position among nulls, or missing values, by segments only."""
     first, last = search.levels[0], search.levels[-1]
     if len(search.levels) != 2 or first.descending is not last.descending:  # noqa: PLR2004 - a field and the id

@@ -9,7 +9,7 @@ import orjson
 from mediator.model.operators import OperatorFailure
 from mediator.schema.types import Values
 from mediator.stores.port import (
-    Recalled,
+    RememberedOperation,
     Status,
     StoreRefused,
     Write,
@@ -44,7 +44,7 @@ def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: An
     return values
 
 
-def recalled(records: RecordTable, row: Any) -> Recalled:
+def recalled(records: RecordTable, row: Any) -> RememberedOperation:
     """Read a remembered operation out of its columns."""
     fingerprint, created, creation_version, versions, values, nulls = row
     result = WriteResult(
@@ -54,7 +54,7 @@ def recalled(records: RecordTable, row: Any) -> Recalled:
         orjson.loads(versions),
         _remembered(records, orjson.loads(values), nulls),
     )
-    return Recalled(fingerprint, result)
+    return RememberedOperation(fingerprint, result)
 
 
 def replay(records: RecordTable, row: Any, call: Write) -> WriteResult:
