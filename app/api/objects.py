@@ -146,5 +146,5 @@ class Objects:
 
 
 def _from_systems(wish: Wish) -> Wish:
-    """What caches may keep is read from the systems, not from the primary."""
+    """What caches may keep is read from the systems, not from the view."""
     return WHOLE if wish.whole else STRONG

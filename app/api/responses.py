@@ -93,7 +93,7 @@ def answer_read(
         call: The request.
         planned: What it asked for.
         outcome: What was read.
-        keeping: Who may keep the answer. One of the primary is never kept: it has some age already.
+        keeping: Who may keep the answer. One of the view is never kept: it has some age already.
     """
     selection = planned.selection
     tag = format_tag(selection.schema_version, selection.groups, outcome.versions)
@@ -172,7 +172,7 @@ def _status(planned: Planned, outcome: Outcome, *, minimal: bool) -> int:
 
 
 def add_freshness(headers: Headers, freshness: Freshness | None) -> None:
-    """Tell how old an answer of the primary may be: the bound kept, and what was measured (s)."""
+    """Tell how old an answer of the view may be: the bound kept, and what was measured (s)."""
     if freshness is not None:
         told = f"bound={freshness.bound_s:g}, measured={freshness.measured_s:.3f}"
         headers.append((b"portolan-staleness", told.encode()))

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from app.api.addresses import Route
 from app.api.calls import Call
 from app.api.exchange import Exchange
-from app.api.jobs.runs import JobDesk
+from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions
 from app.api.resources import Directory
 from app.api.routes import make_table
@@ -68,7 +68,7 @@ class DataApi:
         subscriptions: Lets clients follow the change feed; None: there is no feed.
         caches: What keeps caches coherent; None: nothing may be cached.
         transact: Carries out transactions; None: there are none.
-        desk: What jobs need; None: there are none.
+        job_backend: What jobs need; None: there are none.
         gate: Lets requests in; None: nobody is authenticated, and everything is allowed.
     """
 
@@ -80,12 +80,14 @@ class DataApi:
         subscriptions: Subscriptions | None = None,
         caches: Caches | None = None,
         transact: Transact | None = None,
-        desk: JobDesk | None = None,
+        job_backend: JobBackend | None = None,
         gate: Gate | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
-        self._table = make_table(self._directory, options, subscriptions, caches, transact, desk)
+        self._table = make_table(
+            self._directory, options, subscriptions, caches, transact, job_backend
+        )
         self._gate = gate
         self._cors = CrossOrigin(options.origins)
         self._observe = observe

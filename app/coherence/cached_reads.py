@@ -1,4 +1,4 @@
-"""Before an answer is read, the sketch is asked for how long it may be kept (COHERENCE.md)."""
+"""Before an answer is read, the sketch is asked for how long it may be kept (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class CachedReads:
 
         It must be asked before the systems are read: a write that begins in between sees that a
         copy may be in a cache. What is granted holds for an answer of the systems, not of the
-        primary.
+        view.
 
         Args:
             part: The class.

@@ -1,4 +1,4 @@
-"""Writes that nobody ended: their replica died, or their store did not answer (COHERENCE.md).
+"""Writes that nobody ended: their replica died, or their store did not answer (docs/protocol.md).
 
 Such a write keeps its keys uncacheable, which is safe and slow. It is settled: what stands of it is
 looked up, and it is ended like any other, purges included.

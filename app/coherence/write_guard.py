@@ -1,4 +1,7 @@
-"""The sketch as the mediator's guard: told before and after every write (COHERENCE.md, Writing)."""
+"""The sketch as the mediator's guard: told before and after every write.
+
+See docs/protocol.md, "Writing".
+"""
 
 from __future__ import annotations
 

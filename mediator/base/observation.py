@@ -20,20 +20,20 @@ __all__ = [
     "Observation",
     "Observer",
     "PlacementDecided",
-    "PrimaryDecision",
-    "PrimaryTried",
     "ProposalRecorded",
     "RedoRecovered",
     "RequestFinished",
     "RequestRefused",
     "StoreCallFinished",
     "SystemRegistered",
+    "ViewDecision",
+    "ViewReadFinished",
     "ViolationDetected",
     "broadcast",
 ]
 
 CallOutcome: TypeAlias = Literal["ok", "unavailable", "timeout", "refused"]
-PrimaryDecision: TypeAlias = Literal["answered", "stale", "unseen", "unavailable", "missing"]
+ViewDecision: TypeAlias = Literal["answered", "stale", "unseen", "unavailable", "missing"]
 
 
 @immutable
@@ -160,21 +160,21 @@ class ClockSkewMeasured:
 
 
 @immutable
-class PrimaryTried:
-    """A read could have been answered by a primary; what became of it.
+class ViewReadFinished:
+    """A read could have been answered by a view; what became of it.
 
     Attributes:
         database: The database.
         class_name: The class.
         decision: `answered`; or its systems are asked, because the copies are too old (`stale`),
             lack what the reader has seen (`unseen`), do not have the object (`missing`), or the
-            primary does not answer (`unavailable`).
+            view does not answer (`unavailable`).
         measured_s: How old the copies were at most; None: not known.
     """
 
     database: str
     class_name: str
-    decision: PrimaryDecision
+    decision: ViewDecision
     measured_s: float | None
 
 
@@ -210,7 +210,7 @@ Observation: TypeAlias = (
     | FeedFellBack
     | FeedGapFound
     | FeedLagMeasured
-    | PrimaryTried
+    | ViewReadFinished
     | RequestFinished
     | RequestRefused
 )

@@ -3,7 +3,7 @@
 Where outboxes are in the records (`PendingChanges`), nobody knows of a write but the replica that
 made it. So it registers first, and then acknowledges such writes only while it holds a lease; the
 others take the feed for complete only up to where every registered replica has brought its own
-(docs/primary.md, "Who may acknowledge").
+(docs/materialised-views.md, "Who may acknowledge").
 
 No time of two machines is compared. The holder counts its lease from before it asked for it, the
 others count from after they have seen its token first, each by its own monotonic clock: once they

@@ -63,7 +63,7 @@ SCRIPTS: Final = tuple(_SOURCES.values())
 
 _KEPT: Final = (
     *("cursors", "until", "brought", "marks", "floor", "generation"),
-    *("primary", "told"),  # of `RedisPrimaryState`, beside the feed
+    *("view", "told"),  # of `RedisViewState`, beside the feed
 )
 """What there is of a feed besides its streams and what expires."""
 

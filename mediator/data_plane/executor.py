@@ -19,7 +19,7 @@ from mediator.base.errors import (
 from mediator.base.observation import Observer
 from mediator.data_plane.batch import run_batch
 from mediator.materialisation.copier import Copier
-from mediator.materialisation.reads import PrimaryReads
+from mediator.materialisation.reads import ViewReads
 from mediator.model.operations import (
     Condition,
     Delete,
@@ -59,11 +59,11 @@ class Executor:
 
     Args:
         calls: Sends store calls.
-        staleness: Knows how old the primary's copies may be.
+        staleness: Knows how old the view's copies may be.
         refresh: Looks for a newer routing model; called before a class is said not to exist.
         limits: What a query may cost.
         clock: The time, for queries.
-        observe: Told what became of reads that a primary could have answered.
+        observe: Told what became of reads that a view could have answered.
     """
 
     joint: JointWrites
@@ -80,7 +80,7 @@ class Executor:
         self._limits = limits
         self._clock = clock
         self._calls = calls
-        self._primary = PrimaryReads(calls, staleness, observe)
+        self._view_reads = ViewReads(calls, staleness, observe)
         self._copier = Copier(calls)
         self._doubts = Doubts(calls)
         self._refresh = refresh
@@ -109,8 +109,8 @@ class Executor:
         """Read one object; see `DataPlane.read`."""
         route = await self._route_of(operation)
         if route.copy is not None:
-            bound_s = self._model.databases[operation.database].schema.primary.staleness_s
-            copied = await self._primary.read(route, operation, bound_s, wish)
+            bound_s = self._model.databases[operation.database].schema.materialised_view.staleness_s
+            copied = await self._view_reads.read(route, operation, bound_s, wish)
             if copied is not None:
                 return copied
         return await self.read_now(route, operation, whole=wish.whole)
@@ -213,7 +213,7 @@ class Executor:
             # Whoever did it may have been killed before it was ended.
             await self._calls.acknowledge(operation.database, operation.class_name)
         if outcome is not None and isinstance(operation, Delete) and route.copy is not None:
-            # The primary may not have answered when the deletion was done: it was not acknowledged.
+            # The view may not have answered when the deletion was done: it was not acknowledged.
             died = max(outcome.versions.get(group) or 0 for group in route.anchor.groups)
             await self.remove_copy(route, operation.id, died)
         return outcome
@@ -223,9 +223,9 @@ class Executor:
         limits = self._limits if ceiling is None else self._limits.under(ceiling)
         route = await self.route(query.database, query.class_name)
         freshness = await self._fresh_copies(route, query, wish)
-        if freshness is not None and route.primary is not None:
+        if freshness is not None and route.view is not None:
             with suppress(Unavailable):
-                answer = await self._execute(query, route.primary, limits, wish)
+                answer = await self._execute(query, route.view, limits, wish)
                 return replace(answer, freshness=freshness)
         return await self._execute(query, route, limits, wish)
 
@@ -239,11 +239,11 @@ class Executor:
         return await Execution(plan, self._calls, budget, joiner, look_again).run()
 
     async def _fresh_copies(self, route: ClassRoute, query: Query, wish: Wish) -> Freshness | None:
-        """Say how fresh the primary is, if it may answer a query."""
+        """Say how fresh the view is, if it may answer a query."""
         if route.copy is None or wish.consistency == "strong":
             return None
-        bound_s = self._model.databases[query.database].schema.primary.staleness_s
-        return await self._primary.fresh_for_all(route, bound_s, wish)
+        bound_s = self._model.databases[query.database].schema.materialised_view.staleness_s
+        return await self._view_reads.fresh_for_all(route, bound_s, wish)
 
     async def newest(self) -> RoutingModel:
         """Return a routing model that is not older than this call."""
@@ -251,11 +251,11 @@ class Executor:
         return self._model
 
     async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
-        """Remove the primary's copy before a deletion is acknowledged."""
+        """Remove the view's copy before a deletion is acknowledged."""
         try:
             await self._copier.forget(route, {id_: died})
         except Unavailable as error:
-            detail = "The object is deleted; its copy in the primary goes once that answers."
+            detail = "The object is deleted; its copy in the view goes once that answers."
             raise OutcomeUnknown(detail, system=error.system) from error
 
     async def _expected(self, route: ClassRoute, operation: WriteOperation) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""Materialisers: one for each partition of each database that has a primary, among all replicas."""
+"""Materialisers: one for each partition of each database that has a view, among all replicas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mediator.changes.feed import LeaseLost
 from mediator.changes.log_relays import Leasing
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.rounds import Rounds, Slot
-from mediator.materialisation.state import PrimaryState
+from mediator.materialisation.state import ViewState
 from mediator.stores.port import StoreError
 
 __all__ = ["Materialiser", "period_s"]
@@ -37,7 +37,8 @@ _US: Final = 1_000_000
 def period_s(staleness_s: float) -> float:
     """Return the time between the starts of two rounds, for a bound; both in seconds.
 
-    The bound is on the delay, so a round's own duration has to fit in as well (papers/ppm, Traps).
+    The bound is on the delay, so a round's own duration has to fit in as well (docs/papers/ppm.md,
+    Traps).
     """
     return min(_LONGEST_PERIOD_S, staleness_s / _ROUNDS_IN_BOUND)
 
@@ -62,7 +63,7 @@ class Materialiser:
         builds: Builds,
         staleness_s: Callable[[], float],
         leases: Leasing,
-        state: PrimaryState,
+        state: ViewState,
         clock: Clock,
     ) -> None:
         self._slot = slot

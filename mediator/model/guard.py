@@ -15,12 +15,12 @@ same keys between `begin` and `end`, which is the argument."""
 
 
 def guard_key(class_name: str, id_: str, group: str) -> str:
-    """Name one cache group of one object, as the sketch knows it (COHERENCE.md, Keys)."""
+    """Name one cache group of one object, as the sketch knows it (docs/protocol.md, "Keys")."""
     return f"{class_name}/{id_}#{group}"
 
 
 class WriteGuard(Protocol):
-    """Told before a write reaches a store and after it has (COHERENCE.md, Writing)."""
+    """Told before a write reaches a store and after it has (docs/protocol.md, "Writing")."""
 
     async def begin(self, database: str, keys: Sequence[str]) -> str:
         """Mark the keys as being written; if it fails, the write is refused. Returns a token."""

@@ -142,7 +142,7 @@ Operation: TypeAlias = Get | WriteOperation
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How old an answer of the primary may be: the bound it kept to, and the age measured (s)."""
+    """How old an answer of the view may be: the bound it kept to, and the age measured (s)."""
 
     bound_s: float
     measured_s: float
@@ -163,7 +163,7 @@ class Outcome:
         pending: A write over several systems is about to change what was read, or is under way.
         schema_version: Version of the class's schema that the values belong to.
         systems: Systems that took part, in order.
-        freshness: Set if the primary answered.
+        freshness: Set if the view answered.
     """
 
     id: str

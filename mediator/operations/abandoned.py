@@ -14,7 +14,7 @@ __all__ = ["Settlement"]
 
 
 class Settlement:
-    """Finds out what an orphaned write came to (COHERENCE.md, Writing: recovery).
+    """Finds out what an orphaned write came to (docs/protocol.md, "Recovery").
 
     Args:
         calls: Sends store calls.

@@ -2,7 +2,7 @@
 
 Around every write the `WriteGuard` is told. Its intent is cleared only after the store has
 answered; if the store did not, the intent stays until its lease ends, because the write may still
-land (COHERENCE.md, Writing).
+land (docs/protocol.md, "Writing").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers remembered under an operation id (DESIGN section 4, Writing)."""
+"""Answers remembered under an operation id (docs/design.md, "Writing")."""
 
 from __future__ import annotations
 

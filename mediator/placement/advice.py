@@ -1,7 +1,7 @@
 """Advice: where a schema's parts would be placed on given systems; a pure function of a document.
 
 It needs neither a database nor a registered system, and says which single system fits best, which
-is what the advisory mode is for (papers/ppm, operating modes).
+is what the advisory mode is for (docs/papers/ppm.md, operating modes).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def advise(document: Any) -> dict[str, Any]:
     Raises:
         SchemaInvalid: The schema is wrong, with the JSON pointer of every mistake.
         Invalid: The systems are wrong, likewise.
-        Unplaceable: No system can serve a node (oracle R2).
+        Unplaceable: No system can serve a node.
     """
     mistakes: list[Location] = []
     node = Node(document, "", mistakes).shape(required=("schema", "systems"))
@@ -97,7 +97,7 @@ def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
 
 
 def notes_on(decision: Decision) -> list[str]:
-    """Point out what is allowed but worth knowing (DESIGN, section 6)."""
+    """Point out what is allowed but worth knowing (docs/design.md, "Placement")."""
     mixed = [
         f"{rank.node} mixes goals, whose index is unbounded, with utilities, which are at most 1:"
         " the goals may drown the utilities."

@@ -1,4 +1,4 @@
-"""RANK: the scores of all systems at every node of a schema (papers/ppm, Algorithm 1).
+"""RANK: the scores of all systems at every node of a schema (docs/papers/ppm.md, Algorithm 1).
 
 Binary requirements filter before descending, so that a child never picks what a parent excludes.
 Continuous ones are pushed down and evaluated at fields only. An inner node's score is the mean of
@@ -109,7 +109,7 @@ def rank(schema: Schema, candidates: Sequence[Candidate]) -> NodeRank:
 
     Raises:
         Unplaceable: No system is left at a bound node or at a field; `extra["nodes"]` tells all
-            such nodes, with their requirement and what each system lacks (oracle R2).
+            such nodes, with their requirement and what each system lacks.
     """
     suspended = {c.name: f"suspended: {c.suspended}" for c in candidates if c.suspended}
     scope = _Scope(tuple(candidates), {}).without(suspended).narrow(ROOT, schema.annotations)

@@ -87,25 +87,25 @@ class Order:
     """The order in which ties end and defaults are taken.
 
     First comes the default system that the schema names, if it names one. Others follow by what a
-    crash costs them, least first; of equal ones the primary, then the one that was registered
+    crash costs them, least first; of equal ones the view, then the one that was registered
     first. Systems that nothing is known of yet come last.
     """
 
     names: tuple[str, ...]
     named: str | None = None
-    primary: str | None = None
+    view: str | None = None
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate], schema: Schema) -> Order:
         """Order candidates, given as they were registered."""
-        named, primary = schema.default.system, schema.primary.system
+        named, view = schema.default.system, schema.materialised_view.system
 
         def place(candidate: Candidate) -> tuple[bool, bool, float, bool]:
             name, unknown = candidate.name, not candidate.metrics
-            return name != named, unknown, candidate.loses_s, name != primary
+            return name != named, unknown, candidate.loses_s, name != view
 
         ordered = tuple(candidate.name for candidate in sorted(candidates, key=place))
-        return cls(ordered, named, primary)
+        return cls(ordered, named, view)
 
     def leading(self, system: str) -> Order:
         """Return the same order with one system before all others."""

@@ -174,7 +174,11 @@ class Sentences:
             losses = [f"{system.name} {_loss(system)}" for system in measured[:_SHOWN_AT_MOST]]
             figures = "; ".join(filter(None, (_loss(first), ", ".join(losses))))
             return f"{first.name} loses least in a crash ({figures})"
-        role = "is the primary" if first.name == self._order.primary else "was registered first"
+        role = (
+            "holds the materialised view"
+            if first.name == self._order.view
+            else "was registered first"
+        )
         return f"none is known to lose less in a crash than {first.name}, which {role}"
 
     def _able(self, by: str) -> tuple[str, ...]:

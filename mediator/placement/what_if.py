@@ -1,8 +1,8 @@
 """What if: the placements that other weights, goals or metrics would lead to; nothing is changed.
 
 The rules are those of `decide`, on a schema document and candidates that were amended: there is no
-second copy of them, so what is shown here is what would be decided (papers/wattdb_viz: the decision
-is made for real, its commands are not sent).
+second copy of them, so what is shown here is what would be decided (docs/papers/wattdb_viz.md: the
+decision is made for real, its commands are not sent).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Answer:
         next: The position of the last object, if more follow.
         plan: How it was done.
         budget: What it cost.
-        freshness: Set if the primary answered.
+        freshness: Set if the view answered.
         partial: Groups of objects that took part in it, of which writes over several systems may be
             missing that other groups already show.
         documents: The objects with what is joined, in place of items: only for a query

@@ -1,8 +1,8 @@
 """Bringing along what references point to: each object once, one round trip for each system.
 
 For every object of the outer side one would ask for the object that it points to. Instead the
-distinct references are collected and sent together (papers: unnesting, the domain of the bindings),
-and the objects are joined back here; a reference that leads nowhere joins nothing.
+distinct references are collected and sent together (docs/papers/unnesting.md, the domain of the
+bindings), and the objects are joined back here; a reference that leads nowhere joins nothing.
 """
 
 from __future__ import annotations

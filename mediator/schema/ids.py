@@ -1,4 +1,4 @@
-"""What may be the id of an object (DESIGN, section 4)."""
+"""What may be the id of an object (docs/design.md, "Names and ids")."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ from mediator.schema.tree import (
     ClassSchema,
     DefaultSystem,
     Field,
+    MaterialisedView,
     MissingType,
     Mode,
-    Primary,
     Schema,
     Visibility,
 )
@@ -43,7 +43,7 @@ __all__ = ["RESERVED_CLASSES", "parse_schema"]
 RESERVED_CLASSES: Final = frozenset(
     {"batch", "transactions", "sketch", "changes", "jobs", "streams", "flows", "views", "query"}
 )
-"""Names of database-level routes, which no class may take (DESIGN, section 4)."""
+"""Names of database-level routes, which no class may take (docs/design.md, "Names and ids")."""
 
 _CONTAINERS = frozenset({FieldType.LIST, FieldType.SET, FieldType.MAP})
 _OF_A_CLASS = (
@@ -89,13 +89,13 @@ def parse_schema(database: str, document: Any) -> Schema:
 
 
 def _schema(database: str, node: Node) -> Schema:
-    node.shape("mode", "primary", "default", "annotations", "classes")
+    node.shape("mode", "materialised_view", "default", "annotations", "classes")
     known = node["classes"].value
     classes = frozenset(known) if isinstance(known, dict) else frozenset()
     return Schema(
         database=database,
         mode=node["mode"].choice(Mode) or Mode.MIXED,
-        primary=_primary(node["primary"]),
+        materialised_view=_materialised_view(node["materialised_view"]),
         default=_default_system(node["default"]),
         annotations=read_annotations(node["annotations"], "database"),
         classes={
@@ -105,13 +105,13 @@ def _schema(database: str, node: Node) -> Schema:
     )
 
 
-def _primary(node: Node) -> Primary:
+def _materialised_view(node: Node) -> MaterialisedView:
     if not node.given:
-        return Primary()
+        return MaterialisedView()
     node.shape("system", "staleness_s")
-    return Primary(
+    return MaterialisedView(
         system=_system(node["system"]),
-        staleness_s=node["staleness_s"].number(Primary().staleness_s, least=POSITIVE),
+        staleness_s=node["staleness_s"].number(MaterialisedView().staleness_s, least=POSITIVE),
     )
 
 

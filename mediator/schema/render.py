@@ -22,7 +22,7 @@ def schema_document(schema: Schema) -> dict[str, Any]:
     """
     return {
         "mode": schema.mode.value,
-        "primary": asdict(schema.primary),
+        "materialised_view": asdict(schema.materialised_view),
         "default": asdict(schema.default),
         "annotations": _annotations(schema.annotations),
         "classes": {name: _class(member) for name, member in schema.classes.items()},

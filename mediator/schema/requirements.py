@@ -1,4 +1,7 @@
-"""Reading annotations: what may be required of a node, and where (papers/ppm, section 2)."""
+"""Reading annotations: what may be required of a node, and where.
+
+See docs/papers/ppm.md, section 2.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ LEVELS: Final[Mapping[Capability, tuple[Level, ...]]] = {
     Capability.MONOTONIC: _DATA,
     Capability.EVENTUAL: _DATA,
 }
-"""The nodes at which each capability may be required (papers/ppm, table 1)."""
+"""The nodes at which each capability may be required (docs/papers/ppm.md, table 1)."""
 
 _AVAILABILITIES = (Metric.READ_AVAILABILITY, Metric.WRITE_AVAILABILITY)
 

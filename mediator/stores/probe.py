@@ -2,7 +2,7 @@
 
 Functional capabilities are *probed* in a scratch namespace, durability and replication are
 *observed* from the server's configuration, and the rest is left to the operator to *declare*
-(DESIGN, guarantee 6). What could not be found out is unknown, never refuted.
+(docs/design.md, "Guarantees"). What could not be found out is unknown, never refuted.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Applier:
     Args:
         calls: Sends store calls.
         intents: Takes intents away.
-        remove_copy: Removes the primary's copy of an object that was deleted.
+        remove_copy: Removes the view's copy of an object that was deleted.
     """
 
     def __init__(

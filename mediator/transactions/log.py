@@ -39,7 +39,7 @@ class Entry:
     Attributes:
         intent: Names this attempt at it, and no other; its intents on records.
         database: Name of the database.
-        places: The objects on which it sets intents: class and id.
+        records: The objects on which it sets intents: class and id.
         operation: The transaction's own id, if its answer is to be remembered.
         fingerprint: Of the request; with `operation`.
         state: Where it stands.
@@ -50,7 +50,7 @@ class Entry:
 
     intent: str
     database: str
-    locations: list[list[str]]
+    records: list[list[str]]
     operation: str | None = None
     fingerprint: str | None = None
     state: State = State.MARKING

@@ -64,7 +64,7 @@ class Plane(Protocol):
         """Return the answer that the stores remember of an operation."""
 
     async def remove_copy(self, route: ClassRoute, id_: str, died: int) -> None:
-        """Remove the primary's copy of an object that was deleted."""
+        """Remove the view's copy of an object that was deleted."""
 
 
 class Settler:
@@ -142,7 +142,7 @@ class Settler:
         await self._plane.newest()
         await self.intents.unlock(keys_of(await self._targets(entry)), entry.intent)
         await self._log.remove([entry.intent])
-        if entry.locations:
+        if entry.records:
             self._tell(entry, applied=False)
 
     async def roll_forward(self, entry: Entry) -> list[Answer]:
@@ -267,7 +267,7 @@ class Settler:
 
     async def _targets(self, entry: Entry) -> list[Target]:
         targets = []
-        for class_name, id_ in entry.locations:
+        for class_name, id_ in entry.records:
             route = await self._route(entry.database, class_name)
             if route is not None:
                 targets.append(Target(route, id_))

@@ -1,4 +1,4 @@
-"""What the server's sketch is told and asked (COHERENCE.md), and what it answers.
+"""What the server's sketch is told and asked (docs/protocol.md), and what it answers.
 
 The sketch is kept in *parts*, one for each class of a database. A key names one cache group of one
 object, ``class/id#group``; all keys of one call belong to the same part. Times are microseconds
@@ -58,8 +58,8 @@ class SketchLimits:
 
     Attributes:
         longest_ttl_s: No copy is ever given a longer life (seconds).
-        margin_s: M of COHERENCE.md: what passes at most between `report_read` and the receipt by
-            the last cache, with one second of rounding for each layer.
+        margin_s: M of docs/protocol.md: what passes at most between `report_read` and the receipt
+            by the last cache, with one second of rounding for each layer.
         layers: Shared caches in a row that do not tell a copy's age; their lifetimes add up.
         lease_s: For how long a write is pending at most before it is taken for orphaned; longer
             than any call of a store may take.
@@ -69,7 +69,7 @@ class SketchLimits:
             becomes cacheable.
         expired_at_once: Keys that may leave the filter in the course of one call at least; twice
             as many as the call names, if that is more, so that what has expired does not pile up.
-        purge_again_s: F of COHERENCE.md, the longest time a cache may take to fill: a purge is
+        purge_again_s: F of docs/protocol.md, the longest time a cache may take to fill: a purge is
             repeated after it; None: nothing is purged, and no purges are kept.
         purge_lease_s: After which time a purge that was taken, but not done, is given out again.
     """

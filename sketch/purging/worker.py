@@ -1,4 +1,4 @@
-"""Purges on their way from the queue to every cache (COHERENCE.md, Writing, step 3)."""
+"""Purges on their way from the queue to every cache (docs/protocol.md, "Writing")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constrained Adaptive TTL Estimation; `cache_sketch`, section 2, "TTL estimators"."""
+"""Constrained Adaptive TTL Estimation; docs/papers/cache_sketch.md, "TTL estimators"."""
 
 from __future__ import annotations
 

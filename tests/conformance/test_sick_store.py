@@ -1,4 +1,4 @@
-"""The store that is inconsistent on purpose: its sheet's oracles, and what the suite says of it."""
+"""The store that is stale on purpose: its worked examples, and what the suite says of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store(windows: Windows, clock: HandClock) -> SickStore:
     return SickStore(Replicas(("A", "B"), windows, clock), clock)
 
 
-# The worked examples of papers/sickstore.md, section 4.
+# The worked examples of docs/papers/sickstore.md, section 4.
 
 
 @pytest.mark.parametrize(("server", "from_"), [("A", 5), ("C", 6), ("B", 7)])

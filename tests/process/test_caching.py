@@ -1,4 +1,4 @@
-"""Cacheable answers: what they say, and when they say nothing (COHERENCE.md)."""
+"""Cacheable answers: what they say, and when they say nothing (docs/protocol.md)."""
 
 from __future__ import annotations
 

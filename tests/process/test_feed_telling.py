@@ -89,7 +89,7 @@ class Fate:
             "look",
             "tick",
         ),
-        *("append_above", "settled", "publish_own", "accounts", "retire"),
+        *("settle", "append_above", "settled", "publish_own", "accounts", "retire"),
     )
 
     def __init__(self, step: int, *, after: bool) -> None:

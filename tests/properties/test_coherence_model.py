@@ -1,4 +1,4 @@
-"""The protocol of COHERENCE.md, searched exhaustively; and with each of its steps left out.
+"""The protocol of docs/protocol.md, searched exhaustively; and with each of its steps left out.
 
 What stands for what: a change on the right asks for one on the left.
 

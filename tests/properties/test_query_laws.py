@@ -38,7 +38,7 @@ SCHEMA = parse_schema(
                     "born": {"type": "timestamp"},
                     "login": {"type": "document"},
                     "tags": {"type": "set", "items": "string"},
-                    "intents": {"type": "map", "items": "integer"},
+                    "marks": {"type": "map", "items": "integer"},
                     "boss": {"type": "reference", "to": "people"},
                 }
             }
@@ -181,7 +181,7 @@ WORDS = (
     "year",
     "login.a.b",
     "tags",
-    "intents.k",
+    "marks.k",
     "boss",
     "lead.name",
     "n",
@@ -233,7 +233,7 @@ def test_whatever_parameters_are_sent(pairs: list[tuple[str, str]]) -> None:
     assert told is None or told
 
 
-@pytest.mark.parametrize("path", ["name", "year", "score", "money", "born", "login.a", "intents.k"])
+@pytest.mark.parametrize("path", ["name", "year", "score", "money", "born", "login.a", "marks.k"])
 @given(data=st.data())
 def test_positions_survive_their_journey(path: str, data: st.DataObject) -> None:
     target = Scope(SCHEMA.classes["people"]).find(path)
@@ -244,7 +244,7 @@ def test_positions_survive_their_journey(path: str, data: st.DataObject) -> None
         "money": st.sampled_from(["0.10", "9" * 34]),
         "born": st.sampled_from(["2026-11-21T05:00:00.000001Z", "0001-01-01T00:00:00Z"]),
         "login.a": st.text("aé ", max_size=3) | st.booleans(),
-        "intents.k": st.integers(0, 3),
+        "marks.k": st.integers(0, 3),
     }[path]
     values = {} if data.draw(st.booleans()) else {path: target.from_json(data.draw(constants))}
     order = (OrderBy(target.path),)

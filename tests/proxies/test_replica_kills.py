@@ -76,7 +76,7 @@ async def test_a_replica_killed_at_a_step(world: World, step: Step) -> None:
 
 
 async def test_a_replica_killed_whose_mark_lingers(world: World) -> None:
-    """Its write was acknowledged, as no cache had the record; the intent is left to another one."""
+    """Its write was acknowledged, as no cache had the record; the pending write stays."""
     await world.begin_anew()
     id_ = unique("x")
     made = await world.http.put(world.here.url + world.at(id_), json={"title": "One"})

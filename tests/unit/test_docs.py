@@ -46,7 +46,7 @@ from mediator.schema.types import FieldType
 from mediator.stores.port import Access
 
 ROOT = README.parent
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 METHODS = ("get", "put", "post", "patch", "delete")
 NAMED_HEADERS = [
     parameter["name"]
@@ -347,8 +347,8 @@ def test_spelling_is_british(file: Path) -> None:
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
-    text = README.read_text()
-    assert [file.name for file in PAGES[1:] if f"docs/{file.name}" not in text] == []
+    text = README.read_text() + page("papers/index.md")
+    assert [file.name for file in PAGES[1:] if f"/{file.name}" not in text.replace("(", "/")] == []
 
 
 def test_the_readme_says_in_ten_lines_how_to_run_it() -> None:
@@ -387,12 +387,12 @@ def test_the_picture_of_placement_shows_the_numbers_of_the_worked_example() -> N
 def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> None:
     claims, _, sources = page("comparison.md").partition("## Sources")
     cited = {
-        intent
-        for intents in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
-        for intent in intents.split(", ")
+        mark
+        for marks in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
+        for mark in marks.split(", ")
     }
     assert cited == set(re.findall(r"^\| ([A-Z]\d) \| \[[^\]]+\]\(https://", sources, re.MULTILINE))
-    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "intent"}
+    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "mark"}
     assert widths == {8, 3}
 
 

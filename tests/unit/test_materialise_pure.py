@@ -1,4 +1,4 @@
-"""The pure parts of primary materialisation: condensing, freshness, watermarks, comparing."""
+"""The pure parts of materialised views: condensing, freshness, watermarks, comparing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mediator.materialisation.watermarks import Marks, Watermarks, place_of
 from mediator.model.change import Change
 from mediator.model.operations import Outcome
 from mediator.placement.decide import GroupPlacement, build_routes
-from mediator.routing.freshness import ANY, STRONG, Wish, bound_of, has_seen, is_for_primary
+from mediator.routing.freshness import ANY, STRONG, Wish, bound_of, has_seen, is_for_view
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import Record
 
 SCHEMA = {
     "mode": "microbatched",
-    "primary": {"system": "postgres", "staleness_s": 5},
+    "materialised_view": {"system": "postgres", "staleness_s": 5},
     "classes": {
         "articles": {
             "fields": {
@@ -92,12 +92,12 @@ def test_a_round_begins_four_times_within_the_bound_or_each_second() -> None:
     assert period_s(60.0) == 1.0
 
 
-def test_whole_objects_are_for_the_primary() -> None:
-    assert is_for_primary(ARTICLES, None, ANY)
-    assert not is_for_primary(ARTICLES, ("title",), ANY)
-    assert is_for_primary(ARTICLES, ("title",), Wish("primary"))
-    assert not is_for_primary(ARTICLES, None, STRONG)
-    assert not is_for_primary(ROUTES["notes"], None, ANY)
+def test_whole_objects_are_for_the_view() -> None:
+    assert is_for_view(ARTICLES, None, ANY)
+    assert not is_for_view(ARTICLES, ("title",), ANY)
+    assert is_for_view(ARTICLES, ("title",), Wish("bounded"))
+    assert not is_for_view(ARTICLES, None, STRONG)
+    assert not is_for_view(ROUTES["notes"], None, ANY)
 
 
 def test_the_tighter_bound_counts() -> None:
@@ -267,7 +267,7 @@ class _Leases:
         """Give it back."""
 
 
-async def test_a_primary_that_gets_late_is_told_of_before_its_bound_breaks() -> None:
+async def test_a_view_that_gets_late_is_told_of_before_its_bound_breaks() -> None:
     time = Time()
     watermarks = Watermarks(time)
     model = RoutingModel(1, {"news": database()})
@@ -288,8 +288,8 @@ def _rebase(watermarks: Watermarks, model: RoutingModel, time: Time, age_s: floa
     copy = _articles(model).copy
     assert copy is not None
     time.ticks += 2
-    intents = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
-    watermarks.learn(intents, time.at - age_s)
+    marks = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
+    watermarks.learn(marks, time.at - age_s)
 
 
 def _articles(model: RoutingModel) -> ClassRoute:

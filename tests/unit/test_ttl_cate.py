@@ -1,4 +1,4 @@
-"""CATE: the oracles of the sheet (papers/cache_sketch, section 4), and what it is told."""
+"""CATE: the oracles of the paper (docs/papers/cache_sketch.md, section 4), and what it is told."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Carrying out a run: its inputs are kept, it is forecast, and its stages are done one by one.
+"""One attempt at a run: reads the inputs, forecasts, and executes stage after stage.
 
-Stages that an earlier attempt finished are not done again; `run_directory` tells the crash windows.
-What a run reads is read once and kept, so that all of its stages, and all attempts, see the same:
-each object as it was at some moment while the input was read.
+Finished stages are not repeated; `run_directory` lists the crash windows. Inputs are read once and
+kept, so that all stages and all attempts see the same: each object as it was at some moment while
+the input was read.
 
 **Cancelling.** `Control.cancel` and `interrupt` may be called at any moment by another thread. The
-tag is interrupted again and again until the run has ended, because an interruption between two of
-its actions hits neither; `Desk.progress` and every boundary of a stage look at the flag as well.
+tag is interrupted repeatedly until the run has ended, because an interruption between two actions
+hits neither. `StageContext.progress` and every stage boundary check the flag as well.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
     Block,
     ColumnType,
-    Desk,
     Forecast,
     Input,
     InputUnfit,
     RunCancelled,
     Stage,
+    StageContext,
 )
 from spark_jobs.runner.results import ResultFiles
-from spark_jobs.runner.run_directory import KeptStage, RunDirectory
+from spark_jobs.runner.run_directory import FinishedStage, RunDirectory
 
-__all__ = ["FORECAST", "Ending", "InputReader", "ResultWriter", "Run", "RunState"]
+__all__ = ["FORECAST", "Attempt", "Ending", "InputReader", "ResultWriter", "RunState"]
 
 _log = logging.getLogger("portolan.jobs")
 
@@ -57,7 +57,7 @@ class ResultWriter(Protocol):
             InputUnfit: It does not fit.
         """
 
-    def write(self, desk: Desk, run: str, into: Into, files: ResultFiles) -> None:
+    def write(self, context: StageContext, run: str, into: Into, files: ResultFiles) -> None:
         """Write the result of a run, by its id; may be called again after a crash."""
 
 
@@ -92,17 +92,17 @@ class Ending:
     spoilt: bool = False
 
 
-class Run:
-    """One attempt at a job.
+class Attempt:
+    """One attempt at a run.
 
     Args:
-        job: What is to be done.
-        directory: What earlier attempts kept, and this one will.
+        job: The job.
+        directory: Where finished stages are kept.
         spark: The session, which others may use at the same time.
         read: Gives the inputs.
-        control: Told of progress, and looked at for cancellation.
+        control: Its progress and cancellation.
         dry_run: Whether it ends with the forecast.
-        writer: Writes the result into a class, for jobs that ask for it.
+        writer: Writes the result into a class, for jobs with `into`.
     """
 
     def __init__(
@@ -125,14 +125,14 @@ class Run:
         self._writer = writer
         self._tag = f"portolan-{directory.path.name}-{directory.attempt}"
 
-    def carry_out(self) -> Ending:
-        """Do it; whatever goes wrong is told in the ending."""
+    def execute(self) -> Ending:
+        """Execute the job; every failure becomes an `Ending`."""
         try:
             with interruptible(self._spark, self._tag):
-                return self._carry_out()
+                return self._execute()
         except RunCancelled:
             return Ending("cancelled", forecast=self._control.forecast)
-        except Exception as error:  # noqa: BLE001 - kinds are plug-ins: none may take the worker along
+        except Exception as error:  # noqa: BLE001 - kinds are plug-ins: none may end the worker
             if self._control.cancelled:  # an interrupted action fails in many ways
                 return Ending("cancelled", forecast=self._control.forecast)
             _log.warning("run %s failed", self._directory.path.name, exc_info=error)
@@ -141,13 +141,13 @@ class Run:
             return Ending("failed", reasons, self._control.forecast, spoilt=spoilt)
 
     def interrupt(self) -> None:
-        """Interrupt what runs now; to be called again until `carry_out` has returned."""
+        """Interrupt what runs now; to be called again until `execute` has returned."""
         try:
             interrupt(self._spark, self._tag)
         except Exception as error:  # noqa: BLE001 - Py4J's own errors, when the JVM is gone
             _log.warning("run %s was not interrupted: %s", self._directory.path.name, error)
 
-    def _carry_out(self) -> Ending:
+    def _execute(self) -> Ending:
         if not self._directory.claim(self._job.fingerprint):
             raise InputUnfit(
                 "What is kept here belongs to another job: use a directory of its own."
@@ -155,11 +155,11 @@ class Run:
         if self._job.into is not None:
             assert self._writer is not None  # only a service takes such jobs
             self._writer.check(self._job.into, self._job.columns)
-        reading = [self._reading(wanted) for wanted in self._job.inputs]
+        reading = [self._reading(input_) for input_ in self._job.inputs]
         self._control.plan([*(stage.name for stage in reading), FORECAST])
         for stage in reading:
             self._do(stage, self._check_ids)
-        forecast = self._foretell()
+        forecast = self._make_forecast()
         if exceeded := self._job.limits.exceeded(forecast):
             return Ending("stopped", exceeded, forecast)
         if self._dry_run:
@@ -172,23 +172,23 @@ class Run:
             self._do(stage)
         return Ending("done", (), forecast, self._directory.stages[result].rows, result)
 
-    def _foretell(self) -> Forecast:
-        """Forecast, or take up what an earlier attempt foretold."""
+    def _make_forecast(self) -> Forecast:
+        """Forecast, or use the forecast of an earlier attempt."""
 
-        def foretell(desk: Desk) -> None:
-            forecast = self._job.kind.forecast(self._job.spec, desk)
-            overhead_s = stage_overhead_s(desk.spark, self._directory.fresh())
+        def report(context: StageContext) -> None:
+            forecast = self._job.kind.forecast(self._job.spec, context)
+            overhead_s = stage_overhead_s(context.spark, self._directory.new_path())
             time_s = forecast.time_s + overhead_s * len(self._job.stages)
-            desk.report(FORECAST, asdict(replace(forecast, time_s=time_s)))
+            context.report(FORECAST, asdict(replace(forecast, time_s=time_s)))
 
-        self._do(Stage(FORECAST, foretell))
-        told = dict(self._directory.stages[FORECAST].reports[FORECAST])
-        heaviest = tuple(Block(**block) for block in told.pop("heaviest"))
-        forecast = Forecast(heaviest=heaviest, notes=tuple(told.pop("notes")), **told)
-        self._control.foretell(forecast)
+        self._do(Stage(FORECAST, report))
+        members = dict(self._directory.stages[FORECAST].reports[FORECAST])
+        heaviest = tuple(Block(**block) for block in members.pop("heaviest"))
+        forecast = Forecast(heaviest=heaviest, notes=tuple(members.pop("notes")), **members)
+        self._control.set_forecast(forecast)
         return forecast
 
-    def _do(self, stage: Stage, verify: Callable[[str, KeptStage], None] | None = None) -> None:
+    def _do(self, stage: Stage, verify: Callable[[str, FinishedStage], None] | None = None) -> None:
         self._control.check()
         kept = self._directory.stages.get(stage.name)
         if kept is None:
@@ -200,47 +200,47 @@ class Run:
             self._directory.commit(stage.name, kept)
         self._control.end(stage.name, rows=kept.rows, seconds=kept.seconds, counters=kept.counters)
 
-    def _keep(self, stage: Stage) -> KeptStage:
+    def _keep(self, stage: Stage) -> FinishedStage:
         began = monotonic()
-        desk = _Desk(self._spark, self._directory, self._control, stage.name)
-        frame = stage.run(desk)
+        context = _DirectoryContext(self._spark, self._directory, self._control, stage.name)
+        frame = stage.run(context)
         if frame is None:
-            return KeptStage(None, 0, monotonic() - began, desk.counters, desk.reports)
-        target = self._directory.fresh()
+            return FinishedStage(None, 0, monotonic() - began, context.counters, context.reports)
+        target = self._directory.new_path()
         frame.write.option("parquet.block.size", _ROW_GROUP).parquet(str(target))
         rows = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
-        return KeptStage(target.name, rows, monotonic() - began, desk.counters, desk.reports)
+        return FinishedStage(
+            target.name, rows, monotonic() - began, context.counters, context.reports
+        )
 
-    def _check_ids(self, stage: str, kept: KeptStage) -> None:
-        """Refuse ids that are missing or come twice, before anything counts on them."""
+    def _check_ids(self, stage: str, kept: FinishedStage) -> None:
+        """Refuse missing and repeated ids."""
         assert kept.directory is not None
         ids = self._spark.read.parquet(str(self._directory.path_of(kept.directory))).select("id")
         wrong = ids.groupBy("id").count().where(f.col("id").isNull() | (f.col("count") > 1))
-        if found := wrong.first():
+        if row := wrong.first():
             table = stage.removeprefix(_READ)
-            told = (
-                "a row has no id" if found["id"] is None else f"the id {found['id']!r} is doubled"
-            )
-            raise InputUnfit(f"{table}: {told}.")
+            reason = "a row has no id" if row["id"] is None else f"the id {row['id']!r} is doubled"
+            raise InputUnfit(f"{table}: {reason}.")
 
-    def _reading(self, wanted: Input) -> Stage:
-        def read(desk: Desk) -> DataFrame:
-            return self._read(desk.spark, wanted)
+    def _reading(self, input_: Input) -> Stage:
+        def read(context: StageContext) -> DataFrame:
+            return self._read(context.spark, input_)
 
-        return Stage(_stage_of(wanted.name), read)
+        return Stage(_stage_of(input_.name), read)
 
     def _writing(self, into: Into, result: str) -> Stage:
-        def write(desk: Desk) -> None:
-            self._control.go_outward()
+        def write(context: StageContext) -> None:
+            self._control.begin_publishing()
             files = ResultFiles(self._directory.frame(result))
             assert self._writer is not None  # as above
-            self._writer.write(desk, self._directory.path.name, into, files)
+            self._writer.write(context, self._directory.path.name, into, files)
 
         return Stage(f"write {into.class_name}", write)
 
 
-class _Desk:
-    """What a stage works with; see `Desk`."""
+class _DirectoryContext:
+    """A `StageContext` on the directory of the run."""
 
     def __init__(
         self, spark: SparkSession, directory: RunDirectory, control: Control, stage: str

@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_jobs.linkage.private.blocks import Block, Compared
 from spark_jobs.linkage.private.vectors import Words, cardinalities
 
-__all__ = ["FOUND", "FOUND_DDL", "MATCHES", "Named", "told"]
+__all__ = ["FOUND", "MATCHES", "RESULT_DDL", "Named", "told"]
 
 MATCHES: Final = pa.schema(
     [
@@ -28,7 +28,7 @@ MATCHES: Final = pa.schema(
 FOUND: Final = pa.schema([*MATCHES, ("tally", pa.list_(pa.int64()))])
 """What a task gives: matches, and in rows of their own what was counted."""
 
-FOUND_DDL: Final = (
+RESULT_DDL: Final = (
     "left_party int, left string, right_party int, right string, overlap bigint, union bigint,"
     " tally array<bigint>"
 )

@@ -15,9 +15,9 @@ from spark_jobs.linkage.open.plan import planned
 from spark_jobs.linkage.open.prepare import values
 from spark_jobs.linkage.open.propose import Proposal
 from spark_jobs.linkage.open.spec import Engine, OpenSpec
-from spark_jobs.runner.port import Desk, Forecast, InputUnfit
+from spark_jobs.runner.port import Forecast, InputUnfit, StageContext
 
-__all__ = ["foretell"]
+__all__ = ["forecast"]
 
 _RECORDS_PER_S: Final = 20_000
 _PAIRS_PER_S: Final = 200_000
@@ -27,21 +27,21 @@ _BYTES_PER_RECORD: Final = 500
 _STARTING_S: Final = 10.0  # until the processes that compare have loaded their kernels
 
 
-def foretell(spec: OpenSpec, desk: Desk) -> Forecast:
+def forecast(spec: OpenSpec, context: StageContext) -> Forecast:
     """Count.
 
     Raises:
         InputUnfit: An input is empty, lacks a column, has an id twice, or is not for Splink.
         SpecInvalid: The model is one of other comparisons.
     """
-    rows = {wanted.name: desk.input(wanted.name).count() for wanted in spec.inputs}
+    rows = {wanted.name: context.input(wanted.name).count() for wanted in spec.inputs}
     for name, count in rows.items():
         if not count:
             raise InputUnfit(f"{name} has no records.")
-    complete, proposal = planned(spec, desk)
+    complete, proposal = planned(spec, context)
     if complete.model is not None:  # rather now than after the comparison
         Model.of_json(complete.model, complete.comparisons)
-    records = values(complete, desk).persist()
+    records = values(complete, context).persist()
     try:
         _check_ids(records, complete)
         return _counted(complete, records, rows, proposal)

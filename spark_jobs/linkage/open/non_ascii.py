@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.spec import Measure, OpenSpec
 
-__all__ = ["FREE", "foreign_letters", "spelled"]
+__all__ = ["FREE", "non_ascii_characters", "spelled"]
 
 _SPELLED: Final = {Measure.LEVENSHTEIN, Measure.JARO_WINKLER}
 _TAKEN: Final = "abcdefghijklmnopqrstuvwxyz0123456789 "
@@ -30,7 +30,7 @@ def spelled(spec: OpenSpec) -> Iterator[int]:
             yield k
 
 
-def foreign_letters(records: DataFrame, spec: OpenSpec) -> str:
+def non_ascii_characters(records: DataFrame, spec: OpenSpec) -> str:
     """Letters of more than a byte in what is compared by spelling; one more than `FREE` at most."""
     columns = [f.col(f"c{k}") for k in spelled(spec)]
     if not columns:

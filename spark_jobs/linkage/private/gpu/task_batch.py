@@ -8,8 +8,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from spark_jobs.linkage.private.blocks import Block, Compared, Comparison
-from spark_jobs.linkage.private.found import Named, told
-from spark_jobs.linkage.private.gpu.hybrid import Device, carried_out, in_turns
+from spark_jobs.linkage.private.gpu.hybrid import Device, execute_all, in_turns
+from spark_jobs.linkage.private.matches import Named, told
 
 __all__ = ["Pair", "compared_together", "gpu_for", "on_core"]
 
@@ -60,6 +60,6 @@ def compared_together(
     }
     named = [(blocks[left], blocks[right]) for left, right in in_turns(pairs)]
     jobs = [(left.block, right.block) for left, right in named]
-    done = carried_out(jobs, on_core(comparison), cores, gpu_for(comparison))
+    done = execute_all(jobs, on_core(comparison), cores, gpu_for(comparison))
     for (left, right), compared in zip(named, done, strict=True):
         yield told(left, right, compared)
