@@ -30,9 +30,9 @@ from mediator.embedded.redis import EmbeddedRedis
 from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import holds, lookup_of
 from mediator.model.guard import guard_key
-from mediator.query.parameters import read_parameters
-from mediator.query.reading import MOST_LIMIT
-from mediator.query.results.index import QueryIndex, WatchedQuery
+from mediator.query.parameters import parse_parameters
+from mediator.query.parser import MOST_LIMIT
+from mediator.query.results.index import QueryIndex, RegisteredQuery
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.schema.types import Values
@@ -176,11 +176,11 @@ def _keys(number: int) -> list[str]:
     return [guard_key(_PART.class_name, str(number), "main")]
 
 
-def _queries(draw: Random, count: int) -> Iterator[tuple[str, WatchedQuery]]:
+def _queries(draw: Random, count: int) -> Iterator[tuple[str, RegisteredQuery]]:
     for number in range(count):
         pairs = [*_asked(draw, number).items(), ("limit", str(1 + number % 100))]
-        read = read_parameters(pairs, _SCHEMA, _PART.class_name, most=MOST_LIMIT)
-        yield key_of_query(_PART.class_name, spelled(pairs)), WatchedQuery(read.query)
+        read = parse_parameters(pairs, _SCHEMA, _PART.class_name, most=MOST_LIMIT)
+        yield key_of_query(_PART.class_name, spelled(pairs)), RegisteredQuery(read.query)
 
 
 def _asked(draw: Random, number: int) -> dict[str, str]:
@@ -215,7 +215,7 @@ def _move(draw: Random) -> Effect:
     return Effect(before, after, frozenset({"maker", "price"}))
 
 
-def _check(queries: Mapping[str, WatchedQuery], effect: Effect, found: AbstractSet[str]) -> None:
+def _check(queries: Mapping[str, RegisteredQuery], effect: Effect, found: AbstractSet[str]) -> None:
     images = [image for image in (effect.before, effect.after) if image is not None]
     for key, query in queries.items():
         filter_ = query.query.filter

@@ -81,7 +81,7 @@ class Batches:
             is_large = len(raw) > LARGE_BODY
             items = await self._items(call, identity, operations, is_large=is_large)
             call.request.phases.end("parse")
-            answers = await submit_all(call.plane, items, whole=call.wish().whole)
+            answers = await submit_all(call.plane, items, whole=call.preference().whole)
         call.request.phases.end("store")
         results = await render_items(items, answers, minimal=call.preferences.minimal)
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))

@@ -1,4 +1,4 @@
-"""A request on its way through the data API: what it addresses, wishes and demands."""
+"""A request on its way through the data API: what it addresses, preferences and demands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from app.security.authorisation import EVERYTHING, Access
 from mediator.data_plane.port import DataPlane
-from mediator.routing.freshness import ANY, Wish
+from mediator.routing.freshness import ANY, ReadPreference
 
 __all__ = ["FIELDS", "LONGEST_AGE_S", "Call"]
 
@@ -72,14 +72,18 @@ class Call:
         """Whose objects of the class are there for the request; None: everybody's."""
         return self.access.owner_of(self.database, self.resource.name)
 
-    def wish(self) -> Wish:
+    def preference(self) -> ReadPreference:
         """Return what is asked of the freshness of a read."""
-        wishes = self.preferences
-        if wishes.consistency is None and wishes.max_staleness_s is None and not wishes.at_least:
+        preferences = self.preferences
+        if (
+            preferences.consistency is None
+            and preferences.max_staleness_s is None
+            and not preferences.at_least
+        ):
             return ANY
-        seen = seen_at(wishes.at_least, self.database) if wishes.at_least else None
-        whole = wishes.consistency == "strong"
-        return Wish(wishes.consistency, wishes.max_staleness_s, seen, whole)
+        seen = seen_at(preferences.at_least, self.database) if preferences.at_least else None
+        whole = preferences.consistency == "strong"
+        return ReadPreference(preferences.consistency, preferences.max_staleness_s, seen, whole)
 
     def selection(self) -> Selection:
         """Return the part of the object that the query names."""

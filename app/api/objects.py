@@ -29,7 +29,7 @@ from app.http.preconditions import NO_PRECONDITIONS
 from mediator.base.errors import NotFound
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Get
-from mediator.routing.freshness import STRONG, WHOLE, Wish
+from mediator.routing.freshness import STRONG, WHOLE, ReadPreference
 from sketch.protocol.port import Part
 
 __all__ = ["PATCH_TYPES", "Objects"]
@@ -57,44 +57,50 @@ class Objects:
     async def get(self, call: Call) -> Response:
         """Read it; the sketch is asked first for how long the answer may be kept."""
         forbid_body(call.request)
-        (selection, max_age_s), wish = call.reading(), call.wish()
+        (selection, max_age_s), preference = call.reading(), call.preference()
         call.request.phases.end("parse")
         reads = self._reads if selection.canonical else None
         if max_age_s is not None:
-            return await self._read_dated(call, selection, wish, max_age_s)
+            return await self._read_dated(call, selection, preference, max_age_s)
         conditional = call.preconditions().if_none_match is not None
         asked = reads and await reads.ask(
             Part(call.database, call.class_name),
             call.resource.route,
             call.id,
             selection.groups,
-            wish,
+            preference,
             conditional=conditional,
         )
         if not reads or not asked:
-            return await self._read(call, selection, wish)
+            return await self._read(call, selection, preference)
         call.request.phases.end("sketch")
         tag = reads.current_tag(asked, selection.schema_version, call.preconditions())
         if tag is not None:
             return Response(304, [(b"etag", tag.encode()), *reads.keeping(asked, hit=True)])
-        return await self._read(call, selection, _from_systems(wish), asked)
+        return await self._read(call, selection, _from_systems(preference), asked)
 
     def _read_dated(
-        self, call: Call, selection: Selection, wish: Wish, max_age_s: int
+        self, call: Call, selection: Selection, preference: ReadPreference, max_age_s: int
     ) -> Awaitable[Response]:
         dated = None
         if self._reads is not None and selection.canonical:
             part, route = Part(call.database, call.class_name), call.resource.route
-            dated = self._reads.dated(part, route, call.id, selection.groups, wish, max_age_s)
-        return self._read(call, selection, _from_systems(wish) if dated else wish, dated)
+            dated = self._reads.dated(part, route, call.id, selection.groups, preference, max_age_s)
+        return self._read(
+            call, selection, _from_systems(preference) if dated else preference, dated
+        )
 
     async def _read(
-        self, call: Call, selection: Selection, wish: Wish, asked: Asked | None = None
+        self,
+        call: Call,
+        selection: Selection,
+        preference: ReadPreference,
+        asked: Asked | None = None,
     ) -> Response:
         resource = call.resource
         operation = Get(resource.database, resource.name, call.id, selection.fields)
         try:
-            outcome = await call.plane.read(operation, wish)
+            outcome = await call.plane.read(operation, preference)
         except NotFound as error:
             if self._reads is None or asked is None:
                 raise
@@ -145,6 +151,6 @@ class Objects:
         return answer_write(call, planned, outcome)
 
 
-def _from_systems(wish: Wish) -> Wish:
+def _from_systems(preference: ReadPreference) -> ReadPreference:
     """What caches may keep is read from the systems, not from the view."""
-    return WHOLE if wish.whole else STRONG
+    return WHOLE if preference.whole else STRONG

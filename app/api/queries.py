@@ -34,11 +34,11 @@ from mediator.model.operations import Freshness, Get, Outcome
 from mediator.model.query import Join, Position
 from mediator.query.aggregation import Row
 from mediator.query.execution import Answer, Item
-from mediator.query.parameters import read_parameters
-from mediator.query.positions import read_position, write_position
-from mediator.query.reading import ReadQuery, read_query
-from mediator.query.rendering import explanation
-from mediator.query.targets import Target
+from mediator.query.explain import explanation
+from mediator.query.parameters import parse_parameters
+from mediator.query.parser import ParsedQuery, parse_query_document
+from mediator.query.paths import Target
+from mediator.query.positions import decode_position, encode_position
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import RoutingModel
 from mediator.schema.ids import check_id
@@ -71,7 +71,7 @@ class Queries:
         self._reads = reads
         self._options = options
         self._cursors = Cursors(options.cursor_key)
-        self._known: dict[tuple[Any, ...], ReadQuery] = {}
+        self._known: dict[tuple[Any, ...], ParsedQuery] = {}
         self._known_by: RoutingModel | None = None
 
     async def get(self, call: Call) -> Response:
@@ -83,13 +83,13 @@ class Queries:
         spelled = next((value for name, value in pairs if name == "fields"), None)
         selection = _ONLY_IDS if spelled == "id" else call.resource.select(spelled)
         read = await self._read(
-            call, pairs, len(call.request.query), lambda: pairs, read_parameters
+            call, pairs, len(call.request.query), lambda: pairs, parse_parameters
         )
         asked = None
         if self._reads is not None and selection.canonical and not read.explain:
             part, route = Part(call.database, call.class_name), call.resource.route
             asked = await self._reads.ask_query(
-                part, route, call.request.query, read.query.filter, call.wish()
+                part, route, call.request.query, read.query.filter, call.preference()
             )
         return await self._answer(call, read, selection, asked)
 
@@ -98,7 +98,9 @@ class Queries:
         parse_query(call.request.query, frozenset())
         call.media_type(JSON)
         raw = await read_body(call.request, min(self._options.max_body_bytes, LARGEST))
-        read = await self._read(call, (raw,), len(raw), lambda: parse_json(raw), read_query)
+        read = await self._read(
+            call, (raw,), len(raw), lambda: parse_json(raw), parse_query_document
+        )
         selection = call.resource.whole
         if read.query.fields is not None:
             selection = replace(call.resource.whole, fields=read.query.fields)
@@ -110,8 +112,8 @@ class Queries:
         words: Sequence[Hashable],
         length: int,
         parse: Callable[[], Any],
-        reader: Callable[..., ReadQuery],
-    ) -> ReadQuery:
+        reader: Callable[..., ParsedQuery],
+    ) -> ParsedQuery:
         """Read a query; the same few are asked again and again, until the schema changes.
 
         Args:
@@ -138,7 +140,7 @@ class Queries:
     async def _answer(
         self,
         call: Call,
-        read: ReadQuery,
+        read: ParsedQuery,
         selection: Selection,
         asked: Asked | None = None,
         *,
@@ -153,8 +155,10 @@ class Queries:
         if read.after is not None:
             query = replace(query, after=self._position(resource, read, read.after))
         call.request.phases.end("parse")
-        wish = call.wish()
-        answer = await call.plane.query(query, STRONG if asked and not wish.whole else wish)
+        preference = call.preference()
+        answer = await call.plane.query(
+            query, STRONG if asked and not preference.whole else preference
+        )
         call.request.phases.end("store")
         document: dict[str, Any] = {"items": await self._shown(call, selection, read, answer)}
         if query.aggregate is None:
@@ -172,20 +176,20 @@ class Queries:
             return [REVALIDATE]
         return self._reads.keeping(asked)
 
-    def _position(self, resource: ClassResource, read: ReadQuery, after: str) -> Position:
+    def _position(self, resource: ClassResource, read: ParsedQuery, after: str) -> Position:
         sealed = self._cursors.open(_bound(resource, read), _database_id(resource), after)
-        return read_position(read.levels, sealed)
+        return decode_position(read.levels, sealed)
 
     def _next(
-        self, resource: ClassResource, read: ReadQuery, position: Position | None
+        self, resource: ClassResource, read: ParsedQuery, position: Position | None
     ) -> str | None:
         if position is None:
             return None
-        sealed = write_position(read.levels, position)
+        sealed = encode_position(read.levels, position)
         return self._cursors.seal(_bound(resource, read), _database_id(resource), sealed)
 
     async def _shown(
-        self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
+        self, call: Call, selection: Selection, read: ParsedQuery, answer: Answer
     ) -> list[dict[str, Any]]:
         width = len(call.resource.schema.fields) * (1 + len(read.query.joins))
         documents = answer.documents
@@ -200,7 +204,7 @@ class Queries:
         return await offload(is_large, self._items, call, selection, read, answer)
 
     def _items(
-        self, call: Call, selection: Selection, read: ReadQuery, answer: Answer
+        self, call: Call, selection: Selection, read: ParsedQuery, answer: Answer
     ) -> list[dict[str, Any]]:
         if read.query.aggregate is not None:
             return [_row(read.results, row) for row in answer.rows]
@@ -217,7 +221,7 @@ class Queries:
         ids = _ids(parameters["ids"], self._options.batch_limit)
         gets = [Get(resource.database, resource.name, id_, selection.fields) for id_ in ids]
         call.request.phases.end("parse")
-        outcomes = await call.plane.batch(gets, whole=call.wish().whole)
+        outcomes = await call.plane.batch(gets, whole=call.preference().whole)
         call.request.phases.end("store")
         found: list[Outcome] = []
         missing: list[str] = []
@@ -260,7 +264,7 @@ def _represented(
     return Response(200, headers, body)
 
 
-def _bound(resource: ClassResource, read: ReadQuery) -> tuple[str, str, str]:
+def _bound(resource: ClassResource, read: ParsedQuery) -> tuple[str, str, str]:
     return resource.database, resource.name, read.identity
 
 

@@ -12,7 +12,7 @@ import orjson
 
 from mediator.base.errors import AdvisoryOnly, Invalid, Location, NotFound
 from mediator.data_plane.port import DataPlane
-from mediator.operations.patch import UpdateParts, parse_update
+from mediator.operations.patch import FieldChanges, parse_update
 from mediator.routing.fragments import resource_groups
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 
@@ -65,7 +65,7 @@ class ClassResource:
         groups = resource_groups(route, None)
         self.whole = Selection(None, groups, route.schema_version)
         self._selections: dict[str, Selection] = {}
-        self._updates: dict[bytes, UpdateParts] = {}
+        self._updates: dict[bytes, FieldChanges] = {}
 
     def select(self, spelling: str | None) -> Selection:
         """Find the selection of a ``fields`` parameter; the whole object if there is none.
@@ -95,7 +95,7 @@ class ClassResource:
             self._selections.clear()
         return self._selections.setdefault(spelling, Selection(fields, groups, version))
 
-    def parse_update(self, body: Any, pointer: str) -> UpdateParts:
+    def parse_update(self, body: Any, pointer: str) -> FieldChanges:
         """Read an operator patch: most are spelled like one before, such as those that count.
 
         Raises:
@@ -112,7 +112,7 @@ class ClassResource:
         return known
 
 
-def _is_constant(parts: UpdateParts) -> bool:
+def _is_constant(parts: FieldChanges) -> bool:
     """Whether nobody could change what has been read."""
     return not parts.values and all(type(call.argument) in _SCALARS for call in parts.operators)
 

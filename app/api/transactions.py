@@ -28,7 +28,7 @@ from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.offload import offload
 from mediator.model.operations import Get, WriteOperation
 from mediator.schema.ids import check_id
-from mediator.transactions.model import MOST_READS, MOST_WRITES, Seen, Transaction
+from mediator.transactions.model import MOST_READS, MOST_WRITES, ReadSetEntry, Transaction
 
 __all__ = ["TransactionRoute"]
 
@@ -104,7 +104,7 @@ class TransactionRoute:
         return items
 
 
-def _parts(body: Any) -> tuple[list[Seen], list[Any]]:
+def _parts(body: Any) -> tuple[list[ReadSetEntry], list[Any]]:
     members = require_object(body)
     if not members.keys() <= _MEMBERS:
         name = next(name for name in members if name not in _MEMBERS)
@@ -117,19 +117,19 @@ def _parts(body: Any) -> tuple[list[Seen], list[Any]]:
     return reads, members.get("operations", [])
 
 
-def _seen(told: Any, pointer: str) -> Seen:
+def _seen(told: Any, pointer: str) -> ReadSetEntry:
     members = require_object(told, pointer)
     names = members.get("class"), members.get("id")
     if members.keys() != _SEEN or not all(isinstance(name, str) for name in names):
         raise _refuse(pointer, "class, id and etag are expected, and nothing else")
     id_, etag = check_id(members["id"], f"{pointer}/id"), members["etag"]
     if etag is None:
-        return Seen(members["class"], id_, None)
+        return ReadSetEntry(members["class"], id_, None)
     tag = parse_tag(etag) if isinstance(etag, str) else None
     if tag is None:
         detail = "an entity tag of ours is expected, or null if the object was not there"
         raise _refuse(f"{pointer}/etag", detail)
-    return Seen(members["class"], id_, tag.versions, tag.schema_version)
+    return ReadSetEntry(members["class"], id_, tag.versions, tag.schema_version)
 
 
 def _write(planned: Planned) -> Planned:
@@ -144,7 +144,7 @@ def _write(planned: Planned) -> Planned:
 def _transaction(
     database: str,
     identity: Identity,
-    reads: Sequence[Seen],
+    reads: Sequence[ReadSetEntry],
     items: Sequence[Planned],
     ids: OperationIds,
 ) -> Transaction:

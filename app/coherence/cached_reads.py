@@ -21,7 +21,7 @@ from mediator.base.clock import Clock
 from mediator.model.filters import Filter
 from mediator.model.guard import guard_key
 from mediator.model.operations import Outcome
-from mediator.routing.freshness import ANY, STRONG, WHOLE, Wish
+from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute
 from sketch.protocol.port import Grant, Part, ServerSketch, SketchUnavailable
 from sketch.protocol.queries import LONGEST, key_of_query, spelled
@@ -112,7 +112,7 @@ class CachedReads:
         route: ClassRoute,
         id_: str,
         groups: Sequence[str],
-        wish: Wish,
+        preference: ReadPreference,
         *,
         conditional: bool,
     ) -> Asked | None:
@@ -127,10 +127,10 @@ class CachedReads:
             route: Its route.
             id_: The object.
             groups: The cache groups of what is shown of it, in order.
-            wish: What is asked of the freshness.
+            preference: What is asked of the freshness.
             conditional: Whether the client has a copy: then the sketch may know that it is current.
         """
-        if not _may_be_kept(route, wish):
+        if not _may_be_kept(route, preference):
             return None
         keys = _keys(part, id_, groups)
         names = tuple(keys.values())
@@ -156,7 +156,7 @@ class CachedReads:
         route: ClassRoute,
         id_: str,
         groups: Sequence[str],
-        wish: Wish,
+        preference: ReadPreference,
         max_age_s: int,
     ) -> Asked | None:
         """Date an answer that is about to be read; None: it must not be kept by shared caches.
@@ -169,13 +169,13 @@ class CachedReads:
             route: Its route.
             id_: The object.
             groups: The cache groups of what is shown of it, in order.
-            wish: What is asked of the freshness.
+            preference: What is asked of the freshness.
             max_age_s: For how long caches may keep it.
         """
         date_us, now_s = self._sketch_time_us(), self._clock.now()
         if date_us is None or route.schema.cache.visibility != "public":
             return None
-        if not _may_be_kept(route, wish):
+        if not _may_be_kept(route, preference):
             return None
         keys = _keys(part, id_, groups)
         self._estimator.missed(part, tuple(keys.values()), now_s, 0.0)
@@ -214,7 +214,7 @@ class CachedReads:
         route: ClassRoute,
         query: bytes,
         filter_: Filter | None,
-        wish: Wish,
+        preference: ReadPreference,
     ) -> Asked | None:
         """Ask for a life of a query's answer, which registers it; None: it must not be kept.
 
@@ -223,9 +223,9 @@ class CachedReads:
             route: Its route.
             query: The parameters as they are spelled in the address.
             filter_: The filter that they come to.
-            wish: What is asked of the freshness.
+            preference: What is asked of the freshness.
         """
-        if not _may_be_kept(route, wish):
+        if not _may_be_kept(route, preference):
             return None
         spelling = spelled(parse_pairs(query))
         if spelling.encode() != query or len(query) > LONGEST:
@@ -287,13 +287,13 @@ class CachedReads:
             _log.debug("versions were not filled in: %s", error)
 
 
-def _may_be_kept(route: ClassRoute, wish: Wish) -> bool:
+def _may_be_kept(route: ClassRoute, preference: ReadPreference) -> bool:
     """Whether answers of a class may be kept at all.
 
     The end of an object's own life (`ttl_s`) is no write that the sketch would see.
     """
     schema = route.schema
-    return schema.cache.visibility != "none" and wish in _CACHEABLE and schema.ttl_s is None
+    return schema.cache.visibility != "none" and preference in _CACHEABLE and schema.ttl_s is None
 
 
 def _keys(part: Part, id_: str, groups: Sequence[str]) -> Mapping[str, str]:

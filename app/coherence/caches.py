@@ -13,14 +13,14 @@ from app.coherence.class_lifecycle import Beginnings
 from app.coherence.clock_watch import LOOKED_EVERY_S, ClockWatch
 from app.coherence.layouts import Layouts
 from app.coherence.lifetimes import EXCHANGE_KEY, Lifetimes, make_estimator
-from app.coherence.orphans import Recovery, Settles, parts_in
+from app.coherence.orphans import Recovery, ResolvesWrites, parts_in
 from app.coherence.overview import MOST_PARTS, described
 from app.coherence.purges import Connect, log_purging, make_purgers
 from app.coherence.query_registry import RegisteredQueries, TellResults, log_nothing
 from app.coherence.write_guard import SYSTEM, SketchGuard
 from app.settings.main import CacheSettings, MissingSetting
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock, SystemClock
-from mediator.base.ending import end
 from mediator.base.errors import Unavailable
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
@@ -136,10 +136,10 @@ class Caches:
         """Return what tells the sketch of new classes; see there."""
         return Beginnings(self.sketch, first_word, self.guard)
 
-    def start(self, settlement: Settles, model: Callable[[], RoutingModel]) -> None:
+    def start(self, orphan_resolver: ResolvesWrites, model: Callable[[], RoutingModel]) -> None:
         """Begin what goes on in the background."""
         self._model = model
-        recovery = Recovery(self.sketch, self.guard, settlement, model)
+        recovery = Recovery(self.sketch, self.guard, orphan_resolver, model)
         periodic_tasks = [
             PeriodicTask("looking after orphaned writes", 1.0, recovery.run),
             PeriodicTask("watching the sketch's clock", LOOKED_EVERY_S, self._clock_watch.look),

@@ -15,7 +15,7 @@ from mediator.model.guard import WriteGuard
 from mediator.routing.model import RoutingModel
 from sketch.protocol.port import Part, PendingWrite, ServerSketch, SketchUnavailable
 
-__all__ = ["Recovery", "Settles", "parts_in"]
+__all__ = ["Recovery", "ResolvesWrites", "parts_in"]
 
 AT_ONCE: Final = 100
 """Writes that are asked for at a time."""
@@ -23,10 +23,10 @@ AT_ONCE: Final = 100
 _log = logging.getLogger("portolan.coherence")
 
 
-class Settles(Protocol):
+class ResolvesWrites(Protocol):
     """Finds out what a write came to."""
 
-    async def settle(self, database: str, keys: Sequence[str], token: str) -> Mapping[str, int]:
+    async def resolve(self, database: str, keys: Sequence[str], token: str) -> Mapping[str, int]:
         """Return the versions that stand after a write; raises `Unavailable`."""
 
 
@@ -45,7 +45,7 @@ class Recovery:
     Args:
         sketch: The server's sketch.
         guard: Takes results of queries for changed.
-        settlement: Finds out what writes came to.
+        resolver: Finds out what writes came to.
         model: Returns the routing model in force.
     """
 
@@ -53,12 +53,12 @@ class Recovery:
         self,
         sketch: ServerSketch,
         guard: WriteGuard,
-        settlement: Settles,
+        resolver: ResolvesWrites,
         model: Callable[[], RoutingModel],
     ) -> None:
         self._sketch = sketch
         self._guard = guard
-        self._settlement = settlement
+        self._resolver = resolver
         self._model = model
 
     async def run(self) -> None:
@@ -83,7 +83,7 @@ class Recovery:
     async def _settled(self, orphan: PendingWrite) -> bool:
         database = orphan.part.database
         try:
-            versions = await self._settlement.settle(database, orphan.keys, orphan.token)
+            versions = await self._resolver.resolve(database, orphan.keys, orphan.token)
             await self._guard.unsure(*orphan.part)
             await self._sketch.end(orphan.part, orphan.token, versions)
         except (MediatorError, SketchUnavailable) as error:

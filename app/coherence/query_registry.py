@@ -18,10 +18,10 @@ from app.http.paths import parse_pairs
 from app.http.problems import HttpError
 from mediator.base.errors import MediatorError
 from mediator.model.effects import Effect
-from mediator.query.parameters import read_parameters
-from mediator.query.reading import MOST_LIMIT
-from mediator.query.results.index import QueryIndex, WatchedQuery
-from mediator.query.results.work import Work
+from mediator.query.parameters import parse_parameters
+from mediator.query.parser import MOST_LIMIT
+from mediator.query.results.index import QueryIndex, RegisteredQuery
+from mediator.query.results.match_budget import Work
 from mediator.routing.model import RoutingModel
 from mediator.schema.tree import ClassSchema
 from sketch.protocol.port import Part, Registered, ServerSketch
@@ -98,9 +98,9 @@ class RegisteredQueries:
         self._parts: dict[Part, _Known] = {}
         self._turns: dict[Part, asyncio.Lock] = {}
 
-    def heeds(self, part: Part, touched: Collection[str] | None) -> bool:
+    def depends_on(self, part: Part, touched: Collection[str] | None) -> bool:
         """Whether results may depend on these fields; None: on objects as a whole."""
-        return self._of(part).index.heeds(touched)
+        return self._of(part).index.depends_on(touched)
 
     def mark(self, part: Part) -> int:
         """Return up to which registration a class's queries are known; 0: none is."""
@@ -125,7 +125,7 @@ class RegisteredQueries:
             work: What may be spent on all looks that one write takes.
         """
         known = self._of(part)
-        if not known.index.heeds(None):
+        if not known.index.depends_on(None):
             return Found({}, known.mark)
         did = effects()
         names = known.index if did is None else known.index.changed(did, work)
@@ -183,7 +183,7 @@ class RegisteredQueries:
         database = self._model().databases.get(part.database)
         return None if database is None else database.schema.classes.get(part.class_name)
 
-    def _read(self, part: Part, key: str) -> WatchedQuery | None:
+    def _read(self, part: Part, key: str) -> RegisteredQuery | None:
         """Read a query; None: this replica does not understand it, under its present schema."""
         database = self._model().databases.get(part.database)
         spelling = query_of_key(key)
@@ -191,8 +191,8 @@ class RegisteredQueries:
             return None
         try:
             pairs = parse_pairs(spelling.encode())
-            read = read_parameters(pairs, database.schema, part.class_name, most=MOST_LIMIT)
+            read = parse_parameters(pairs, database.schema, part.class_name, most=MOST_LIMIT)
         except (MediatorError, HttpError) as error:
             _log.info("a query of %s is not understood: %s", "/".join(part), error)
             return None
-        return WatchedQuery(read.query)
+        return RegisteredQuery(read.query)

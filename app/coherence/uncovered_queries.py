@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from mediator.model.filters import Filter
-from mediator.query.results.cover import cover_of
+from mediator.query.results.access_predicates import access_predicates_of
 from sketch.protocol.port import Part
 
 __all__ = ["MOST_UNCOVERED", "Uncovered"]
@@ -37,7 +37,7 @@ class Uncovered:
             now_s: The time, by the monotonic clock.
             ttl_s: For how long it would be kept.
         """
-        if cover_of(filter_) is not None:
+        if access_predicates_of(filter_) is not None:
             return True
         known = self._until_s.setdefault(part, {})
         if key not in known and len(known) >= MOST_UNCOVERED:

@@ -18,7 +18,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.model.effects import Effect
 from mediator.model.guard import Effects
-from mediator.query.results.work import Work
+from mediator.query.results.match_budget import Work
 from sketch.protocol.port import Begun, Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
@@ -132,9 +132,9 @@ class SketchGuard:
             await self._results.follow(part)
         return begun
 
-    def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
+    def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
         """Whether results of queries may depend on what these fields were."""
-        return self._results.heeds(_part(database, class_name), touched)
+        return self._results.depends_on(_part(database, class_name), touched)
 
     async def end(
         self,
@@ -196,7 +196,7 @@ class SketchGuard:
         Each look may find others; what an earlier one has found is stale as well.
         """
         changed: dict[str, None] = {}
-        alone, work = effects is not None and self._results.heeds(part, None), Work()
+        alone, work = effects is not None and self._results.depends_on(part, None), Work()
         for tried in range(_TRIES):
             did = partial(_effects_on, part, effects, alone=alone)
             found = self._results.changed(part, did, work)

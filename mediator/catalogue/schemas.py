@@ -195,7 +195,7 @@ class CatalogueSchemas:
         )
         open_ = select(transactions.c.intent).where(
             transactions.c.database == database,
-            transactions.c.state.in_((State.MARKING, State.COMMITTED)),
+            transactions.c.state.in_((State.PREPARING, State.COMMITTED)),
             named,
         )
         async with self._catalogue.begin() as connection:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.base.ending import end
 from mediator.base.errors import MediatorError
 from mediator.changes.feed import LeaseLost
 from mediator.changes.log_relays import Leasing
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 LEASE_S: Final = 2.0
 RENEW_S: Final = 0.5
 PAUSE_S: Final = 0.5
-LONGEST_PAUSE_S: Final = 4.0
+MAX_PAUSE_S: Final = 4.0
 TELL_S: Final = 1.0
 
 _LONGEST_PERIOD_S: Final = 1.0
@@ -91,7 +91,7 @@ class Materialiser:
         except (MediatorError, StoreError) as error:
             if self._pause_s == PAUSE_S:
                 log.warning("materialising %s: %s", slot.database, error)
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
             await self._tell_of(error)
         except Exception:
             log.exception("materialising %s failed", slot.database)

@@ -39,7 +39,7 @@ __all__ = ["Breaker", "CircuitOpen", "GuardedStore"]
 
 FAILURES_TO_OPEN = 5
 FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 8.0
+MAX_PAUSE_S = 8.0
 
 _T = TypeVar("_T")
 _Direction: TypeAlias = Literal["read", "write"]
@@ -98,7 +98,7 @@ class Breaker:
         elif not self.is_open or now < self._closed_at:
             return  # calls that were under way when it opened say nothing new
         else:
-            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+            self._pause_s = min(self._pause_s * 2, MAX_PAUSE_S)
         self._closed_at = now + self._pause_s
 
     def abandoned(self) -> None:

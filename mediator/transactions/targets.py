@@ -9,7 +9,7 @@ from mediator.base.errors import MediatorError
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, RecordState
 
-__all__ = ["Held", "Target", "held_of", "keys_of"]
+__all__ = ["LockedObject", "Target", "locked_objects", "record_keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LockedObject:
     """An object under intents: as it stands, it stays until they go.
 
     Attributes:
@@ -74,17 +74,17 @@ class Held:
         return met
 
 
-def keys_of(targets: Iterable[Target]) -> list[RecordKey]:
+def record_keys(targets: Iterable[Target]) -> list[RecordKey]:
     """Return the records of objects."""
     return [key for target in targets for key in target.keys]
 
 
-def held_of(
+def locked_objects(
     targets: Sequence[Target], standings: Sequence[RecordState | MediatorError]
-) -> list[Held | MediatorError]:
-    """Put the answers to `keys_of` together, by object."""
+) -> list[LockedObject | MediatorError]:
+    """Put the answers to `record_keys` together, by object."""
     answers = iter(standings)
-    held: list[Held | MediatorError] = []
+    held: list[LockedObject | MediatorError] = []
     for target in targets:
         found: dict[Fragment, RecordState] = {}
         error: MediatorError | None = None
@@ -94,5 +94,5 @@ def held_of(
                 error = error or standing
             else:
                 found[fragment] = standing
-        held.append(error or Held(target, found))
+        held.append(error or LockedObject(target, found))
     return held

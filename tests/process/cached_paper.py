@@ -90,7 +90,7 @@ async def paper_on(
     async with service(configs, catalogue_url, guard=caches.guard) as running:
         if beside is None:
             await running.favour()
-        caches.start(running.mediator.settlement, lambda: running.mediator.data.model)
+        caches.start(running.mediator.orphan_resolver, lambda: running.mediator.data.model)
         fields = {
             "title": field_on("postgres"),
             "hits": field_on("redis", "integer", default=0, group="hits"),

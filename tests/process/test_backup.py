@@ -479,7 +479,7 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     tmp_path: Path,
 ) -> None:
     own = await installation(guard=caches.guard, coordination_url=redis_config.url)
-    caches.start(own.mediator.settlement, lambda: own.mediator.data.model)
+    caches.start(own.mediator.orphan_resolver, lambda: own.mediator.data.model)
     database = await own.put_schema({"things": SPREAD})
     part = Part(database, "things")
     await caches.sketch.create(part)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from mediator.base.cancellation import end
 from mediator.base.clock import SystemClock
-from mediator.base.ending import end
 from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
 from mediator.changes.feed import BEGINNING
 from mediator.changes.partitions import PARTITIONS

@@ -61,7 +61,7 @@ async def replica(
     configs, catalogue = paper.running.configs, paper.running.catalogue_url
     async with service(list(configs.values()), catalogue, guard=caches.guard) as running:
         mediator = running.mediator
-        caches.start(mediator.settlement, lambda: mediator.data.model)
+        caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
         await caches.lifetimes.agree()
         api = DataApi(mediator.data, DataOptions(b"k" * 32), lambda _: None, None, caches)
         base = f"http://test/v1/{paper.database}/"

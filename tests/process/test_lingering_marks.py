@@ -295,7 +295,7 @@ async def test_what_was_fenced_takes_no_more_writes(paper: Paper) -> None:
     await paper.inc(id_)
     [token] = paper.caches._lingering._marks
     key = f"articles/{id_}#hits"
-    await paper.running.mediator.settlement.settle(paper.database, [key], token)
+    await paper.running.mediator.orphan_resolver.resolve(paper.database, [key], token)
     await paper.caches.sketch.end(paper.part, token, {})
     late = await paper.inc(id_)
     assert late.status_code == 503

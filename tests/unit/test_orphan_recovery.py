@@ -1,4 +1,4 @@
-"""Orphaned writes: how many are settled in a round, and what becomes of those that cannot be."""
+"""Orphaned writes: how many are resolved in a round, and what becomes of those that cannot be."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class World:
             raise SketchUnavailable
         return list(self.left.values())[:limit]
 
-    async def settle(self, _database: str, _keys: Sequence[str], token: str) -> Mapping[str, int]:
+    async def resolve(self, _database: str, _keys: Sequence[str], token: str) -> Mapping[str, int]:
         if token in self.unknown:
             raise Unavailable("It does not answer.", system="postgres")
         return {"k": 1}
@@ -46,14 +46,14 @@ class World:
         await recovery.run()
 
 
-async def test_all_that_a_replica_left_is_settled_in_one_round() -> None:
+async def test_all_that_a_replica_left_is_resolved_in_one_round() -> None:
     world = World(3 * AT_ONCE + 1)
     await world.recover()
     assert not world.left
     assert world.asked == 4
 
 
-async def test_what_cannot_be_settled_waits_for_the_next_round() -> None:
+async def test_what_cannot_be_resolved_waits_for_the_next_round() -> None:
     world = World(2 * AT_ONCE)
     world.unknown = {"7", "150"}
     await world.recover()

@@ -27,8 +27,8 @@ from mediator.model.filters import (
     Path,
 )
 from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy, Query
+from mediator.query.explain import filter_document
 from mediator.query.planner import Plan, make_plan
-from mediator.query.rendering import filter_document
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType

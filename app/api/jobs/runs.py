@@ -27,7 +27,7 @@ from app.security.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.catalogue.workers import CatalogueWorkers
-from mediator.query.reading import read_query
+from mediator.query.parser import parse_query_document
 from spark_jobs.runner.job import Into, Job, read_job
 from spark_jobs.runner.port import ClassSource, ColumnType, Input, SpecInvalid
 from spark_jobs.sinks.fitting import misfits
@@ -211,7 +211,7 @@ class Jobs:
     async def _check_filter(self, source: ClassSource, pointer: str) -> None:
         schema = (await self._directory.database(source.database)).schema
         try:
-            read_query({"filter": source.filter}, schema, source.class_name, most=1)
+            parse_query_document({"filter": source.filter}, schema, source.class_name, most=1)
         except MediatorError as error:
             locations = [
                 Location(pointer + place.pointer, place.detail) for place in error.locations

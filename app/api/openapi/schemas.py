@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from app.api.calls import LONGEST_AGE_S
 from app.http.problems import PROBLEM_TYPES
-from mediator.query.conditions import OPERATORS
+from mediator.query.filter_parser import OPERATORS
 
 __all__ = ["COMPONENTS", "ref"]
 

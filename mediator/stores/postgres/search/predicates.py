@@ -32,7 +32,7 @@ from mediator.model.filters import (
     Path,
 )
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
-from mediator.schema.scalars import text_mistake
+from mediator.schema.scalars import text_error
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType, Value
 from mediator.stores.port import Fragment
@@ -194,7 +194,7 @@ def _of(type_: FieldType, value: Value) -> Any:
     """Return a constant of a type, if it is one that PostgreSQL can hold."""
     if type(value) is not _KINDS[type_]:
         raise _Inexact
-    if isinstance(value, str) and text_mistake(value) is not None:
+    if isinstance(value, str) and text_error(value) is not None:
         raise _Inexact
     if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
         raise _Inexact
@@ -216,7 +216,7 @@ def _within(
     if field is None or field.type not in (FieldType.DOCUMENT, FieldType.MAP):
         raise _Inexact
     typed = field.items if field.type is FieldType.MAP and len(keys) == 1 else None
-    if any(text_mistake(key) is not None for key in keys):
+    if any(text_error(key) is not None for key in keys):
         raise _Inexact
     test, kind, constants = _json_test(typed, leaf)
     return Question(Predicate(test, name, len(keys), kind), (*keys, *constants))

@@ -25,7 +25,7 @@ from mediator.model.filters import (
 )
 from mediator.model.patterns import tokens
 
-__all__ = ["Demand", "Element", "Equal", "Prefix", "Range", "cover_of"]
+__all__ = ["Demand", "Element", "Equal", "Prefix", "Range", "access_predicates_of"]
 
 Key: TypeAlias = tuple[int, Hashable]
 """Alike for values that are equal: numbers of all types are, but true is not 1."""
@@ -71,14 +71,14 @@ _COSTS = {Equal: 0, Element: 1, Prefix: 2, Range: 3}
 """How many objects meet a demand, by experience: fewer is less."""
 
 
-def cover_of(filter_: Filter | None) -> tuple[Demand, ...] | None:
+def access_predicates_of(filter_: Filter | None) -> tuple[Demand, ...] | None:
     """Return the best cover of a filter; None if it has none, empty if it never holds."""
     match filter_:
         case And(parts):
-            covers = [cover for part in parts if (cover := cover_of(part)) is not None]
+            covers = [cover for part in parts if (cover := access_predicates_of(part)) is not None]
             return min(covers, key=_cost, default=None)
         case Or(parts):
-            return _any_of(map(cover_of, parts))
+            return _any_of(map(access_predicates_of, parts))
         case Compare():
             return _compare(filter_)
         case Between(path, low, high):

@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from mediator.model.operations import Delete, Revise, Update, WriteOperation
+from mediator.model.operations import Delete, ReadModifyWrite, Update, WriteOperation
 from mediator.routing.model import ClassRoute
 
-__all__ = ["WAVE_BYTES", "WAVE_OPERATIONS", "Routed", "waves"]
+__all__ = ["CHUNK_BYTES", "CHUNK_OPERATIONS", "RoutedWrite", "chunks"]
 
-Routed: TypeAlias = tuple[ClassRoute, WriteOperation]
+RoutedWrite: TypeAlias = tuple[ClassRoute, WriteOperation]
 """An operation, and where its class lives."""
 
-WAVE_OPERATIONS: Final = 50
+CHUNK_OPERATIONS: Final = 50
 """Objects that go through the phases together. Waves overlap: while the systems apply one, the next
 is prepared."""
 
-WAVE_BYTES: Final = 4 * 2**20
-"""What the operations of a wave set, about; one that sets more goes alone."""
+CHUNK_BYTES: Final = 4 * 2**20
+"""What the operations of a chunk set, about; one that sets more goes alone."""
 
-_REVISION_BYTES: Final = WAVE_BYTES // 16
+_REVISION_BYTES: Final = CHUNK_BYTES // 16
 """Stands for a revision: what it sets is known only once the object has been read."""
 
 
-def waves(operations: Sequence[Routed]) -> list[Sequence[Routed]]:
-    """Divide operations into waves, in their order, by number and by size."""
-    divided: list[Sequence[Routed]] = []
+def chunks(operations: Sequence[RoutedWrite]) -> list[Sequence[RoutedWrite]]:
+    """Divide operations into chunks, in their order, by number and by size."""
+    divided: list[Sequence[RoutedWrite]] = []
     start = size = 0
     for at, (_, operation) in enumerate(operations):
         own = _size(operation)
-        if at > start and (at - start == WAVE_OPERATIONS or size + own > WAVE_BYTES):
+        if at > start and (at - start == CHUNK_OPERATIONS or size + own > CHUNK_BYTES):
             divided.append(operations[start:at])
             start, size = at, 0
         size += own
@@ -41,7 +41,7 @@ def _size(operation: WriteOperation) -> int:
     match operation:
         case Delete():
             return 0
-        case Revise():
+        case ReadModifyWrite():
             return _REVISION_BYTES
         case Update():
             arguments = [call.argument for call in operation.operators]

@@ -12,8 +12,8 @@ from math import inf, isfinite, nextafter
 from typing import Any, Final, TypeVar
 
 from mediator.base.errors import Location
-from mediator.schema.limits import MISTAKES_TOLD
-from mediator.schema.mistakes import token
+from mediator.schema.errors import token
+from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.tree import MISSING
 
 __all__ = ["FIELD_NAME", "NAME", "POSITIVE", "Node"]
@@ -68,7 +68,7 @@ class Node:
 
     def wrong(self, detail: str) -> None:
         """Note a mistake here."""
-        if len(self.mistakes) < MISTAKES_TOLD:
+        if len(self.mistakes) < MAX_ERRORS:
             self.mistakes.append(Location(self.pointer, detail))
 
     def shape(self, *known: str, required: tuple[str, ...] = ()) -> Node:

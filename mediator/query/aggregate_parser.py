@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from mediator.model.query import Aggregate, Computation, Function
-from mediator.query.conditions import FilterReader
-from mediator.query.targets import (
+from mediator.query.filter_parser import FilterParser
+from mediator.query.paths import (
     JSON_SCALAR,
     Scope,
     Target,
@@ -15,11 +15,11 @@ from mediator.query.targets import (
     target_at,
     target_of_field,
 )
-from mediator.schema.reading import FIELD_NAME, Node
+from mediator.schema.json_node import FIELD_NAME, Node
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 
-__all__ = ["read_aggregate"]
+__all__ = ["parse_aggregate"]
 
 MOST_COMPUTATIONS: Final = 32
 MOST_GROUPED: Final = 8
@@ -27,7 +27,7 @@ MOST_GROUPED: Final = 8
 _NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL, None})
 
 
-def read_aggregate(node: Node, scope: Scope) -> tuple[Aggregate | None, Scope | None]:
+def parse_aggregate(node: Node, scope: Scope) -> tuple[Aggregate | None, Scope | None]:
     """Read an aggregate, and the scope of its results; None if it is left out."""
     if not node.given:
         return None, None
@@ -49,7 +49,7 @@ def read_aggregate(node: Node, scope: Scope) -> tuple[Aggregate | None, Scope | 
             compute[name], result = read
             results[name] = replace(result, path=(name,))
     results_scope = Scope(scope.schema, computed=results, groups=groups)
-    having = FilterReader(results_scope).read(node["filter"])
+    having = FilterParser(results_scope).read(node["filter"])
     paths = tuple(target.path for target in groups.values())
     return Aggregate(paths, compute, having), results_scope
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from mediator.base.errors import Conflict, Invalid, Location, NotFound, PreconditionFailed
 from mediator.base.offload import offload
-from mediator.model.operations import ANYTHING, Condition, Get, Outcome, Revise, Update
+from mediator.model.operations import ANYTHING, Condition, Get, Outcome, ReadModifyWrite, Update
 from mediator.routing.model import ClassRoute
 
-__all__ = ["ATTEMPTS", "alternative", "matches", "revise", "revised"]
+__all__ = ["ATTEMPTS", "alternative", "matches", "read_modify_write", "update_of"]
 
 ATTEMPTS = 32
 """How often a write is tried that is bound to what was seen."""
 
 
-async def revise(
+async def read_modify_write(
     route: ClassRoute,
-    operation: Revise,
+    operation: ReadModifyWrite,
     read: Callable[[Get], Awaitable[Outcome]],
     apply: Callable[[ClassRoute, Update, Mapping[str, int]], Awaitable[Outcome]],
 ) -> Outcome:
@@ -41,7 +41,7 @@ async def revise(
                 f"{operation.class_name}/{operation.id} was changed meanwhile."
             )
         # How long it takes, the operation alone knows: a patch may move what is large many times.
-        update = await offload(True, revised, route, operation, current)
+        update = await offload(True, update_of, route, operation, current)
         if not (update.values or update.unset):
             return current
         seen = {group: v for group, v in current.versions.items() if v is not None}
@@ -52,7 +52,9 @@ async def revise(
     raise Conflict("The object is being changed by others all the time; try again.")
 
 
-async def _current(operation: Revise, read: Callable[[Get], Awaitable[Outcome]]) -> Outcome:
+async def _current(
+    operation: ReadModifyWrite, read: Callable[[Get], Awaitable[Outcome]]
+) -> Outcome:
     try:
         return await read(Get(operation.database, operation.class_name, operation.id))
     except NotFound as error:
@@ -75,7 +77,7 @@ def alternative(condition: Condition, current: Outcome) -> Mapping[str, int | No
     return None
 
 
-def revised(route: ClassRoute, operation: Revise, current: Outcome) -> Update:
+def update_of(route: ClassRoute, operation: ReadModifyWrite, current: Outcome) -> Update:
     """Reduce the object's new form to the fields that differ."""
     before = route.codec.encode(current.values or {})
     after = operation.compute(route.codec.encode(current.values or {}))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from mediator.model.query import Position
-from mediator.operations.expiry import living
+from mediator.operations.expiry import live_records
 from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
 from mediator.query.documents import PAGE_VALUES, Shown
@@ -63,7 +63,7 @@ class Driver:
             semi = plan.semi_joins.joins
             find = SearchRequest(driver, pushed, order, limit, after, resume, fields, left_s, semi)
             found = await self._find(find)
-            yield self._living(found)
+            yield self._live(found)
             if found.resume is None:
                 return
             limit, after, resume = page, None, found.resume
@@ -117,12 +117,12 @@ class Driver:
         except StoreError as error:
             raise unavailable(self._guarded, error, "read") from error
 
-    def _living(self, found: SearchPage) -> Sequence[Record]:
+    def _live(self, found: SearchPage) -> Sequence[Record]:
         driver = self._plan.driver
         if driver.ttl_s is None:
             return found.records
         reads = [Read(driver, record.id) for record in found.records]
-        kept = living(reads, list(found.records), self._now_for)
+        kept = live_records(reads, list(found.records), self._now_for)
         return [record for record in kept if record is not None]
 
 

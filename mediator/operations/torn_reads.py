@@ -18,21 +18,21 @@ from typing import Final
 
 from mediator.base.errors import Unavailable
 from mediator.model.operations import Get, Outcome
+from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
-from mediator.operations.intents import IntentMarker, Met
+from mediator.operations.intents import ForeignIntents, IntentStore
 from mediator.operations.objects import read_objects
-from mediator.operations.waiting import Patience
 from mediator.routing.fragments import Resource, resource_of
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, RecordState
 
-__all__ = ["Doubts"]
+__all__ = ["TornReads"]
 
-WHOLE_WITHIN_S: Final = 3.0
+RESOLVED_WITHIN_S: Final = 3.0
 """How long a strong read waits for writes over several systems."""
 
 
-class Doubts:
+class TornReads:
     """Looks again at what was read.
 
     Args:
@@ -41,9 +41,9 @@ class Doubts:
 
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
-        self._intents = IntentMarker(calls.systems)
+        self._intents = IntentStore(calls.systems)
 
-    async def look_again(
+    async def resolve_torn(
         self,
         route: ClassRoute,
         resource: Get,
@@ -63,16 +63,16 @@ class Doubts:
             Unavailable: A system does not answer, or with `whole` some write could not be resolved.
         """
         now = list(outcomes)
-        patience: Patience | None = None
+        backoff: Backoff | None = None
         while left := _doubtful(now, whole=whole):
             met = await self._look(route, resource, now, left)
             if not whole:
                 break
-            patience = patience or Patience(WHOLE_WITHIN_S)
-            if patience.is_over:
+            backoff = backoff or Backoff(RESOLVED_WITHIN_S)
+            if backoff.is_exhausted:
                 raise _unresolved(route, left)
             if met:
-                await patience.wait_for(met, self._calls.intents)
+                await backoff.wait_for(met, self._calls.intents)
         return now
 
     async def _look(
@@ -81,7 +81,7 @@ class Doubts:
         resource: Get,
         now: list[Outcome | None],
         left: Mapping[int, Outcome],
-    ) -> Met:
+    ) -> ForeignIntents:
         """Confirm outcomes, or read them again; returns the intents that were met."""
         shown = resource_of(route, resource.fields)
         keys = [(f, outcome.id) for outcome in left.values() for f, _ in shown.parts]

@@ -7,14 +7,14 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from mediator.base.errors import Invalid, Location
-from mediator.schema.limits import MISTAKES_TOLD
+from mediator.schema.limits import MAX_ERRORS
 
-__all__ = ["Misfit", "gather", "invalid", "places_below", "token"]
+__all__ = ["InvalidValue", "gather", "invalid", "locations_below", "token"]
 
 _TOKEN_LENGTH = 128
 
 
-class Misfit(Exception):
+class InvalidValue(Exception):
     """A JSON value does not fit its type.
 
     Knows only the locations within the value, so that values which fit pay nothing for pointers.
@@ -34,27 +34,27 @@ def token(key: str) -> str:
     return "/" + shown.replace("~", "~0").replace("/", "~1")
 
 
-def places_below(pointer: str, misfit: Misfit) -> list[Location]:
+def locations_below(pointer: str, misfit: InvalidValue) -> list[Location]:
     """Return the locations of a misfit seen from the whole body."""
     return [Location(pointer + place.pointer, place.detail) for place in misfit.locations]
 
 
 def gather(members: Iterable[tuple[str, Any]], decode: Callable[[Any], Any]) -> NoReturn:
-    """Raise one `Misfit` with the mistakes of all members, given as (token, JSON value)."""
+    """Raise one `InvalidValue` with the mistakes of all members, given as (token, JSON value)."""
     locations: list[Location] = []
     for pointer, raw in members:
         try:
             decode(raw)
-        except Misfit as misfit:
-            locations += places_below(pointer, misfit)
-            if len(locations) >= MISTAKES_TOLD:
+        except InvalidValue as misfit:
+            locations += locations_below(pointer, misfit)
+            if len(locations) >= MAX_ERRORS:
                 break
-    raise Misfit(locations=locations)
+    raise InvalidValue(locations=locations)
 
 
 def invalid(locations: Iterable[Location], kind: type[Invalid] = Invalid) -> Invalid:
     """Make the error that tells the locations."""
-    told = list(islice(locations, MISTAKES_TOLD))
+    told = list(islice(locations, MAX_ERRORS))
     first = told[0]
     detail = f"{first.pointer or 'The body'} {first.detail}"
     if len(told) > 1:

@@ -22,8 +22,8 @@ from mediator.schema.annotations import (
     Utility,
     ViolationRule,
 )
+from mediator.schema.json_node import POSITIVE, Node
 from mediator.schema.limits import ANNOTATIONS_PER_NODE, UTILITY_POINTS
-from mediator.schema.reading import POSITIVE, Node
 
 __all__ = ["LEVELS", "Level", "read_annotations"]
 

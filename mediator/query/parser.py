@@ -9,15 +9,15 @@ from typing import Any, Final
 import orjson
 
 from mediator.model.query import Join, OrderBy, Query
-from mediator.query.aggregates import read_aggregate
-from mediator.query.conditions import FilterReader
-from mediator.query.targets import Scope, Target, target_at
-from mediator.schema.mistakes import invalid
-from mediator.schema.reading import FIELD_NAME, Node
+from mediator.query.aggregate_parser import parse_aggregate
+from mediator.query.filter_parser import FilterParser
+from mediator.query.paths import Scope, Target, target_at
+from mediator.schema.errors import invalid
+from mediator.schema.json_node import FIELD_NAME, Node
 from mediator.schema.tree import ClassSchema, Schema
 from mediator.schema.types import FieldType
 
-__all__ = ["DEFAULT_LIMIT", "MOST_LIMIT", "ReadQuery", "read_query"]
+__all__ = ["DEFAULT_LIMIT", "MOST_LIMIT", "ParsedQuery", "parse_query_document"]
 
 MOST_LIMIT: Final = 1_000
 DEFAULT_LIMIT: Final = 100
@@ -29,7 +29,7 @@ _SETTINGS: Final = ("limit", "after", "explain")
 
 
 @dataclass(frozen=True, slots=True)
-class ReadQuery:
+class ParsedQuery:
     """A query as it was sent.
 
     Attributes:
@@ -49,9 +49,9 @@ class ReadQuery:
     results: dict[str, Target] = field(default_factory=dict)
 
 
-def read_query(
+def parse_query_document(
     document: Any, schema: Schema, class_name: str, *, most: int = MOST_LIMIT
-) -> ReadQuery:
+) -> ParsedQuery:
     """Read a query.
 
     Args:
@@ -72,7 +72,7 @@ def read_query(
     after, explain = _text(node["after"]), node["explain"].boolean()
     if node.mistakes:
         raise invalid(node.mistakes)
-    return ReadQuery(query, levels, after, explain, _identity(document), results)
+    return ParsedQuery(query, levels, after, explain, _identity(document), results)
 
 
 class _Reader:
@@ -86,8 +86,8 @@ class _Reader:
     def read(self, most: int) -> tuple[Query, tuple[Target, ...], dict[str, Target]]:
         node = self._node
         joins, scope = self._joins()
-        filter_ = FilterReader(scope).read(node["filter"])
-        aggregate, results = read_aggregate(node["aggregate"], scope)
+        filter_ = FilterParser(scope).read(node["filter"])
+        aggregate, results = parse_aggregate(node["aggregate"], scope)
         levels = self._order(results or scope)
         if aggregate is not None:
             for name in ("fields", "after"):

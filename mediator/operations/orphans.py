@@ -10,10 +10,10 @@ from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import Fragment
 
-__all__ = ["Settlement"]
+__all__ = ["OrphanResolver"]
 
 
-class Settlement:
+class OrphanResolver:
     """Finds out what an orphaned write came to (docs/protocol.md, "Recovery").
 
     Args:
@@ -25,7 +25,7 @@ class Settlement:
         self._calls = calls
         self._model = model
 
-    async def settle(self, database: str, keys: Sequence[str], token: str) -> dict[str, int]:
+    async def resolve(self, database: str, keys: Sequence[str], token: str) -> dict[str, int]:
         """Fence the records of a write, and return the versions that stand, by guard key.
 
         Once this returns, nothing of the write takes effect any more; what has, is among the

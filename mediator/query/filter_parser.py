@@ -20,9 +20,9 @@ from mediator.model.filters import (
     Or,
 )
 from mediator.model.patterns import Wildcard, tokens
-from mediator.query.targets import Scope, Target, only_member, target_at
-from mediator.schema.mistakes import Misfit, places_below
-from mediator.schema.reading import Node
+from mediator.query.paths import Scope, Target, only_member, target_at
+from mediator.schema.errors import InvalidValue, locations_below
+from mediator.schema.json_node import Node
 from mediator.schema.types import FieldType
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "MOST_VALUES",
     "MOST_WILDCARDS",
     "OPERATORS",
-    "FilterReader",
+    "FilterParser",
 ]
 
 MOST_NODES: Final = 250
@@ -51,7 +51,7 @@ _NOTHING: Final = And(())
 _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE, None})
 
 
-class FilterReader:
+class FilterParser:
     """Reads one filter; what is returned after a mistake is thrown away."""
 
     def __init__(self, scope: Scope) -> None:
@@ -118,8 +118,8 @@ def _constant(node: Node, decode: Callable[[Any], Any], *, nullable: bool = Fals
         return None
     try:
         return decode(node.value)
-    except Misfit as misfit:
-        for place in places_below(node.pointer, misfit):
+    except InvalidValue as misfit:
+        for place in locations_below(node.pointer, misfit):
             node.mistakes.append(place)
         return None
 

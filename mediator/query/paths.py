@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from mediator.model.filters import ID, Path
 from mediator.schema.documents import document
+from mediator.schema.errors import InvalidValue
+from mediator.schema.json_node import Node
 from mediator.schema.limits import DOCUMENT_DEPTH
-from mediator.schema.mistakes import Misfit
-from mediator.schema.reading import Node
 from mediator.schema.scalars import string_decoder
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import SCALARS, FieldType, Value
@@ -29,7 +29,7 @@ class Target:
     Attributes:
         path: The path.
         type: Its type; None within a document, where every JSON value may be.
-        decode: From a JSON constant to a value of the type, null excepted; raises `Misfit`.
+        decode: From a JSON constant to a value of the type, null excepted; raises `InvalidValue`.
         encode: From a value to JSON; None if it is JSON already.
         item: Decodes an element, where the target has elements; or a part, of a string.
         reference: The class that a reference points to.
@@ -52,18 +52,18 @@ class Target:
         return value if self.encode is None or value is None else self.encode(value)
 
     def from_json(self, json: Any) -> Any:
-        """Return the value of a JSON form; raises `Misfit`."""
+        """Return the value of a JSON form; raises `InvalidValue`."""
         return None if json is None else self.decode(json)
 
 
 def JSON_SCALAR(raw: Any) -> Any:  # noqa: N802 - it stands among the decoders, which are constants
     """Decode a constant that is compared with something within a document."""
     if isinstance(raw, list | dict):
-        raise Misfit("must be a string, a number, true or false")
+        raise InvalidValue("must be a string, a number, true or false")
     try:
         return document({"constant": raw})["constant"]
-    except Misfit as misfit:
-        raise Misfit(misfit.locations[0].detail) from None
+    except InvalidValue as misfit:
+        raise InvalidValue(misfit.locations[0].detail) from None
 
 
 _TEXT: Final = string_decoder(_ANY_LENGTH)
@@ -98,11 +98,11 @@ class Scope:
     groups: Mapping[str, Target] = field(default_factory=dict)
 
     def find(self, spelling: str) -> Target:
-        """Find what a path means; raises `Misfit` where it means nothing."""
+        """Find what a path means; raises `InvalidValue` where it means nothing."""
         if self.computed is not None:
             known = self.computed.get(spelling) or self.groups.get(spelling)
             if known is None:
-                raise Misfit("is neither computed nor grouped by")
+                raise InvalidValue("is neither computed nor grouped by")
             return known
         names = tuple(spelling.split("."))
         if names[0] in self.joined:
@@ -118,7 +118,7 @@ def target_at(node: Node, scope: Scope) -> Target | None:
         return None
     try:
         return scope.find(node.value)
-    except Misfit as misfit:
+    except InvalidValue as misfit:
         node.wrong(misfit.locations[0].detail)
         return None
 
@@ -139,17 +139,17 @@ def _within(schema: ClassSchema, names: Path) -> Target:
     if names == ID:
         return _ID_TARGET
     if not names or names[0] not in schema.fields:
-        raise Misfit(f"is no field of {schema.name}")
+        raise InvalidValue(f"is no field of {schema.name}")
     found = schema.fields[names[0]]
     if len(names) > _LONGEST:
-        raise Misfit(f"leads deeper than {DOCUMENT_DEPTH} levels of a document")
+        raise InvalidValue(f"leads deeper than {DOCUMENT_DEPTH} levels of a document")
     if len(names) == 1:
         return target_of_field(names, found)
     if found.type is FieldType.DOCUMENT:
         return Target(names, None, JSON_SCALAR, item=JSON_SCALAR)
     if found.type is FieldType.MAP:
         return _within_map(found, names)
-    raise Misfit(f"leads into {names[0]}, which is no document")
+    raise InvalidValue(f"leads into {names[0]}, which is no document")
 
 
 def _within_map(found: Field, names: Path) -> Target:
@@ -157,5 +157,5 @@ def _within_map(found: Field, names: Path) -> Target:
     if found.items is FieldType.DOCUMENT and len(names) > len(("field", "key")):
         return Target(names, None, JSON_SCALAR, item=JSON_SCALAR)
     if len(names) > len(("field", "key")):
-        raise Misfit(f"leads into an item of {names[0]}, which is no document")
+        raise InvalidValue(f"leads into an item of {names[0]}, which is no document")
     return target_of_field(names, Field(names[-1], found.items))
