@@ -1,34 +1,88 @@
-"""A request on its way through the data API: what it addresses, preferences and demands."""
+"""The routed request: a request with its route, its access, its class and its preferences."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
 
 from app.api.positions import seen_at
 from app.api.resources import ClassResource, Selection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
-from app.http.message import Request
-from app.http.negotiation import media_type
+from app.http.message import Request, Response
+from app.http.negotiation import JSON, media_type
 from app.http.paths import parse_query, whole_number
 from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
 from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from app.security.authorisation import EVERYTHING, Access
+from mediator.access.model import Scope
 from mediator.data_plane.port import DataPlane
 from mediator.routing.freshness import ANY, ReadPreference
 
-__all__ = ["FIELDS", "LONGEST_AGE_S", "Call"]
+__all__ = ["FIELDS", "LONGEST_AGE_S", "UNROUTED", "Address", "Handler", "Route", "RoutedRequest"]
 
 FIELDS: Final = frozenset({"fields"})
 _READING: Final = FIELDS | {"max_age"}
 LONGEST_AGE_S: Final = 3600
 
 
-class Call:
-    """A request and its address, and what the client would like.
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What can be done at an address.
 
-    Raises:
-        HttpError: Preferences that are to be handled strictly and cannot be.
+    Attributes:
+        template: The path with its variables; the label of metrics.
+        handlers: By method.
+        scopes: The permission that each method needs; None: its handler asks, class by class.
+        of_class: Whether the address names a class.
+        offers: Media type of the answers.
+        streams: Media types of answers that have no end.
+        patch_types: Media types of PATCH, for Accept-Patch.
+    """
+
+    template: str
+    handlers: Mapping[str, Handler]
+    scopes: Mapping[str, Scope] | None
+    of_class: bool = True
+    offers: str = JSON
+    streams: tuple[str, ...] = ()
+    patch_types: tuple[str, ...] = ()
+
+    @property
+    def allow(self) -> str:
+        """The value of the Allow field."""
+        return ", ".join([*self.handlers, "OPTIONS"])
+
+
+UNROUTED: Final = Route("unmatched", {}, None)
+"""The route of requests that have none."""
+
+
+class Address(NamedTuple):
+    """A route, and the variables of its path; empty where the path has not that one."""
+
+    route: Route
+    database: str
+    class_name: str = ""
+    id: str = ""
+
+
+class RoutedRequest:
+    """A request, the route it goes to, and what is known of both: all that a handler gets.
+
+    It is made before its route is found, as the answer to a request without one is counted, shared
+    across origins and logged alike.
+
+    Attributes:
+        request: What came in.
+        route: Where it goes; `UNROUTED` until that is known.
+        database: The database that is addressed; empty until that is known.
+        class_name: The class that is addressed, if the route names one.
+        id: The object, or the run, that is addressed, if the route names one.
+        access: What the sender may do.
+        owner: The subject whose objects of the class alone are there; None: everybody's.
+        preferences: What the client would like (RFC 7240).
     """
 
     __slots__ = (
@@ -36,41 +90,51 @@ class Call:
         "class_name",
         "database",
         "id",
+        "owner",
         "plane",
         "preferences",
         "request",
         "resource",
+        "route",
     )
 
-    resource: ClassResource
-    """The class; set on all routes that name one."""
-
     plane: DataPlane
-    """Does the operations; the only one in reach of what carries out a request, so that none sees
-    more than it may."""
+    """Does the operations; the only one in reach of a handler, so that none sees more than the
+    sender may."""
 
-    def __init__(
-        self, request: Request, plane: DataPlane, database: str, class_name: str, id_: str
-    ) -> None:
-        self.access: Access = EVERYTHING
-        self.plane = plane
+    resource: ClassResource
+    """The class with its `ClassRoute`; set on all routes that name one, and looked up only once."""
+
+    def __init__(self, request: Request, plane: DataPlane) -> None:
         self.request = request
-        self.database = database
-        self.class_name = class_name
-        self.id = id_
-        prefer = request.headers.get(b"prefer")
-        self.preferences = NO_PREFERENCES if prefer is None else parse_prefer(prefer)
+        self.route: Route = UNROUTED
+        self.database = ""
+        self.class_name = ""
+        self.id = ""
+        self.access: Access = EVERYTHING
+        self.owner: str | None = None
+        self.plane = plane
+        self.preferences = NO_PREFERENCES
+
+    def go_to(self, address: Address) -> None:
+        """Take the route that was found."""
+        self.route, self.database, self.class_name, self.id = address
+
+    def read_preferences(self) -> None:
+        """Read the Prefer field.
+
+        Raises:
+            HttpError: A preference is to be handled strictly, and cannot be.
+        """
+        field = self.request.headers.get(b"prefer")
+        if field is not None:
+            self.preferences = parse_prefer(field)
 
     @property
     def database_id(self) -> str:
         """What tells the database from earlier ones of its name; the name, if it is unknown."""
         found = self.plane.model.databases.get(self.database)
         return found.id if found else self.database
-
-    @property
-    def owner(self) -> str | None:
-        """Whose objects of the class are there for the request; None: everybody's."""
-        return self.access.owner_of(self.database, self.resource.name)
 
     def preference(self) -> ReadPreference:
         """Return what is asked of the freshness of a read."""
@@ -150,3 +214,7 @@ class Call:
         request = self.request
         print_ = fingerprint_of(request.method.encode(), request.path, request.query, *told, body)
         return Identity(ids, self.database_id, parse_key(key), print_, sender)
+
+
+Handler: TypeAlias = Callable[[RoutedRequest], Awaitable[Response]]
+"""Answers the requests of one route and method."""
