@@ -46,7 +46,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Values
 from mediator.schema.values import Codec
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 
 __all__ = ["Queries"]
 
@@ -87,9 +87,9 @@ class Queries:
         )
         asked = None
         if self._reads is not None and selection.canonical and not read.explain:
-            part, route = Part(routed.database, routed.class_name), routed.resource.route
+            partition, route = Partition(routed.database, routed.class_name), routed.resource.route
             asked = await self._reads.ask_query(
-                part, route, routed.request.query, read.query.filter, routed.preference()
+                partition, route, routed.request.query, read.query.filter, routed.preference()
             )
         return await self._answer(routed, read, selection, asked)
 
