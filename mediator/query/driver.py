@@ -14,12 +14,12 @@ from mediator.query.documents import PAGE_VALUES, Shown
 from mediator.query.planner import Plan
 from mediator.stores.port import (
     Aggregating,
-    Documents,
-    Find,
-    Found,
+    DocumentPage,
     Joining,
     Read,
     Record,
+    SearchPage,
+    SearchRequest,
     Store,
     StoreError,
     StoreTooCostly,
@@ -61,20 +61,22 @@ class Driver:
         while True:
             left_s = self._budget.left_s()
             semi = plan.semi_joins.joins
-            find = Find(driver, pushed, order, limit, after, resume, fields, left_s, semi)
+            find = SearchRequest(driver, pushed, order, limit, after, resume, fields, left_s, semi)
             found = await self._find(find)
             yield self._live(found)
             if found.resume is None:
                 return
             limit, after, resume = page, None, found.resume
 
-    async def documents(self, after: Position | None, shown: Shown) -> Documents:
+    async def documents(self, after: Position | None, shown: Shown) -> DocumentPage:
         """Find a page of documents."""
         plan = self._plan
         store = cast("Joining", self._guarded.store)  # or else the plan would show nothing
         query, pushed = plan.query, plan.pushdown.pushed
         left_s = self._budget.left_s()
-        find = Find(plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s)
+        find = SearchRequest(
+            plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s
+        )
         page = await self._bounded(partial(store.documents, find, shown.names, shown.joins))
         self._budget.spend(self._guarded.name, len(page.documents))
         return page
@@ -100,7 +102,7 @@ class Driver:
             raise too_many_groups(most)
         return [checked(Row(group, computed)) for group, computed in found]
 
-    async def _find(self, find: Find) -> Found:
+    async def _find(self, find: SearchRequest) -> SearchPage:
         store = self._guarded.store
         search = store.find if is_queryable(store) else partial(_scanned, store)
         found = await self._bounded(partial(search, find))
@@ -115,7 +117,7 @@ class Driver:
         except StoreError as error:
             raise unavailable(self._guarded, error, "read") from error
 
-    def _live(self, found: Found) -> Sequence[Record]:
+    def _live(self, found: SearchPage) -> Sequence[Record]:
         driver = self._plan.driver
         if driver.ttl_s is None:
             return found.records
@@ -124,8 +126,8 @@ class Driver:
         return [record for record in kept if record is not None]
 
 
-async def _scanned(store: Store, find: Find) -> Found:
+async def _scanned(store: Store, find: SearchRequest) -> SearchPage:
     """Find everything in a store that cannot search, in the order of ids."""
     after = find.resume or (find.after.id if find.after else None)
     records = await store.scan(find.fragment, after, find.limit, find.fields)
-    return Found(records, records[-1].id if len(records) == find.limit else None)
+    return SearchPage(records, records[-1].id if len(records) == find.limit else None)
