@@ -27,7 +27,7 @@ from benchmarks.harness.shared_servers import Beside, beside
 from benchmarks.query import field_on, stated
 from mediator.model.operations import Get, Outcome, Update
 from mediator.model.operators import Operator, OperatorCall
-from mediator.routing.freshness import Wish
+from mediator.routing.freshness import ReadPreference
 
 __all__ = ["run"]
 
@@ -41,7 +41,7 @@ _STATISTICS_S: Final = 11.0
 
 _ROWS: Final = "SELECT sum(n_tup_ins + n_tup_upd) FROM pg_stat_user_tables WHERE relname LIKE $1"
 """Nothing but copies is written to these tables while it is measured."""
-_BOUNDED: Final = Wish("bounded")
+_BOUNDED: Final = ReadPreference("bounded")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from mediator.archive.service import Archive
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.observation import (
     ClockSkewMeasured,
-    Hearing,
+    FilteredObserver,
     Observation,
     Observer,
     StoreCallFinished,
@@ -56,9 +56,9 @@ from mediator.integrity.check import Integrity
 from mediator.materialisation.service import ViewService
 from mediator.materialisation.watermarks import Watermarks
 from mediator.model.guard import NullGuard, WriteGuard
-from mediator.operations.abandoned import Settlement
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
+from mediator.operations.orphans import OrphanResolver
 from mediator.placement.metrics import MetricsBook
 from mediator.query.budget import Limits
 from mediator.routing.model import RoutingModel
@@ -131,9 +131,9 @@ class Mediator:
         self._clock = options.clock
         self._replica = uuid4().hex
         self._book = MetricsBook(self._clock)
-        own = [Hearing(self._book.observe, MetricsBook.HEARS)]
+        own = [FilteredObserver(self._book.observe, MetricsBook.HEARS)]
         if options.relaying != "elsewhere":  # else there is no relay here to be nudged
-            own.append(Hearing(self._hear, {StoreCallFinished}))
+            own.append(FilteredObserver(self._hear, {StoreCallFinished}))
         self._observe = broadcast(*own, *observers)
         self._exchange = _exchange(options.coordination_url)
         self._coordination = _coordination(options)
@@ -151,7 +151,7 @@ class Mediator:
         self._sweep = Sweep(self._systems, calls.write_guarded)
         self._watermarks = Watermarks(self._clock)
         self.data = self._operate(calls)
-        self.settlement = Settlement(calls, self._model)
+        self.orphan_resolver = OrphanResolver(calls, self._model)
         self.transactions = self._transact(calls)
         self.views = self._materialise(calls, events)
         self.changes = self._follow(calls)
@@ -184,7 +184,7 @@ class Mediator:
         log = CatalogueTransactions(self._catalogue)
         clock = EarliestTime(self._systems, self._clock)
         transactions = Transactions(self.data, calls, log, clock, self._observe)
-        calls.intents, self.data.joint = transactions.settler, transactions.joint
+        calls.intents, self.data.joint = transactions.resolver, transactions.joint
         return transactions
 
     def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> ViewService:

@@ -38,7 +38,7 @@ from app.telemetry.recent import KEPT, Recent
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traced import Application, traced
 from mediator.base.clock import SystemClock
-from mediator.base.observation import Hearing, Observer, broadcast
+from mediator.base.observation import FilteredObserver, Observer, broadcast
 from mediator.base.periodic_tasks import Scheduler
 from mediator.catalogue.presence import NotAlone
 from mediator.coordination.feed import Retention
@@ -107,7 +107,7 @@ async def build(
         Unavailable: The catalogue does not answer.
     """
     recent, telemetry = Recent(), Telemetry(TelemetrySettings())
-    observers: tuple[Observer, ...] = (*telemetry.observers, Hearing(recent.observe, KEPT))
+    observers: tuple[Observer, ...] = (*telemetry.observers, FilteredObserver(recent.observe, KEPT))
     caches = _caches(settings, caching, telemetry)
     mediator = _mediator(settings, caches, observers)
     await _start(mediator, caching)
@@ -159,7 +159,7 @@ def _mediator(
 def _keep_coherent(caches: Caches | None, mediator: Mediator, telemetry: Telemetry) -> None:
     if caches is not None:
         telemetry.instruments.caches.count_regrets(lambda: caches.estimator.regrets)
-        caches.start(mediator.settlement, lambda: mediator.data.model)
+        caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
 
 
 def _parts(
@@ -253,7 +253,7 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
         await mediator.start()
         if caches is not None:
             rest.push_async_callback(caches.stop)
-            caches.start(mediator.settlement, lambda: mediator.data.model)
+            caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
         yield mediator
 
 

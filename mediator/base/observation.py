@@ -16,7 +16,7 @@ __all__ = [
     "FeedFellBack",
     "FeedGapFound",
     "FeedLagMeasured",
-    "Hearing",
+    "FilteredObserver",
     "Observation",
     "Observer",
     "PlacementDecided",
@@ -218,7 +218,7 @@ Observer: TypeAlias = Callable[[Observation], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class FilteredObserver:
     """An observer that `broadcast` tells of some kinds only; called by itself it hears all.
 
     Attributes:
@@ -235,12 +235,16 @@ class Hearing:
 
 
 def broadcast(*observers: Observer) -> Observer:
-    """Return an observer that tells all of `observers` in their order; see `Hearing`."""
+    """Return an observer that tells all of `observers` in their order; see `FilteredObserver`."""
     concerned: dict[type[Any], tuple[Observer, ...]] = {}
 
     def choose(kind: type[Any]) -> tuple[Observer, ...]:
-        hearing = [one for one in observers if not isinstance(one, Hearing) or kind in one.kinds]
-        chosen = tuple([one.observer if isinstance(one, Hearing) else one for one in hearing])
+        hearing = [
+            one for one in observers if not isinstance(one, FilteredObserver) or kind in one.kinds
+        ]
+        chosen = tuple(
+            [one.observer if isinstance(one, FilteredObserver) else one for one in hearing]
+        )
         return concerned.setdefault(kind, chosen)
 
     def tell(observation: Observation) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import uuid4
 
-from mediator.base.clock import DRIFT, Clock, Unchanged
+from mediator.base.clock import DRIFT, Clock, StabilityTimer
 
 __all__ = ["LEASE_S", "OVER_S", "RENEW_S", "Seen", "SharedWriters", "Standing", "Writers"]
 
@@ -112,8 +112,8 @@ class Writers:
         self._token = ""
         self._counted: set[tuple[str, str]] = set()
         self._changed = asyncio.Event()
-        self._tokens: Unchanged[str] = Unchanged(clock)
-        self._runs: Unchanged[str] = Unchanged(clock)
+        self._tokens: StabilityTimer[str] = StabilityTimer(clock)
+        self._runs: StabilityTimer[str] = StabilityTimer(clock)
         self.registration = 0
 
     async def renew(self) -> None:

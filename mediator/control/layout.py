@@ -13,7 +13,7 @@ from datetime import datetime
 from secrets import token_hex
 from typing import Any
 
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.placement.decide import Decision, GroupPlacement, build_routes
 from mediator.routing.model import ClassRoute, DatabaseRoute
@@ -54,7 +54,7 @@ def layout_of(
             "view": view,
             "groups": {
                 group: {"system": placed.system, "fields": list(placed.fields)}
-                for group, placed in paced(groups.items())
+                for group, placed in throttled(groups.items())
             },
             # JSONB orders keys as it likes; the anchor group comes first.
             "order": list(groups),
@@ -67,7 +67,9 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
     """Build the routes of a stored database."""
     schema = parse_schema(stored.name, stored.document)
     groups = {
-        class_name: {group: _placed(layout["groups"][group]) for group in paced(layout["order"])}
+        class_name: {
+            group: _placed(layout["groups"][group]) for group in throttled(layout["order"])
+        }
         for class_name, layout in stored.layout.items()
     }
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}

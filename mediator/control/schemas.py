@@ -75,7 +75,7 @@ from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.schema.mistakes import invalid
+from mediator.schema.errors import invalid
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment, Lockable, Store, StoreError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mediator.base.clock import Clock, Unchanged
+from mediator.base.clock import Clock, StabilityTimer
 from mediator.changes.feed import Feed, PositionGone
 from mediator.changes.partitions import PARTITIONS
 from mediator.materialisation.maintenance import with_interruption
@@ -35,7 +35,7 @@ class ViewInspector:
         self._state = state
         self._age_s = watermarks.age_s
         self._clock = clock
-        self._runs: Unchanged[str] = Unchanged(clock)
+        self._runs: StabilityTimer[str] = StabilityTimer(clock)
 
     async def describe(self, model: RoutingModel, database: str) -> dict[str, Any]:
         """Describe the view of the database of an id.

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.base.ending import end
 from mediator.base.errors import MediatorError
 from mediator.changes.feed import LeaseLost
 from mediator.changes.log_relays import Leasing

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.base.ending import end
 from mediator.base.lease import Lease
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import Leasing

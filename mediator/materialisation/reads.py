@@ -12,10 +12,10 @@ from mediator.operations.merge import merge_records
 from mediator.operations.objects import read_objects
 from mediator.routing.fragments import plan_read
 from mediator.routing.freshness import (
+    ReadPreference,
     Staleness,
-    Wish,
     bound_of,
-    has_seen,
+    has_reached,
     is_for_view,
 )
 from mediator.routing.model import ClassRoute
@@ -38,52 +38,56 @@ class ViewReads:
         self._observe = observe
 
     def fresh(
-        self, route: ClassRoute, staleness_s: float, wish: Wish, id_: str | None = None
+        self,
+        route: ClassRoute,
+        staleness_s: float,
+        preference: ReadPreference,
+        id_: str | None = None,
     ) -> Freshness | None:
         """Return the freshness of a class's copies, or of one object's; None: not fresh enough."""
-        bound = bound_of(staleness_s, wish)
+        bound = bound_of(staleness_s, preference)
         measured = self._staleness.measured_s(route, id_)
         return Freshness(bound, measured) if measured is not None and measured <= bound else None
 
     async def fresh_for_all(
-        self, route: ClassRoute, staleness_s: float, wish: Wish
+        self, route: ClassRoute, staleness_s: float, preference: ReadPreference
     ) -> Freshness | None:
         """Return the freshness of a class's copies; None if they lack what the reader has seen."""
-        freshness = self.fresh(route, staleness_s, wish)
+        freshness = self.fresh(route, staleness_s, preference)
         if freshness is None:
             return self._observe_read(route, "stale", None)
-        current = await self._has_seen_versions(route, wish)
+        current = await self._has_seen_versions(route, preference)
         return self._observe_read(route, "answered" if current else "unseen", freshness)
 
-    async def _has_seen_versions(self, route: ClassRoute, wish: Wish) -> bool:
-        seen = [id_ for name, id_ in wish.at_least or () if name == route.schema.name]
+    async def _has_seen_versions(self, route: ClassRoute, preference: ReadPreference) -> bool:
+        seen = [id_ for name, id_ in preference.at_least or () if name == route.schema.name]
         if route.view is None or not seen:
             return True
         resource = Get(route.anchor.database, route.schema.name, "")
         copies = await read_objects(self._calls, route.view, resource, seen)
-        return all(copy and has_seen(copy, wish, route.schema.name) for copy in copies)
+        return all(copy and has_reached(copy, preference, route.schema.name) for copy in copies)
 
     async def read(
-        self, route: ClassRoute, operation: Get, staleness_s: float, wish: Wish
+        self, route: ClassRoute, operation: Get, staleness_s: float, preference: ReadPreference
     ) -> Outcome | None:
         """Read an object's copy; None if its systems have to be read.
 
         A missing copy says nothing: the object may be younger than the bound.
         """
         view = route.view
-        if view is None or not is_for_view(route, operation.fields, wish):
+        if view is None or not is_for_view(route, operation.fields, preference):
             return None
         # The age is taken first: while the copy is read it can only become fresher.
-        freshness = self.fresh(route, staleness_s, wish, operation.id)
+        freshness = self.fresh(route, staleness_s, preference, operation.id)
         if freshness is None:
             self._observe_read(route, "stale", None)
             return None
-        decision, outcome = await self._copy(view, operation, wish)
+        decision, outcome = await self._copy(view, operation, preference)
         self._observe_read(route, decision, freshness)
         return replace(outcome, freshness=freshness) if outcome else None
 
     async def _copy(
-        self, view: ClassRoute, operation: Get, wish: Wish
+        self, view: ClassRoute, operation: Get, preference: ReadPreference
     ) -> tuple[ViewDecision, Outcome | None]:
         try:
             records = await self._calls.read(plan_read(view, operation))
@@ -92,7 +96,7 @@ class ViewReads:
         outcome = merge_records(view, operation, records)
         if outcome is None:
             return "missing", None
-        seen = has_seen(outcome, wish, operation.class_name)
+        seen = has_reached(outcome, preference, operation.class_name)
         return ("answered", outcome) if seen else ("unseen", None)
 
     def _observe_read(

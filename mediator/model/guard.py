@@ -28,7 +28,7 @@ class WriteGuard(Protocol):
     wants_versions: bool
     """Whether `end` is to be told versions; where nobody asks, nobody collects them."""
 
-    def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
+    def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
         """Whether it makes a difference what objects were like before these fields change.
 
         Asked between `begin` and the write; None stands for objects as a whole.
@@ -65,7 +65,7 @@ class NullGuard:
         """Do nothing."""
         return ""
 
-    def heeds(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:  # noqa: ARG002 - the port's shape
+    def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:  # noqa: ARG002 - the port's shape
         """Nothing makes a difference."""
         return False
 

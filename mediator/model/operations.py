@@ -20,7 +20,7 @@ __all__ = [
     "Operation",
     "Outcome",
     "Put",
-    "Revise",
+    "ReadModifyWrite",
     "Update",
     "WriteOperation",
 ]
@@ -120,7 +120,7 @@ class Update(_Write):
 
 
 @immutable
-class Revise(_Write):
+class ReadModifyWrite(_Write):
     """Compute an object's new form from its present one; retried when somebody else was faster.
 
     `compute` takes the object as JSON without `id` and returns the new one, or raises `Invalid`.
@@ -136,7 +136,7 @@ class Delete(_Write):
     """Delete an object."""
 
 
-WriteOperation: TypeAlias = Create | Put | Update | Revise | Delete
+WriteOperation: TypeAlias = Create | Put | Update | ReadModifyWrite | Delete
 Operation: TypeAlias = Get | WriteOperation
 
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mediator.base.errors import Invalid, Location, SchemaInvalid
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
 from mediator.placement.scores import node_ballot
 from mediator.schema.annotations import Capability, Metric
-from mediator.schema.mistakes import invalid
+from mediator.schema.errors import invalid
+from mediator.schema.json_node import Node
 from mediator.schema.parse import parse_schema
-from mediator.schema.reading import Node
 from mediator.schema.tree import Schema
 
 __all__ = [
@@ -92,7 +92,7 @@ def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
             "kind": placed.choice.kind,
             "why": decision.why(node),
         }
-        for node, placed in paced(decision.placements.items())
+        for node, placed in throttled(decision.placements.items())
     }
 
 
@@ -101,7 +101,7 @@ def notes_on(decision: Decision) -> list[str]:
     mixed = [
         f"{rank.node} mixes goals, whose index is unbounded, with utilities, which are at most 1:"
         " the goals may drown the utilities."
-        for rank in paced(decision.ranking.walk())
+        for rank in throttled(decision.ranking.walk())
         if len({requirement.goal is None for requirement in rank.requirements}) > 1
     ]
     unknown = [

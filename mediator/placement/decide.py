@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mediator.base.errors import Location
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
 from mediator.placement.moves import Move, moves_between
@@ -167,12 +167,12 @@ def _field_placements(
     node: NodeRank, plans: Sequence[GroupPlan], bound: bool
 ) -> dict[str, Placement]:
     seen = {name: choice for plan in plans for name, choice in plan.seen.items()}
-    return {f.node: _placement(f, seen[f.node], bound or f.bound) for f in paced(node.children)}
+    return {f.node: _placement(f, seen[f.node], bound or f.bound) for f in throttled(node.children)}
 
 
 def _groups(class_: ClassSchema, plans: Sequence[GroupPlan]) -> dict[str, GroupPlacement]:
     """Return the groups of a class by name, their fields in the order of the class."""
-    group_of = {node: plan.name for plan in paced(plans) for node in plan.seen}
+    group_of = {node: plan.name for plan in throttled(plans) for node in plan.seen}
     fields: dict[str, list[str]] = {plan.name: [] for plan in plans}
     for name in class_.fields:
         fields[group_of[f"{class_.name}.{name}"]].append(name)

@@ -9,7 +9,7 @@ from math import fsum
 from statistics import fmean
 from typing import Literal, TypeAlias
 
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.rank import NodeRank
 from mediator.schema.annotations import ContinuousRequirement
@@ -170,5 +170,5 @@ def terms(
 def _voters(rank: NodeRank) -> dict[str, float]:
     if not rank.children:
         return {rank.node: 1.0} if rank.votes else {}
-    voting = [_voters(child) for child in paced(rank.children) if child.votes]
+    voting = [_voters(child) for child in throttled(rank.children) if child.votes]
     return {node: share / len(voting) for voters in voting for node, share in voters.items()}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
-from mediator.base.offload import give_way
+from mediator.base.offload import throttle
 from mediator.placement.candidates import Candidate
 from mediator.placement.figures import metric, name_of, seconds, share
 from mediator.placement.rank import ROOT, NodeRank
@@ -54,7 +54,7 @@ class Sentences:
         # Kept with what was said of it: no other object may come to have its id.
         kept = self._sentences.get(id(choice))
         if kept is None:
-            give_way()
+            throttle()
             text = self._because(choice) + self._figures(choice) + self._excluded(choice) + "."
             kept = self._sentences[id(choice)] = choice, text
         return kept[1]

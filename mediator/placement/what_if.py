@@ -16,9 +16,9 @@ from mediator.placement.advice import SYSTEM_NAME, SYSTEMS_AT_MOST, read_metrics
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide
 from mediator.schema.annotations import Metric
-from mediator.schema.mistakes import invalid
+from mediator.schema.errors import invalid
+from mediator.schema.json_node import POSITIVE, Node
 from mediator.schema.parse import parse_schema
-from mediator.schema.reading import POSITIVE, Node
 from mediator.schema.render import schema_document
 from mediator.schema.tree import Schema
 

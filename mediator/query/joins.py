@@ -37,7 +37,7 @@ class Joiner:
         calls: Sends store calls.
         budget: What the query may cost.
         route_of: Finds where a class of the database lives.
-        look_again: Looks again at objects that may not be whole.
+        resolve_torn: Looks again at objects that may not be whole.
 
     Attributes:
         partial: Groups of what was joined that are partial.
@@ -48,14 +48,14 @@ class Joiner:
         calls: StoreCalls,
         budget: Budget,
         route_of: Callable[[str], Awaitable[ClassRoute]],
-        look_again: Callable[
+        resolve_torn: Callable[
             [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
         ],
     ) -> None:
         self._calls = calls
         self._budget = budget
         self._route_of = route_of
-        self._look_again = look_again
+        self._look_again = resolve_torn
         self._known: dict[str, dict[str, Outcome | None]] = {}
         self.partial: set[str] = set()
 

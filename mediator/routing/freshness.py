@@ -14,11 +14,20 @@ from mediator.model.operations import Outcome
 from mediator.routing.fragments import resource_of
 from mediator.routing.model import ClassRoute
 
-__all__ = ["ANY", "STRONG", "WHOLE", "Staleness", "Wish", "bound_of", "has_seen", "is_for_view"]
+__all__ = [
+    "ANY",
+    "STRONG",
+    "WHOLE",
+    "ReadPreference",
+    "Staleness",
+    "bound_of",
+    "has_reached",
+    "is_for_view",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReadPreference:
     """What a reader asks of freshness.
 
     Attributes:
@@ -36,9 +45,9 @@ class Wish:
     whole: bool = False
 
 
-ANY = Wish()
-STRONG = Wish("strong")
-WHOLE = Wish("strong", whole=True)
+ANY = ReadPreference()
+STRONG = ReadPreference("strong")
+WHOLE = ReadPreference("strong", whole=True)
 
 
 class Staleness(Protocol):
@@ -48,21 +57,27 @@ class Staleness(Protocol):
         """Return the age of an object's copy at most, or of any of the class; None: not known."""
 
 
-def bound_of(staleness_s: float, wish: Wish) -> float:
+def bound_of(staleness_s: float, preference: ReadPreference) -> float:
     """Return how old an answer of the view may be; `staleness_s` is the schema's bound."""
-    return staleness_s if wish.max_staleness_s is None else min(staleness_s, wish.max_staleness_s)
+    return (
+        staleness_s
+        if preference.max_staleness_s is None
+        else min(staleness_s, preference.max_staleness_s)
+    )
 
 
-def is_for_view(route: ClassRoute, fields: tuple[str, ...] | None, wish: Wish) -> bool:
+def is_for_view(
+    route: ClassRoute, fields: tuple[str, ...] | None, preference: ReadPreference
+) -> bool:
     """Whether a read of an object's fields should be tried at the view."""
-    if route.copy is None or wish.consistency == "strong":
+    if route.copy is None or preference.consistency == "strong":
         return False
-    return wish.consistency == "bounded" or len(resource_of(route, fields).parts) > 1
+    return preference.consistency == "bounded" or len(resource_of(route, fields).parts) > 1
 
 
-def has_seen(outcome: Outcome, wish: Wish, class_name: str) -> bool:
+def has_reached(outcome: Outcome, preference: ReadPreference, class_name: str) -> bool:
     """Whether a copy has the versions that the reader has seen of this object."""
-    seen = (wish.at_least or {}).get((class_name, outcome.id), {})
+    seen = (preference.at_least or {}).get((class_name, outcome.id), {})
     return all(
         (outcome.versions.get(group) or 0) >= version
         for group, version in seen.items()

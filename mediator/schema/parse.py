@@ -7,7 +7,10 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from mediator.base.errors import Location, SchemaInvalid
-from mediator.base.offload import give_way
+from mediator.base.offload import throttle
+from mediator.schema.annotation_parser import read_annotations
+from mediator.schema.errors import InvalidValue, invalid
+from mediator.schema.json_node import FIELD_NAME, NAME, POSITIVE, Node
 from mediator.schema.limits import (
     CACHE_COST_MAX,
     CACHE_COST_MIN,
@@ -17,10 +20,7 @@ from mediator.schema.limits import (
     MAX_LENGTH,
     OBJECT_TTL_MAX_S,
 )
-from mediator.schema.mistakes import Misfit, invalid
 from mediator.schema.owner import check_owner
-from mediator.schema.reading import FIELD_NAME, NAME, POSITIVE, Node
-from mediator.schema.requirements import read_annotations
 from mediator.schema.tree import (
     MAIN_GROUP,
     MISSING,
@@ -169,7 +169,7 @@ def _ttl(node: Node) -> float | None:
 
 
 def _field(name: str, node: Node, classes: frozenset[str]) -> Field:
-    give_way()
+    throttle()
     if name == "id":
         node.wrong("id is a reserved name")
     node.shape(*_OPTIONAL, required=("type",))
@@ -256,7 +256,7 @@ def _default(node: Node, field: Field) -> Value | MissingType:
         return None
     try:
         value: Value = decoder(field)(node.value)
-    except Misfit as misfit:
+    except InvalidValue as misfit:
         for place in misfit.locations:
             below = Node(node.value, node.pointer + place.pointer, node.mistakes)
             below.wrong(place.detail)

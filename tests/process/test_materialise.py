@@ -29,7 +29,7 @@ from mediator.coordination.scripts import source_of
 from mediator.materialisation.maintenance import Kind
 from mediator.materialisation.state import CopyState, PartitionState, Step
 from mediator.model.operations import Get, Outcome
-from mediator.routing.freshness import Wish
+from mediator.routing.freshness import ReadPreference
 from mediator.routing.model import ClassRoute
 from mediator.service import Mediator
 from mediator.stores.port import Fragment, Mirror, Read, Record, SystemConfig
@@ -494,7 +494,9 @@ async def test_copies_are_of_versions_that_existed_and_within_the_bound(view: Vi
         counts[id_] += 1
         history.note(id_, outcome.versions["hits"] or 0, counts[id_])
         requested_at = time.monotonic()
-        read = await data.read(Get(database, "articles", chance.choice(ids)), Wish("bounded"))
+        read = await data.read(
+            Get(database, "articles", chance.choice(ids)), ReadPreference("bounded")
+        )
         if read.freshness is not None:
             history.check(read, requested_at)
             sampled += 1
@@ -531,7 +533,7 @@ async def test_without_coordination_no_view_is_kept_up(postgresql_config: System
         change = await control.set_schema("alone", document)
         assert any("coordination" in note for note in change.notes)
         await started.create("alone", "articles", "a", title="t")
-        read = await data.read(Get("alone", "articles", "a"), Wish("bounded"))
+        read = await data.read(Get("alone", "articles", "a"), ReadPreference("bounded"))
         assert read.freshness is None
         with pytest.raises(Conflict):
             await started.mediator.views.describe("alone")
@@ -680,7 +682,7 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
             await started.mediator.views._components.materialisers.read_watermarks()  # type: ignore[union-attr]
             requested_at = time.monotonic()
             read = Get(database, "articles", "a")
-            found = await started.mediator.data.read(read, Wish("bounded"))
+            found = await started.mediator.data.read(read, ReadPreference("bounded"))
             if found.freshness is not None and (found.values or {})["hits"] == 0:
                 assert found.freshness.measured_s >= requested_at - acknowledged_at
 
@@ -691,7 +693,9 @@ async def eventual_copy(started: Service, database: str, **values: Any) -> Outco
 
     async def answers() -> bool:
         nonlocal outcome
-        outcome = await started.mediator.data.read(Get(database, "articles", "a"), Wish("bounded"))
+        outcome = await started.mediator.data.read(
+            Get(database, "articles", "a"), ReadPreference("bounded")
+        )
         held = outcome.values or {}
         return outcome.freshness is not None and values.items() <= held.items()
 

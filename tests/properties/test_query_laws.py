@@ -17,10 +17,10 @@ from mediator.model.order import Top, beyond, position_of, rank, sort_key
 from mediator.model.patterns import matcher
 from mediator.model.query import Aggregate, Computation, Function, OrderBy
 from mediator.query.aggregation import Groups
-from mediator.query.parameters import read_parameters
-from mediator.query.positions import read_position, write_position
-from mediator.query.reading import read_query
-from mediator.query.targets import Scope
+from mediator.query.parameters import parse_parameters
+from mediator.query.parser import parse_query_document
+from mediator.query.paths import Scope
+from mediator.query.positions import decode_position, encode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import MISSING
 from mediator.schema.types import Values
@@ -208,7 +208,7 @@ JSON = st.recursive(
 def test_whatever_is_sent_is_a_query_or_told_to_be_wrong(document: Any) -> None:
     told: Any
     try:
-        told = read_query(document, SCHEMA, "people").query.limit
+        told = parse_query_document(document, SCHEMA, "people").query.limit
     except Invalid as error:
         told = error.locations
     assert told
@@ -227,7 +227,7 @@ def test_whatever_is_sent_is_a_query_or_told_to_be_wrong(document: Any) -> None:
 def test_whatever_parameters_are_sent(pairs: list[tuple[str, str]]) -> None:
     told: Any = None
     try:
-        read_parameters(pairs, SCHEMA, "people", most=1000)
+        parse_parameters(pairs, SCHEMA, "people", most=1000)
     except Invalid as error:
         told = error.locations
     assert told is None or told
@@ -249,4 +249,4 @@ def test_positions_survive_their_journey(path: str, data: st.DataObject) -> None
     values = {} if data.draw(st.booleans()) else {path: target.from_json(data.draw(constants))}
     order = (OrderBy(target.path),)
     position = position_of(order, lambda _: values.get(path, MISSING), "id")
-    assert read_position([target], write_position([target], position)) == position
+    assert decode_position([target], encode_position([target], position)) == position

@@ -21,7 +21,14 @@ from mediator.materialisation.watermarks import Watermarks, WatermarkSnapshot, c
 from mediator.model.change import Change
 from mediator.model.operations import Outcome
 from mediator.placement.decide import GroupPlacement, build_routes
-from mediator.routing.freshness import ANY, STRONG, Wish, bound_of, has_seen, is_for_view
+from mediator.routing.freshness import (
+    ANY,
+    STRONG,
+    ReadPreference,
+    bound_of,
+    has_reached,
+    is_for_view,
+)
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import Record
@@ -97,23 +104,23 @@ def test_a_round_begins_four_times_within_the_bound_or_each_second() -> None:
 def test_whole_objects_are_for_the_view() -> None:
     assert is_for_view(ARTICLES, None, ANY)
     assert not is_for_view(ARTICLES, ("title",), ANY)
-    assert is_for_view(ARTICLES, ("title",), Wish("bounded"))
+    assert is_for_view(ARTICLES, ("title",), ReadPreference("bounded"))
     assert not is_for_view(ARTICLES, None, STRONG)
     assert not is_for_view(ROUTES["notes"], None, ANY)
 
 
 def test_the_tighter_bound_counts() -> None:
     assert bound_of(5.0, ANY) == 5.0
-    assert bound_of(5.0, Wish(max_staleness_s=1.5)) == 1.5
-    assert bound_of(5.0, Wish(max_staleness_s=60.0)) == 5.0
+    assert bound_of(5.0, ReadPreference(max_staleness_s=1.5)) == 1.5
+    assert bound_of(5.0, ReadPreference(max_staleness_s=60.0)) == 5.0
 
 
 @pytest.mark.parametrize(("seen", "held"), [(4, True), (5, True), (6, False)])
 def test_a_copy_has_what_was_seen(seen: int, held: bool) -> None:
     outcome = Outcome("a", {}, {"main": 5})
-    wish = Wish(at_least={("articles", "a"): {"main": seen, "hits": 99}})
-    assert has_seen(outcome, wish, "articles") is held
-    assert has_seen(outcome, wish, "notes")
+    preference = ReadPreference(at_least={("articles", "a"): {"main": seen, "hits": 99}})
+    assert has_reached(outcome, preference, "articles") is held
+    assert has_reached(outcome, preference, "notes")
 
 
 @dataclass

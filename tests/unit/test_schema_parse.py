@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mediator.base.errors import SchemaInvalid
+from mediator.schema.annotation_parser import LEVELS
 from mediator.schema.annotations import (
     BinaryRequirement,
     Capability,
@@ -19,10 +20,9 @@ from mediator.schema.annotations import (
     Metric,
     ViolationRule,
 )
-from mediator.schema.limits import CLASSES_PER_DATABASE, MISTAKES_TOLD
+from mediator.schema.limits import CLASSES_PER_DATABASE, MAX_ERRORS
 from mediator.schema.parse import RESERVED_CLASSES, parse_schema
 from mediator.schema.render import schema_document
-from mediator.schema.requirements import LEVELS
 from mediator.schema.tree import MISSING, CachePolicy, DefaultSystem, Field, MaterialisedView, Mode
 from mediator.schema.types import FieldType
 
@@ -301,7 +301,7 @@ def test_all_mistakes_are_told_up_to_a_bound() -> None:
     assert [p.pointer for p in caught.value.locations] == ["/nope", "/mode", "/classes/a/ttl_s"]
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"classes": {"a": {f"x{n}": 1 for n in range(10_000)}}})
-    assert len(caught.value.locations) == MISTAKES_TOLD
+    assert len(caught.value.locations) == MAX_ERRORS
     many: dict[str, Any] = {f"a{n}": {} for n in range(CLASSES_PER_DATABASE + 1)}
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"classes": many})
