@@ -18,7 +18,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.model.effects import Effect
 from mediator.model.guard import Effects
-from mediator.query.results.match_budget import Work
+from mediator.query.invalidation.match_budget import MatchBudget
 from sketch.protocol.port import Begun, Changes, Ended, Part, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 
@@ -196,7 +196,7 @@ class SketchGuard:
         Each look may find others; what an earlier one has found is stale as well.
         """
         changed: dict[str, None] = {}
-        alone, work = effects is not None and self._results.depends_on(part, None), Work()
+        alone, work = effects is not None and self._results.depends_on(part, None), MatchBudget()
         for tried in range(_TRIES):
             did = partial(_effects_on, part, effects, alone=alone)
             found = self._results.changed(part, did, work)

@@ -59,7 +59,7 @@ class View:
         }
 
     def _run(self, database: str, run: dict[str, Any], asked_at: float) -> dict[str, Any]:
-        return is_over(run, self._runs.look(database, run, asked_at))
+        return is_over(run, self._runs.observe(database, run, asked_at))
 
     async def _partition(
         self, database: str, number: int, known: PartitionState, told: Mapping[str, Any]

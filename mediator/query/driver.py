@@ -10,7 +10,7 @@ from mediator.model.query import Position
 from mediator.operations.expiry import live_records
 from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
-from mediator.query.documents import PAGE_VALUES, Shown
+from mediator.query.documents import PAGE_VALUES, Projection
 from mediator.query.planner import Plan
 from mediator.stores.port import (
     Aggregating,
@@ -30,7 +30,7 @@ from mediator.stores.systems import Systems, unavailable
 __all__ = ["Driver"]
 
 PAGE: Final = 1_001
-"""Records asked for at once: the largest page of an answer, and the one that tells of more."""
+"""Records requested at once: the largest page of an answer, and one that shows that more follow."""
 
 _T = TypeVar("_T")
 
@@ -52,7 +52,7 @@ class Driver:
 
     async def pages(self, after: Position | None) -> AsyncIterator[Sequence[Record]]:
         """Find records, page by page, in the order of the query if the plan says so."""
-        plan, fields, resume = self._plan, self._plan.found, None
+        plan, fields, resume = self._plan, self._plan.driver_fields, None
         driver, pushed = plan.driver, plan.pushdown.pushed
         width = len(driver.fields if fields is None else fields)
         page = min(PAGE, PAGE_VALUES // max(width, 1))
@@ -62,20 +62,22 @@ class Driver:
             left_s = self._budget.left_s()
             semi = plan.semi_joins.joins
             find = Find(driver, pushed, order, limit, after, resume, fields, left_s, semi)
-            found = await self._find(find)
-            yield self._live(found)
-            if found.resume is None:
+            page_found = await self._find(find)
+            yield self._live(page_found)
+            if page_found.resume is None:
                 return
-            limit, after, resume = page, None, found.resume
+            limit, after, resume = page, None, page_found.resume
 
-    async def documents(self, after: Position | None, shown: Shown) -> Documents:
+    async def documents(self, after: Position | None, projection: Projection) -> Documents:
         """Find a page of documents."""
         plan = self._plan
         store = cast("Joining", self._guarded.store)  # or else the plan would show nothing
         query, pushed = plan.query, plan.pushdown.pushed
         left_s = self._budget.left_s()
         find = Find(plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s)
-        page = await self._bounded(partial(store.documents, find, shown.names, shown.joins))
+        page = await self._bounded(
+            partial(store.documents, find, projection.names, projection.joins)
+        )
         self._budget.spend(self._guarded.name, len(page.documents))
         return page
 
@@ -94,11 +96,11 @@ class Driver:
             limit=most + 1,
             deadline_s=self._budget.left_s(),
         )
-        found = await self._bounded(call)
-        self._budget.spend(self._guarded.name, len(found))
-        if len(found) > most:
+        rows = await self._bounded(call)
+        self._budget.spend(self._guarded.name, len(rows))
+        if len(rows) > most:
             raise too_many_groups(most)
-        return [checked(Row(group, computed)) for group, computed in found]
+        return [checked(Row(group, computed)) for group, computed in rows]
 
     async def _find(self, find: Find) -> Found:
         store = self._guarded.store
@@ -120,8 +122,8 @@ class Driver:
         if driver.ttl_s is None:
             return found.records
         reads = [Read(driver, record.id) for record in found.records]
-        kept = live_records(reads, list(found.records), self._now_for)
-        return [record for record in kept if record is not None]
+        live = live_records(reads, list(found.records), self._now_for)
+        return [record for record in live if record is not None]
 
 
 async def _scanned(store: Store, find: Find) -> Found:
