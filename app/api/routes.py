@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.api.addresses import Route, Table
+from app.api.addresses import Table
 from app.api.batch import Batches
 from app.api.changes import Changes
 from app.api.creation import Creation
@@ -14,6 +14,7 @@ from app.api.objects import PATCH_TYPES, Objects
 from app.api.options import DataOptions
 from app.api.queries import Queries
 from app.api.resources import Directory
+from app.api.routed_request import Route
 from app.api.sketch import Sketches
 from app.api.transactions import TransactionRoute
 from app.api.transfer.exports import Exports

@@ -9,10 +9,10 @@ from typing import Any, Final
 import orjson
 
 from app.api.batch import members_of, plan_item
-from app.api.calls import Call
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.api.submission import render_items
 from app.api.writes import Planned
 from app.http.etags import parse_tag
@@ -52,36 +52,41 @@ class TransactionRoute:
         self._limit = options.max_body_bytes
         self._ids = ids
 
-    async def post(self, call: Call) -> Response:
+    async def post(self, routed: RoutedRequest) -> Response:
         """Do all of it, or nothing."""
         if self._transact is None:
             raise HttpError(ROUTE_NOT_FOUND, "No route of the data API has this path.")
-        call.media_type(JSON)
-        parse_query(call.request.query, frozenset())
-        raw = await read_body(call.request, self._limit)
+        routed.media_type(JSON)
+        parse_query(routed.request.query, frozenset())
+        raw = await read_body(routed.request, self._limit)
         reads, operations = _parts(parse_json(raw))
         if not reads and not operations:  # each of them asks for its class
-            call.access.require_some(Scope.WRITE, call.database)
-            await self._directory.database(call.database)
+            routed.access.require_some(Scope.WRITE, routed.database)
+            await self._directory.database(routed.database)
         for seen in reads:
-            call.access.require(Scope.READ, call.database, seen.class_name)
-            call.access.require_all(call.database, seen.class_name)
-        identity = call.identity(self._ids, raw)
+            routed.access.require(Scope.READ, routed.database, seen.class_name)
+            routed.access.require_all(routed.database, seen.class_name)
+        identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
             is_large = len(raw) > LARGE_BODY
-            items = await self._items(call, identity, operations, is_large=is_large)
-            transaction = _transaction(call.database, identity, reads, items, self._ids)
-            call.request.phases.end("parse")
-            outcomes = await call.access.transact(self._transact)(transaction)
-        call.request.phases.end("store")
-        results = await render_items(items, outcomes, minimal=call.preferences.minimal)
+            items = await self._items(routed, identity, operations, is_large=is_large)
+            transaction = _transaction(routed.database, identity, reads, items, self._ids)
+            routed.request.phases.end("parse")
+            outcomes = await routed.access.transact(self._transact)(transaction)
+        routed.request.phases.end("store")
+        results = await render_items(items, outcomes, minimal=routed.preferences.minimal)
         headers: Headers = [JSON_TYPE, NO_STORE]
         if any(outcome.replayed for outcome in outcomes):
             headers.append(_REPLAYED)
         return Response(200, headers, orjson.dumps({"results": results}))
 
     async def _items(
-        self, call: Call, identity: Identity, operations: Sequence[Any], *, is_large: bool
+        self,
+        routed: RoutedRequest,
+        identity: Identity,
+        operations: Sequence[Any],
+        *,
+        is_large: bool,
     ) -> list[Planned]:
         found: dict[str, ClassResource] = {}
         items = []
@@ -89,10 +94,10 @@ class TransactionRoute:
             try:
                 members = members_of(body)
                 name = members["class"]
-                call.access.require(Scope.WRITE, call.database, name)
-                call.access.require_all(call.database, name)
+                routed.access.require(Scope.WRITE, routed.database, name)
+                routed.access.require_all(routed.database, name)
                 if name not in found:
-                    found[name] = await self._directory.find(call.database, name)
+                    found[name] = await self._directory.find(routed.database, name)
                 items.append(
                     _write(
                         await offload(is_large, plan_item, found[name], identity, members, index)

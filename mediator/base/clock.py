@@ -9,7 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar
 __all__ = ["DRIFT", "Clock", "ServerClock", "StabilityTimer", "SystemClock"]
 
 DRIFT: Final = 500e-6
-"""By what fraction the rates of two monotonic clocks differ at most (the limit of `adjtimex(2)`)."""
+"""By what fraction two monotonic clocks differ in rate at most (the limit of `adjtimex(2)`)."""
 
 _US: Final = 1_000_000
 

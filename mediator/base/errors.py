@@ -77,7 +77,7 @@ class PortolanError(Exception):
 
 
 class MediatorError(PortolanError):
-    """Base of all; `detail` is for people, `locations` are those of its errors, `extra` is for machines."""
+    """Base of all; `detail` is for people, `locations` say where, `extra` is for machines."""
 
     def __init__(
         self,

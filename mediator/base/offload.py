@@ -64,7 +64,8 @@ def throttle() -> None:
     """Sleep now and then, where a thread computes; to be called every hundred microseconds.
 
     A thread that computes all the time gets the interpreter every other time, so that requests take
-    twice as long meanwhile. Throttled, it gets a seventh of the time. On the event loop this does nothing.
+    twice as long meanwhile. Throttled, it gets a seventh of the time. On the event loop this does
+    nothing.
     """
     if _state.slept_s is None:
         return

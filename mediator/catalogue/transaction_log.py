@@ -17,7 +17,7 @@ import orjson
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import transactions as table
-from mediator.stores.port import REMEMBER_S
+from mediator.stores.port import RETENTION_S
 from mediator.transactions.log import Entry, State
 
 __all__ = ["CatalogueTransactions"]
@@ -115,7 +115,7 @@ class CatalogueTransactions:
 
     async def finish(self, intent: str, answer: list[dict[str, Any]]) -> None:
         """Note that all is applied; see `TransactionLog.finish`."""
-        await self._catalogue.fetch(_FINISH, intent, _json(answer), REMEMBER_S)
+        await self._catalogue.fetch(_FINISH, intent, _json(answer), RETENTION_S)
 
     async def remove(self, intents: Sequence[str]) -> None:
         """Forget entries; see `TransactionLog.remove`."""

@@ -14,12 +14,12 @@ from mediator.query.documents import PAGE_VALUES, Projection
 from mediator.query.planner import Plan
 from mediator.stores.port import (
     Aggregating,
-    Documents,
-    Find,
-    Found,
+    DocumentPage,
     Joining,
     Read,
     Record,
+    SearchPage,
+    SearchRequest,
     Store,
     StoreError,
     StoreTooCostly,
@@ -61,22 +61,26 @@ class Driver:
         while True:
             left_s = self._budget.left_s()
             semi = plan.semi_joins.joins
-            find = Find(driver, pushed, order, limit, after, resume, fields, left_s, semi)
-            page_found = await self._find(find)
-            yield self._live(page_found)
-            if page_found.resume is None:
+            request = SearchRequest(
+                driver, pushed, order, limit, after, resume, fields, left_s, semi
+            )
+            found = await self._find(request)
+            yield self._live(found)
+            if found.resume is None:
                 return
-            limit, after, resume = page, None, page_found.resume
+            limit, after, resume = page, None, found.resume
 
-    async def documents(self, after: Position | None, projection: Projection) -> Documents:
+    async def documents(self, after: Position | None, projection: Projection) -> DocumentPage:
         """Find a page of documents."""
         plan = self._plan
-        store = cast("Joining", self._guarded.store)  # or else the plan would show nothing
+        store = cast("Joining", self._guarded.store)  # or else the plan would have no projection
         query, pushed = plan.query, plan.pushdown.pushed
         left_s = self._budget.left_s()
-        find = Find(plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s)
+        request = SearchRequest(
+            plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s
+        )
         page = await self._bounded(
-            partial(store.documents, find, projection.names, projection.joins)
+            partial(store.documents, request, projection.names, projection.joins)
         )
         self._budget.spend(self._guarded.name, len(page.documents))
         return page
@@ -102,10 +106,10 @@ class Driver:
             raise too_many_groups(most)
         return [checked(Row(group, computed)) for group, computed in rows]
 
-    async def _find(self, find: Find) -> Found:
+    async def _find(self, request: SearchRequest) -> SearchPage:
         store = self._guarded.store
         search = store.find if is_queryable(store) else partial(_scanned, store)
-        found = await self._bounded(partial(search, find))
+        found = await self._bounded(partial(search, request))
         self._budget.spend(self._guarded.name, len(found.records))
         return found
 
@@ -117,7 +121,7 @@ class Driver:
         except StoreError as error:
             raise unavailable(self._guarded, error, "read") from error
 
-    def _live(self, found: Found) -> Sequence[Record]:
+    def _live(self, found: SearchPage) -> Sequence[Record]:
         driver = self._plan.driver
         if driver.ttl_s is None:
             return found.records
@@ -126,8 +130,8 @@ class Driver:
         return [record for record in live if record is not None]
 
 
-async def _scanned(store: Store, find: Find) -> Found:
+async def _scanned(store: Store, request: SearchRequest) -> SearchPage:
     """Find everything in a store that cannot search, in the order of ids."""
-    after = find.resume or (find.after.id if find.after else None)
-    records = await store.scan(find.fragment, after, find.limit, find.fields)
-    return Found(records, records[-1].id if len(records) == find.limit else None)
+    after = request.resume or (request.after.id if request.after else None)
+    records = await store.scan(request.fragment, after, request.limit, request.fields)
+    return SearchPage(records, records[-1].id if len(records) == request.limit else None)

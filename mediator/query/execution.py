@@ -80,7 +80,7 @@ class Answer:
         partial: Groups of objects that took part in it, of which writes over several systems may be
             missing that other groups already show.
         documents: The objects with what is joined, in place of items: only for a query
-            `as_documents`; see `mediator.stores.port.Documents`.
+            `as_documents`; see `mediator.stores.port.DocumentPage`.
     """
 
     items: tuple[Item, ...]

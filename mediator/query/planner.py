@@ -2,8 +2,8 @@
 
 A filter is taken apart into conjuncts. One system finds the objects (the driver): it is offered the
 conjuncts on fields that it holds, and does what it can do exactly. The other systems add their
-fragments, and whatever is left of the filter is evaluated on the objects put together. So the answer
-does not depend on where the data lives; only the work does.
+fragments, and whatever is left of the filter is evaluated on the objects put together. So the
+answer does not depend on where the data lives; only the work does.
 
 Every object has a fragment on the system of its anchor. Another system may drive only if a
 conjunct pushed down to it fails for objects without a fragment there.

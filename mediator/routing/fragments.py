@@ -103,7 +103,8 @@ def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str
 
     Args:
         route: Where the class lives.
-        operation: A create, put, update or delete; a `ReadModifyWrite` is planned as the update it computes.
+        operation: A create, put, update or delete; a `ReadModifyWrite` is planned as the update it
+            computes.
         expect: Versions that the groups must have; those on the first step's system are compared by
             it. Joint writes have checked them under their intents.
     """

@@ -172,22 +172,22 @@ def test_the_work_of_a_write_counts_all_of_its_objects() -> None:
     assert quiet.changed([nothing] * MAX_MATCH_COST) == {"0"}
 
 
-def test_an_object_whose_deciding_values_stay_is_judged_once() -> None:
-    judged: list[Image] = []
+def test_an_object_whose_deciding_values_stay_is_tested_once() -> None:
+    tested: list[Image] = []
     query = RegisteredQuery(Query("d", "c", filter=Like(("name",), "%x%")))
 
-    def judge(image: Image) -> Truth:
-        judged.append(image)
+    def test(image: Image) -> Truth:
+        tested.append(image)
         return Truth.FALSE
 
-    query.__dict__["judge"] = judge
+    query.__dict__["test"] = test
     assert not query.changes(Effect(_image("a", 1), _image("a", 2)))
-    assert len(judged) == 1
+    assert len(tested) == 1
     assert not query.changes(Effect(_image("a"), _image("b")))
-    assert len(judged) == 3
+    assert len(tested) == 3
     partly = Image("a", frozenset({"year"}), {"year": 1})
     assert not query.changes(Effect(partly, partly))
-    assert len(judged) == 5
+    assert len(tested) == 5
 
 
 def test_patterns_agree_with_regular_expressions_on_any_character() -> None:

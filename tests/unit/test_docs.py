@@ -310,12 +310,28 @@ def test_every_dependency_is_named_with_its_reason() -> None:
 
 
 def test_the_architecture_page_names_files_that_exist() -> None:
-    named = re.findall(
-        r"`((?:app|mediator|benchmarks|examples|operations)/[\w/.]+)`", page("architecture.md")
-    )
+    named = re.findall(r"`((?:app|mediator|sketch|benchmarks)/[\w/.]+)`", page("architecture.md"))
     assert named
-    for path in named:
-        assert (ROOT / path).exists() or (ROOT / "mediator" / path).exists(), path
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("package", ["app", "mediator", "sketch"])
+def test_the_architecture_page_has_the_layers_that_are_enforced(package: str) -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(
+        contract["layers"]
+        for contract in contracts["contracts"]
+        if contract.get("containers") == [package]
+    )
+    enforced = [set(re.findall(r"\w+", layer)) for layer in layers]
+    _, _, rest = page("architecture.md").partition(f"| `{package}`, from the top")
+    rows_ = re.findall(r"^\| (`.+?) \|", rest.partition("\n\n")[0], re.MULTILINE)
+    shown = [set(re.findall(r"`(\w+)`", row)) for row in rows_]
+    assert set().union(*shown) == set().union(*enforced)
+    order = {name: at for at, layer in enumerate(enforced) for name in layer}
+    assert [min(order[name] for name in row) for row in shown] == sorted(
+        min(order[name] for name in row) for row in shown
+    )
 
 
 def anchors(text: str) -> set[str]:

@@ -9,13 +9,13 @@ from typing import Final
 
 import orjson
 
-from app.api.calls import Call
 from app.api.cursors import Cursors
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, require_backend
 from app.api.options import DataOptions
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, asks_for
 from app.http.paths import parse_query, whole_number
@@ -46,16 +46,16 @@ class RunResults:
         self._most = options.page_limit
         self._cursors = Cursors(options.cursor_key)
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, routed: RoutedRequest) -> Response:
         """Answer a page of rows; or all of them, if Accept names the type of a file."""
         job_backend = require_backend(self._job_backend)
-        forbid_body(call.request)
-        accept = call.request.headers.get(b"accept", "")
+        forbid_body(routed.request)
+        accept = routed.request.headers.get(b"accept", "")
         type_ = next((type_ for type_ in FILES if asks_for(accept, type_)), None)
-        parameters = parse_query(call.request.query, frozenset() if type_ else _PAGE)
-        database_id = (await self._directory.database(call.database)).id
-        run = await job_backend.runs.find(database_id, call.id)
-        await self._rights.require_view(call.access, run)
+        parameters = parse_query(routed.request.query, frozenset() if type_ else _PAGE)
+        database_id = (await self._directory.database(routed.database)).id
+        run = await job_backend.runs.find(database_id, routed.id)
+        await self._rights.require_view(routed.access, run)
         files = await asyncio.to_thread(_open, job_backend.directory, run)
         if type_ is None:
             return await self._page(run, files, parameters)

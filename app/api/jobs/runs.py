@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import orjson
 
-from app.api.calls import Call
 from app.api.cursors import Cursors
 from app.api.jobs.documents import run_document
 from app.api.jobs.progress import RunStreams
@@ -18,6 +17,7 @@ from app.api.jobs.rights import RunRights
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
@@ -82,21 +82,21 @@ class Jobs:
         self._most_bytes = min(options.max_body_bytes, _LARGEST)
         self._cursors = Cursors(options.cursor_key)
 
-    async def post(self, call: Call) -> Response:
+    async def post(self, routed: RoutedRequest) -> Response:
         """Queue a job, and answer 202."""
         job_backend = require_backend(self._job_backend)
-        call.media_type(JSON)
-        dry_run = _dry_run(call)
-        raw = await read_body(call.request, self._most_bytes)
+        routed.media_type(JSON)
+        dry_run = _dry_run(routed)
+        raw = await read_body(routed.request, self._most_bytes)
         document = parse_json(raw)
-        database_id = await self._check(call, document)
+        database_id = await self._check(routed, document)
         await _require_worker(job_backend)
-        identity = call.identity(self._ids, raw)
-        call.request.phases.end("parse")
-        with call.access.submitting() as bound:
+        identity = routed.identity(self._ids, raw)
+        routed.request.phases.end("parse")
+        with routed.access.submitting() as bound:
             run, replayed = await job_backend.runs.submit(
                 uuid4().hex,
-                (call.database, database_id),
+                (routed.database, database_id),
                 document,
                 dry_run=dry_run,
                 # The key is the principal's: others may use the same characters for another job.
@@ -105,79 +105,79 @@ class Jobs:
                 bound=bound,
             )
         if replayed:
-            await self._rights.require_view(call.access, run)
-        call.request.phases.end("store")
-        headers = [(b"location", f"/v1/{call.database}/jobs/{run.id}".encode())]
+            await self._rights.require_view(routed.access, run)
+        routed.request.phases.end("store")
+        headers = [(b"location", f"/v1/{routed.database}/jobs/{run.id}".encode())]
         return _answer(202, run, [*headers, _REPLAYED] if replayed else headers)
 
-    async def list(self, call: Call) -> Response:
+    async def list(self, routed: RoutedRequest) -> Response:
         """List runs, newest first."""
         job_backend = require_backend(self._job_backend)
-        forbid_body(call.request)
-        database_id = (await self._directory.database(call.database)).id
-        parameters = parse_query(call.request.query, _PAGE)
+        forbid_body(routed.request)
+        database_id = (await self._directory.database(routed.database)).id
+        parameters = parse_query(routed.request.query, _PAGE)
         limit = whole_number(parameters.get("limit", "20"), "limit", least=1, most=_MOST)
         before = None
         if "after" in parameters:
-            (before,) = self._cursors.open(_bound(call), database_id, parameters["after"])
+            (before,) = self._cursors.open(_bound(routed), database_id, parameters["after"])
         runs = await job_backend.runs.newest(database_id, before, limit)
         last = runs[-1].position if len(runs) == limit else None
-        cursor = None if last is None else self._cursors.seal(_bound(call), database_id, [last])
+        cursor = None if last is None else self._cursors.seal(_bound(routed), database_id, [last])
         items = [run_document(run, whole=False) for run in runs]
         body = orjson.dumps({"items": items, "next": cursor})
         return Response(200, [JSON_TYPE, NO_STORE], body)
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, routed: RoutedRequest) -> Response:
         """Show a run, or follow it by server-sent events until it has ended."""
         job_backend = require_backend(self._job_backend)
-        forbid_body(call.request)
-        parse_query(call.request.query, frozenset())
-        database_id = (await self._directory.database(call.database)).id
-        run = await job_backend.runs.find(database_id, call.id)
-        permission = await self._rights.require_view(call.access, run)
-        if not asks_for(call.request.headers.get(b"accept", ""), EVENT_STREAM):
+        forbid_body(routed.request)
+        parse_query(routed.request.query, frozenset())
+        database_id = (await self._directory.database(routed.database)).id
+        run = await job_backend.runs.find(database_id, routed.id)
+        permission = await self._rights.require_view(routed.access, run)
+        if not asks_for(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
         headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE]
         headers.append((b"x-accel-buffering", b"no"))
         return Response(
-            200, headers, chunks=job_backend.streams.follow(run, call.request, permission)
+            200, headers, chunks=job_backend.streams.follow(run, routed.request, permission)
         )
 
-    async def delete(self, call: Call) -> Response:
+    async def delete(self, routed: RoutedRequest) -> Response:
         """Cancel a run: 202 while a worker still has it, 200 when it has ended."""
         job_backend = require_backend(self._job_backend)
-        forbid_body(call.request)
-        parse_query(call.request.query, frozenset())
-        database_id = (await self._directory.database(call.database)).id
-        run = await job_backend.runs.find(database_id, call.id)
-        await self._rights.require_control(call.access, run)
-        run = await job_backend.runs.cancel(database_id, call.id)
+        forbid_body(routed.request)
+        parse_query(routed.request.query, frozenset())
+        database_id = (await self._directory.database(routed.database)).id
+        run = await job_backend.runs.find(database_id, routed.id)
+        await self._rights.require_control(routed.access, run)
+        run = await job_backend.runs.cancel(database_id, routed.id)
         return _answer(200 if run.state in ENDED else 202, run)
 
-    async def resume(self, call: Call) -> Response:
+    async def resume(self, routed: RoutedRequest) -> Response:
         """Queue a failed or cancelled run again; finished stages are not repeated."""
         job_backend = require_backend(self._job_backend)
-        forbid_body(call.request)
-        parse_query(call.request.query, frozenset())
-        database_id = (await self._directory.database(call.database)).id
-        run = await job_backend.runs.find(database_id, call.id)
-        await self._rights.require_control(call.access, run)
-        _require_room(call.access, run.document)
+        forbid_body(routed.request)
+        parse_query(routed.request.query, frozenset())
+        database_id = (await self._directory.database(routed.database)).id
+        run = await job_backend.runs.find(database_id, routed.id)
+        await self._rights.require_control(routed.access, run)
+        _require_room(routed.access, run.document)
         await _require_worker(job_backend)
-        with call.access.submitting() as bound:
-            return _answer(202, await job_backend.runs.resume(database_id, call.id, bound))
+        with routed.access.submitting() as bound:
+            return _answer(202, await job_backend.runs.resume(database_id, routed.id, bound))
 
-    async def _check(self, call: Call, document: Any) -> str:
+    async def _check(self, routed: RoutedRequest, document: Any) -> str:
         """Refuse now what a worker would refuse later, and what the worker does not ask.
 
         Returns:
             The id of the database.
         """
-        database = call.database
+        database = routed.database
         database_id = (await self._directory.database(database)).id
         job = _read(document, database)
-        await self._rights.require_submission(call.access, job)
-        _require_room(call.access, document)
+        await self._rights.require_submission(routed.access, job)
+        _require_room(routed.access, document)
         for wanted in job.inputs:
             await self._check_input(wanted, document["spec"])
         if job.into is not None:
@@ -251,16 +251,16 @@ def _require_room(access: Access, document: Mapping[str, Any]) -> None:
         raise access.meter.full()
 
 
-def _dry_run(call: Call) -> bool:
-    value = parse_query(call.request.query, frozenset({"dry_run"})).get("dry_run", "false")
+def _dry_run(routed: RoutedRequest) -> bool:
+    value = parse_query(routed.request.query, frozenset({"dry_run"})).get("dry_run", "false")
     if value not in ("true", "false"):
         locations = [Location("dry_run", "true or false is expected")]
         raise Invalid("dry_run is not a value that is allowed.", locations=locations)
     return value == "true"
 
 
-def _bound(call: Call) -> tuple[str, str]:
-    return call.database, "jobs"
+def _bound(routed: RoutedRequest) -> tuple[str, str]:
+    return routed.database, "jobs"
 
 
 def _answer(status: int, run: StoredRun, headers: Headers | None = None) -> Response:

@@ -73,8 +73,8 @@ class RegisteredQuery:
     def changes(self, effect: Effect) -> bool:
         """Whether a write may have changed the result.
 
-        Where objects that are found lie beyond the limit, or before the cursor, it did not; these are not
-        distinguished.
+        Where objects that are found lie beyond the limit, or before the cursor, it did not; these
+        are not distinguished.
         """
         touched = effect.touched
         if touched is not None and not _meet(touched, self.fields):
