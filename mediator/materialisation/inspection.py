@@ -59,7 +59,7 @@ class ViewInspector:
         }
 
     def _run(self, database: str, run: dict[str, Any], requested_at: float) -> dict[str, Any]:
-        return with_interruption(run, self._runs.look(database, run, requested_at))
+        return with_interruption(run, self._runs.observe(database, run, requested_at))
 
     async def _partition(
         self, database: str, number: int, state: PartitionState, reports: Mapping[str, Any]
