@@ -16,7 +16,7 @@ from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from app.security.authorisation import Access
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
@@ -139,8 +139,8 @@ class Changes:
             position = await subscriptions.beginning(database_id)
         else:
             position = FeedPosition.parse(after, name)
-        limit = whole_number(parameters.get("limit", "100"), "limit", least=1, most=_MOST)
-        wait_s = whole_number(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
+        limit = parse_integer(parameters.get("limit", "100"), "limit", least=1, most=_MOST)
+        wait_s = parse_integer(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
         return _Wanted(
             self._directory,
             routed.access,

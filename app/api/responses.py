@@ -28,7 +28,7 @@ __all__ = [
     "NO_STORE",
     "REVALIDATE",
     "add_freshness",
-    "add_wishes",
+    "add_preference_headers",
     "answer_absence",
     "answer_read",
     "answer_write",
@@ -106,7 +106,7 @@ def answer_read(
     if not outcome.partial and routed.preconditions().not_modified(tag):
         return Response(304, headers)
     headers.append(JSON_TYPE)
-    add_wishes(headers, routed.preferences, outcome.partial)
+    add_preference_headers(headers, routed.preferences, outcome.partial)
     return Response(200, headers, orjson.dumps(represent(planned, outcome)))
 
 
@@ -136,7 +136,7 @@ def answer_write(routed: RoutedRequest, planned: Planned, outcome: Outcome) -> R
         headers.append((b"etag", tag.encode()))
     if outcome.replayed:
         headers.append(_REPLAYED)
-    add_wishes(headers, preferences, outcome.partial, whole=_is_whole(planned, outcome))
+    add_preference_headers(headers, preferences, outcome.partial, whole=_is_whole(planned, outcome))
     if deleted or preferences.minimal:
         return Response(status, headers)
     headers.append(JSON_TYPE)
@@ -187,7 +187,7 @@ def _is_whole(planned: Planned, outcome: Outcome) -> bool:
     return known and planned.touched is None
 
 
-def add_wishes(
+def add_preference_headers(
     headers: Headers, preferences: Preferences, partial: tuple[str, ...], *, whole: bool = True
 ) -> None:
     """Add what was done of the preferences, and the groups that are still to be rolled forward."""

@@ -11,7 +11,7 @@ from app.api.resources import ClassResource, Selection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
 from app.http.message import Request, Response
 from app.http.negotiation import JSON, media_type
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
 from app.http.prefer import NO_PREFERENCES, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
@@ -169,7 +169,7 @@ class RoutedRequest:
         selection, age = self.resource.select(given.get("fields")), given.get("max_age")
         if age is None:
             return selection, None
-        return selection, whole_number(age, "max_age", least=1, most=LONGEST_AGE_S)
+        return selection, parse_integer(age, "max_age", least=1, most=LONGEST_AGE_S)
 
     def preconditions(self) -> Preconditions:
         """Return If-Match and If-None-Match."""

@@ -112,8 +112,8 @@ class Connections:
         else:
             self._sweeps[connection] = awaited, sweeps
 
-    def duty(self) -> PeriodicTask:
-        """Return what is to be done again and again."""
+    def periodic_task(self) -> PeriodicTask:
+        """Return the task that a scheduler is to run."""
         return PeriodicTask("ending connections that wait too long", _SWEEP_EVERY_S, self._swept)
 
     async def _swept(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
-from app.http.paths import whole_number
+from app.http.paths import parse_integer
 from app.http.problems import BODY_TOO_LARGE, INVALID, HttpError
 from app.http.whole import EXTENSION, SendWhole, TakeWhole
 
@@ -172,7 +172,7 @@ class Response:
 
 def _declared_length(request: Request) -> int:
     text = request.headers.get(b"content-length")
-    return 0 if text is None else whole_number(text, "Content-Length", least=0)
+    return 0 if text is None else parse_integer(text, "Content-Length", least=0)
 
 
 def too_large(limit: int, what: str = "body") -> HttpError:

@@ -73,7 +73,7 @@ class KeySet:
                 _log.warning("the keys of the token issuer were not read: %s", type(error).__name__)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        """Return what is to be done again and again."""
+        """Return the task that a scheduler is to run."""
         return [PeriodicTask("fetching the keys of the token issuer", _REFRESHED_S, self.refresh)]
 
     def _look(self, key_id: str | None) -> PyJWK | None:

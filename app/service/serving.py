@@ -170,8 +170,8 @@ async def _answering(
     ports = [Connections(_limits(http)) for _ in range(2)]
     serving_data = _server(container.data, ports[0], tls.get("data"))
     serving_admin = _server(container.admin, ports[1], tls.get("admin"))
-    periodic_tasks = [certificate.duty() for certificate in tls.values()]
-    upkeep = Scheduler([*periodic_tasks, *(port.duty() for port in ports)])
+    periodic_tasks = [certificate.periodic_task() for certificate in tls.values()]
+    upkeep = Scheduler([*periodic_tasks, *(port.periodic_task() for port in ports)])
     upkeep.start()
     data_task = asyncio.create_task(serving_data.serve([data]))
     admin_task = asyncio.create_task(serving_admin.serve([admin]))

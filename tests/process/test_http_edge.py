@@ -151,7 +151,7 @@ async def serving(app: Any, port: Connections) -> AsyncIterator[tuple[str, int]]
 async def edge_of(**limits: Any) -> AsyncIterator[Edge]:
     app = Recorder()
     port = Connections(PortLimits(**limits))
-    watch = Scheduler([port.duty()])
+    watch = Scheduler([port.periodic_task()])
     watch.start()
     async with serving(app, port) as address:
         try:

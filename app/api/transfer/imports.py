@@ -25,7 +25,7 @@ from app.http.idempotency import Identity, OperationIds, fingerprint_of
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, bounded, stream_body, too_large
 from app.http.negotiation import NDJSON
-from app.http.paths import parse_query, whole_number
+from app.http.paths import parse_integer, parse_query
 from app.http.problems import HttpError, problem_of
 from mediator.access.metering import refusal
 from mediator.base.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
@@ -72,7 +72,7 @@ class Imports:
     async def post(self, routed: RoutedRequest) -> Response:
         """Put every line; a system that stops answering ends it with what is done so far."""
         routed.media_type(NDJSON, "application/ndjson")
-        skip = whole_number(
+        skip = parse_integer(
             parse_query(routed.request.query, _SKIP).get("skip", "0"), "skip", least=0
         )
         identity = routed.identity(self._ids)
