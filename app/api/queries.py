@@ -101,9 +101,9 @@ class Queries:
         read = await self._read(
             routed, (raw,), len(raw), lambda: parse_json(raw), parse_query_document
         )
-        selection = routed.resource.whole
+        selection = routed.resource.full_selection
         if read.query.fields is not None:
-            selection = replace(routed.resource.whole, fields=read.query.fields)
+            selection = replace(routed.resource.full_selection, fields=read.query.fields)
         return await self._answer(routed, read, selection, cacheable=False)
 
     async def _read(

@@ -153,7 +153,7 @@ class RoutedRequest:
         """Return the part of the object that the query names."""
         query = self.request.query
         if not query:
-            return self.resource.whole
+            return self.resource.full_selection
         return self.resource.select(parse_query(query, FIELDS).get("fields"))
 
     def reading(self) -> tuple[Selection, int | None]:
@@ -164,7 +164,7 @@ class RoutedRequest:
         """
         query = self.request.query
         if not query:
-            return self.resource.whole, None
+            return self.resource.full_selection, None
         given = parse_query(query, _READING)
         selection, age = self.resource.select(given.get("fields")), given.get("max_age")
         if age is None:
@@ -210,10 +210,12 @@ class RoutedRequest:
             return Identity(ids, self.database_id, None, None)
         sender = self.access.sender
         named = (b"content-type", b"if-match", b"if-none-match")
-        told = [headers.get(name, "").encode("latin-1") for name in named]
+        values = [headers.get(name, "").encode("latin-1") for name in named]
         request = self.request
-        print_ = fingerprint_of(request.method.encode(), request.path, request.query, *told, body)
-        return Identity(ids, self.database_id, parse_key(key), print_, sender)
+        fingerprint = fingerprint_of(
+            request.method.encode(), request.path, request.query, *values, body
+        )
+        return Identity(ids, self.database_id, parse_key(key), fingerprint, sender)
 
 
 Handler: TypeAlias = Callable[[RoutedRequest], Awaitable[Response]]

@@ -132,7 +132,7 @@ class DataApi:
             origin = request.headers.get(b"origin")
             response.headers += self._cors.headers(routed.database, origin)
         _complete(request, response)
-        if not _sent_whole(request, response):
+        if not _sent_directly(request, response):
             await _send(request, response, send, self._validity(routed))
         return response.status
 
@@ -191,7 +191,7 @@ class DataApi:
         access = await authoriser.authorise(request.headers.get(b"authorization"))
         routed.access = access
         routed.plane = access.narrow(routed.plane)
-        request.most_bytes = access.meter.limits.body_bytes
+        request.body_limit = access.meter.limits.body_bytes
         request.phases.end("auth")
 
     def _options(self, request: Request, route: Route) -> Response:
@@ -244,10 +244,10 @@ def _complete(request: Request, response: Response) -> None:
         response.body = b""
 
 
-def _sent_whole(request: Request, response: Response) -> bool:
-    if response.chunks is not None or request.whole is None:
+def _sent_directly(request: Request, response: Response) -> bool:
+    if response.chunks is not None or request.send_response is None:
         return False
-    return request.whole(response.status, response.headers, response.body)
+    return request.send_response(response.status, response.headers, response.body)
 
 
 async def _send(request: Request, response: Response, send: Send, valid: Validity | None) -> None:

@@ -64,14 +64,10 @@ MALFORMED_JSON: Final = ProblemType("malformed-json", 400, "Malformed JSON")
 ROUTE_NOT_FOUND: Final = ProblemType("route-not-found", 404, "Not Found")
 METHOD_NOT_ALLOWED: Final = ProblemType("method-not-allowed", 405, "Method Not Allowed")
 NOT_ACCEPTABLE: Final = ProblemType("not-acceptable", 406, "Not Acceptable")
-IDEMPOTENCY_KEY_IN_USE: Final = ProblemType(
-    "idempotency-key-in-use", 409, "Idempotency-Key in use"
-)
+IDEMPOTENCY_KEY_IN_USE: Final = ProblemType("idempotency-key-in-use", 409, "Idempotency-Key in use")
 REQUEST_TIMEOUT: Final = ProblemType("request-timeout", 408, "Request Timeout")
 BODY_TOO_LARGE: Final = ProblemType("body-too-large", 413, "Content Too Large")
-UNSUPPORTED_MEDIA_TYPE: Final = ProblemType(
-    "unsupported-media-type", 415, "Unsupported Media Type"
-)
+UNSUPPORTED_MEDIA_TYPE: Final = ProblemType("unsupported-media-type", 415, "Unsupported Media Type")
 HEAD_TOO_LARGE: Final = ProblemType("head-too-large", 431, "Request Header Fields Too Large")
 CROSS_SITE: Final = ProblemType("cross-site", 403, "Cross-site request")
 TOO_MANY_CONNECTIONS: Final = ProblemType("too-many-connections", 503, "Service Unavailable")
@@ -90,17 +86,13 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.Conflict: ProblemType("conflict", 409, "Conflict"),
     errors.AlreadyExists: ProblemType("already-exists", 409, "Already exists"),
     errors.Locked: ProblemType("locked", 409, "Locked"),
-    errors.TransactionAborted: ProblemType(
-        "transaction-aborted", 409, "Transaction aborted"
-    ),
+    errors.TransactionAborted: ProblemType("transaction-aborted", 409, "Transaction aborted"),
     errors.DataWouldMove: ProblemType("data-would-move", 409, "Data migration required"),
     errors.AdvisoryOnly: ProblemType("advisory-only", 409, "Advisory database"),
     PositionGone: _GONE,
     errors.ResultGone: _GONE,
     errors.PreconditionFailed: ProblemType("precondition-failed", 412, "Precondition Failed"),
-    errors.PreconditionRequired: ProblemType(
-        "precondition-required", 428, "Precondition Required"
-    ),
+    errors.PreconditionRequired: ProblemType("precondition-required", 428, "Precondition Required"),
     errors.IdempotencyReused: ProblemType(
         "idempotency-key-reused", 422, "Idempotency-Key already used"
     ),
@@ -191,7 +183,8 @@ class Problem:
             document["instance"] = instance
         if self.locations:
             document["errors"] = [
-                {"pointer": place.pointer, "detail": place.detail} for place in self.locations
+                {"pointer": location.pointer, "detail": location.detail}
+                for location in self.locations
             ]
         return {**self.extra, **document}
 
@@ -202,7 +195,7 @@ class Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """Translate an error; what is not foreseen becomes `INTERNAL` and tells nothing."""
+    """Translate an error; what is not foreseen becomes `INTERNAL` and reveals nothing."""
     match error:
         case HttpError():
             return Problem(error.type, error.detail, error.locations, error.extra, error.headers)

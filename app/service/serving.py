@@ -15,7 +15,7 @@ from functools import partial
 import uvicorn
 
 from app.http.connections import Connections, PortLimits
-from app.http.refusal import protocol_of
+from app.http.uvicorn_protocol import protocol_of
 from app.service.container import Container, build, on_embedded
 from app.service.draining import Signals, drain, stop_accepting
 from app.service.interpreter import favour_the_event_loop, spare_the_collector

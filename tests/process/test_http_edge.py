@@ -15,7 +15,7 @@ import pytest
 
 from app.http.connections import Connections, PortLimits
 from app.http.heads import FIELDS_LIMIT
-from app.http.refusal import HEAD_LIMIT, PIPELINED_LIMIT
+from app.http.uvicorn_protocol import HEAD_LIMIT, PIPELINED_LIMIT
 from app.service.serving import _server
 from mediator.base.periodic_tasks import Scheduler
 from mediator.stores.port import SystemConfig
