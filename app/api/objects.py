@@ -30,7 +30,7 @@ from mediator.base.errors import NotFound
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Get
 from mediator.routing.freshness import STRONG, WHOLE, ReadPreference
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 
 __all__ = ["PATCH_TYPES", "Objects"]
 
@@ -64,7 +64,7 @@ class Objects:
             return await self._read_dated(routed, selection, preference, max_age_s)
         conditional = routed.preconditions().if_none_match is not None
         asked = reads and await reads.ask(
-            Part(routed.database, routed.class_name),
+            Partition(routed.database, routed.class_name),
             routed.resource.route,
             routed.id,
             selection.groups,
@@ -88,9 +88,9 @@ class Objects:
     ) -> Awaitable[Response]:
         dated = None
         if self._reads is not None and selection.canonical:
-            part, route = Part(routed.database, routed.class_name), routed.resource.route
+            partition, route = Partition(routed.database, routed.class_name), routed.resource.route
             dated = self._reads.dated(
-                part, route, routed.id, selection.groups, preference, max_age_s
+                partition, route, routed.id, selection.groups, preference, max_age_s
             )
         return self._read(
             routed, selection, _from_systems(preference) if dated else preference, dated

@@ -37,7 +37,7 @@ from mediator.query.execution import Answer, Item
 from mediator.query.explain import explanation
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import ParsedQuery, parse_query_document
-from mediator.query.paths import Target
+from mediator.query.paths import ResolvedPath
 from mediator.query.positions import decode_position, encode_position
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import RoutingModel
@@ -46,7 +46,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Values
 from mediator.schema.values import Codec
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 
 __all__ = ["Queries"]
 
@@ -87,9 +87,9 @@ class Queries:
         )
         asked = None
         if self._reads is not None and selection.canonical and not read.explain:
-            part, route = Part(routed.database, routed.class_name), routed.resource.route
+            partition, route = Partition(routed.database, routed.class_name), routed.resource.route
             asked = await self._reads.ask_query(
-                part, route, routed.request.query, read.query.filter, routed.preference()
+                partition, route, routed.request.query, read.query.filter, routed.preference()
             )
         return await self._answer(routed, read, selection, asked)
 
@@ -316,7 +316,7 @@ def _encode(
         codec.encode_all([each for each in joined if each is not None])
 
 
-def _row(results: dict[str, Target], row: Row) -> dict[str, Any]:
+def _row(results: dict[str, ResolvedPath], row: Row) -> dict[str, Any]:
     """Return a group as JSON: a group's missing value is left out, as in an object."""
     values = [*row.group, *row.computed.values()]
     return {

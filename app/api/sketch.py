@@ -14,7 +14,7 @@ from app.http.paths import parse_query
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.routing.model import DatabaseRoute
-from sketch.protocol.port import Part, ServerSketch, SketchUnavailable, Snapshot
+from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable, Snapshot
 from sketch.protocol.wire import ClientFilter, encode, encode_json
 
 __all__ = ["Sketches"]
@@ -51,7 +51,9 @@ class Sketches:
         names = tuple(database.classes) if class_names is None else class_names
         routed.request.phases.end("parse")
         try:
-            snapshot = await self._sketch.snapshot([Part(routed.database, name) for name in names])
+            snapshot = await self._sketch.snapshot(
+                [Partition(routed.database, name) for name in names]
+            )
         except SketchUnavailable as error:
             raise Unavailable("The cache sketch does not answer.", system="sketch") from error
         routed.request.phases.end("sketch")

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 from mediator.base.errors import MediatorError, Unavailable
 from mediator.model.guard import WriteGuard
 from mediator.routing.model import RoutingModel
-from sketch.protocol.port import Part, PendingWrite, ServerSketch, SketchUnavailable
+from sketch.protocol.port import Partition, PendingWrite, ServerSketch, SketchUnavailable
 
-__all__ = ["Recovery", "ResolvesWrites", "parts_in"]
+__all__ = ["Recovery", "ResolvesWrites", "partitions_in"]
 
 AT_ONCE: Final = 100
 """Writes that are asked for at a time."""
@@ -30,10 +30,10 @@ class ResolvesWrites(Protocol):
         """Return the versions that stand after a write; raises `Unavailable`."""
 
 
-def parts_in(model: RoutingModel) -> list[Part]:
-    """List the parts of the sketch: one for each class."""
+def partitions_in(model: RoutingModel) -> list[Partition]:
+    """List the partitions of the sketch: one for each class."""
     return [
-        Part(database, name)
+        Partition(database, name)
         for database, route in model.databases.items()
         for name in route.classes
     ]
@@ -71,7 +71,7 @@ class Recovery:
 
     async def _orphans(self) -> Sequence[PendingWrite]:
         try:
-            return await self._sketch.orphans(parts_in(self._model()), AT_ONCE)
+            return await self._sketch.orphans(partitions_in(self._model()), AT_ONCE)
         except SketchUnavailable as error:
             raise Unavailable(str(error), system="the cache sketch") from error
 
@@ -81,13 +81,13 @@ class Recovery:
         return len(orphans) == AT_ONCE and all(settled)
 
     async def _settled(self, orphan: PendingWrite) -> bool:
-        database = orphan.part.database
+        database = orphan.partition.database
         try:
             versions = await self._resolver.resolve(database, orphan.keys, orphan.token)
-            await self._guard.unsure(*orphan.part)
-            await self._sketch.end(orphan.part, orphan.token, versions)
+            await self._guard.unsure(*orphan.partition)
+            await self._sketch.end(orphan.partition, orphan.token, versions)
         except (MediatorError, SketchUnavailable) as error:
-            _log.warning("a write to %s is still unsettled: %s", "/".join(orphan.part), error)
+            _log.warning("a write to %s is still unsettled: %s", "/".join(orphan.partition), error)
             return False
-        _log.info("a write to %s that nobody ended was settled", "/".join(orphan.part))
+        _log.info("a write to %s that nobody ended was settled", "/".join(orphan.partition))
         return True

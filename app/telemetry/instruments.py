@@ -19,14 +19,14 @@ from app.telemetry.requests import RequestMetrics
 from app.telemetry.stores import StoreMetrics
 from app.telemetry.tenants import TenantMetrics
 from mediator.base.observation import RequestFinished, StoreCallFinished, ViewReadFinished
-from sketch.ttl.events import LifeGranted
+from sketch.ttl.events import TtlGranted
 
 __all__ = ["Instruments"]
 
 MOST_WAITING: Final = 128
 """Events that wait to be counted, at most."""
 
-_FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished, LifeGranted, ViewReadFinished})
+_FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished, TtlGranted, ViewReadFinished})
 
 
 class Instruments(Collector):

@@ -63,7 +63,7 @@ SCRIPTS: Final = tuple(_SOURCES.values())
 
 _KEPT: Final = (
     *("cursors", "until", "brought", "marks", "floor", "generation"),
-    *("view", "told"),  # of `RedisViewState`, beside the feed
+    *("view", "reports"),  # of `RedisViewState`, beside the feed
 )
 """What there is of a feed besides its streams and what expires."""
 

@@ -22,8 +22,8 @@ from mediator.base.observation import (
 from mediator.stores.port import (
     Fragment,
     Read,
-    Recalled,
     Record,
+    RememberedOperation,
     Store,
     StoreBusy,
     StoreError,
@@ -35,7 +35,7 @@ from mediator.stores.port import (
     WriteResult,
 )
 
-__all__ = ["Breaker", "GuardedStore", "HeldBack"]
+__all__ = ["Breaker", "CircuitOpen", "GuardedStore"]
 
 FAILURES_TO_OPEN = 5
 FIRST_PAUSE_S = 0.5
@@ -46,7 +46,7 @@ _Direction: TypeAlias = Literal["read", "write"]
 _Calls: TypeAlias = Sequence[Read] | Sequence[Write]
 
 
-class HeldBack(StoreUnavailable):
+class CircuitOpen(StoreUnavailable):
     """The breaker is open: the store was not called."""
 
 
@@ -77,7 +77,7 @@ class Breaker:
         if self._failures < FAILURES_TO_OPEN:
             return
         if self._trying or self._clock.monotonic() < self._closed_at:
-            raise HeldBack(f"{self._system} does not answer; it is left alone for a while")
+            raise CircuitOpen(f"{self._system} does not answer; it is left alone for a while")
         self._trying = True
 
     def succeeded(self) -> None:
@@ -148,7 +148,9 @@ class GuardedStore:
         self._answered("write", calls, started)
         return results
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered of an operation; see `Store.recall`."""
         return await self.guarded(lambda: self.store.recall(fragment, id_, operation))
 
@@ -184,7 +186,7 @@ class GuardedStore:
     ) -> None:
         """Note a failure; what its caller gave up tells nothing about the store."""
         seconds = self._clock.monotonic() - started
-        if not isinstance(error, HeldBack):
+        if not isinstance(error, CircuitOpen):
             self._note(error)
         if isinstance(error, StoreError):
             self._tell(operation, calls, seconds, _outcome_of(error))

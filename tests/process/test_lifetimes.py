@@ -19,7 +19,7 @@ from app.settings.main import CacheSettings
 from app.telemetry.instruments import Instruments
 from mediator.coordination.metrics_exchange import RedisExchange
 from mediator.stores.port import SystemConfig
-from sketch.protocol.port import Part
+from sketch.protocol.port import Partition
 from sketch.ttl import Static, TtlEstimator
 from tests.process.cached_paper import INC, NOWHERE, UPDATE, Paper
 from tests.process.service import service, unique
@@ -104,7 +104,7 @@ class Noting(Static):
         self.created: set[str] = set()
 
     def wrote(
-        self, part: Part, keys: Sequence[str], now_s: float, created: Collection[str] = ()
+        self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
     ) -> None:
         self.keys |= {*keys}
         self.created |= {*created}

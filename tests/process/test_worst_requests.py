@@ -22,7 +22,7 @@ from app.api.router import DataApi
 from app.http.jsonbody import MOST_VALUES
 from app.telemetry.instruments import Instruments
 from mediator.operations import read_modify_write
-from mediator.stores.postgres.answers import WritePlan
+from mediator.stores.postgres.write.prepared import WritePlan
 from tests.process.loop_steps import Steps, counted
 from tests.process.service import Service, field_on
 

@@ -11,21 +11,23 @@ from app.coherence.orphans import AT_ONCE, Recovery
 from mediator.base.errors import Unavailable
 from mediator.model.guard import NullGuard
 from mediator.routing.model import EMPTY
-from sketch.protocol.port import Ended, Part, PendingWrite, SketchUnavailable
+from sketch.protocol.port import EndResult, Partition, PendingWrite, SketchUnavailable
 
-PART = Part("news", "articles")
+PARTITION = Partition("news", "articles")
 
 
 class World:
     """A sketch with orphans, and the systems that tell what came of them."""
 
     def __init__(self, orphans: int) -> None:
-        self.left = {str(token): PendingWrite(PART, str(token), ("k",)) for token in range(orphans)}
+        self.left = {
+            str(token): PendingWrite(PARTITION, str(token), ("k",)) for token in range(orphans)
+        }
         self.asked = 0
         self.unknown: set[str] = set()
         self.away = False
 
-    async def orphans(self, _parts: Sequence[Part], limit: int) -> list[PendingWrite]:
+    async def orphans(self, _partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
         self.asked += 1
         if self.away:
             raise SketchUnavailable
@@ -36,10 +38,12 @@ class World:
             raise Unavailable("It does not answer.", system="postgres")
         return {"k": 1}
 
-    async def end(self, _part: Part, token: str, versions: Mapping[str, int]) -> Ended:
+    async def end(
+        self, _partition: Partition, token: str, versions: Mapping[str, int]
+    ) -> EndResult:
         assert versions == {"k": 1}
         del self.left[token]
-        return Ended.DONE
+        return EndResult.DONE
 
     async def recover(self) -> None:
         recovery = Recovery(cast("Any", self), NullGuard(), self, lambda: EMPTY)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mediator.model.operators import OperatorFailure
-from mediator.stores.port import Recalled, Status, WriteResult
+from mediator.stores.port import RememberedOperation, Status, WriteResult
 from mediator.stores.redis.codec import decode
 from mediator.stores.redis.lua import UPDATE
 from mediator.stores.redis.packing import Form
@@ -74,14 +74,14 @@ def _result_of(plan: Plan, answer: list[Any]) -> WriteResult:
     return _BARE[code]
 
 
-def recalled(plan: Plan, flat: list[bytes], generation: bytes | None) -> Recalled | None:
+def recalled(plan: Plan, flat: list[bytes], generation: bytes | None) -> RememberedOperation | None:
     """Read what is remembered of an operation; None if its class was dropped since."""
     fields = _named(flat)
     current = fields.get("generation") == (generation or b"0")
     return _recalled(plan, fields) if current else None
 
 
-def _recalled(plan: Plan, fields: Mapping[str, bytes]) -> Recalled:
+def _recalled(plan: Plan, fields: Mapping[str, bytes]) -> RememberedOperation:
     versions = {group: fields.get(f"version.{group}") for group in plan.groups}
     values = {
         name.removeprefix("value."): decode(text)
@@ -95,7 +95,7 @@ def _recalled(plan: Plan, fields: Mapping[str, bytes]) -> Recalled:
         {group: int(text) for group, text in versions.items() if text},
         values,
     )
-    return Recalled(fields["fingerprint"].decode(), result)
+    return RememberedOperation(fields["fingerprint"].decode(), result)
 
 
 def _named(flat: list[bytes]) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mediator.stores.port import RecordKey, Standing
+from mediator.stores.port import RecordKey, RecordState
 from mediator.stores.redis.plan import Plan, Plans
 from mediator.stores.redis.runs import MOST_WRITES
 
@@ -27,7 +27,7 @@ class MarkingRun:
 
     def standings(
         self, reply: Sequence[list[bytes | None]]
-    ) -> Iterator[tuple[RecordKey, Standing]]:
+    ) -> Iterator[tuple[RecordKey, RecordState]]:
         """Read the reply to the call."""
         fragment, standing = self._plan.fragment, self._plan.standing
         return (((fragment, id_), standing(t)) for id_, t in zip(self._ids, reply, strict=True))

@@ -9,15 +9,15 @@ from zlib import crc32
 
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS
-from mediator.stores.port import REMEMBER_S, Fragment, Read, Record, Standing, SystemConfig
+from mediator.stores.port import RETENTION_S, Fragment, Read, Record, RecordState, SystemConfig
 from mediator.stores.redis.codec import COLLECTIONS, decode
 from mediator.stores.redis.commands import call_of, command
 from mediator.stores.redis.lua import FENCE, INTENT, READ
 
 __all__ = ["REMEMBER_MS", "TOMBSTONE_MS", "Plan", "Plans", "are_large", "records_of"]
 
-REMEMBER_MS = REMEMBER_S * 1000
-TOMBSTONE_MS = (REMEMBER_S + 3600) * 1000
+REMEMBER_MS = RETENTION_S * 1000
+TOMBSTONE_MS = (RETENTION_S + 3600) * 1000
 """Life of a tombstone: it outlasts what is remembered of the operations on its object."""
 
 _JOINT = {b"!m": "intent", b"!j": "joint"}
@@ -138,11 +138,11 @@ class Plan:
         arguments = (what, intent, TOMBSTONE_MS, len(self.groups), *self.head[1:], *ids)
         return call_of(INTENT, (self.prefixes[partition],), arguments)
 
-    def standing(self, texts: list[bytes | None]) -> Standing:
+    def standing(self, texts: list[bytes | None]) -> RecordState:
         """Read what is told of one record in the reply to `marking`."""
         intent, creation_version, *versions = texts
         born = None if creation_version is None else int(creation_version)
-        return Standing(born, self.versions(versions), (intent or b"").decode())
+        return RecordState(born, self.versions(versions), (intent or b"").decode())
 
     def versions(self, texts: Sequence[bytes | None]) -> dict[str, int]:
         """Read the versions of all groups; those that are not there are left out."""

@@ -15,8 +15,8 @@ from typing import Final
 from mediator.model.conjuncts import all_of, conjuncts
 from mediator.model.filters import ID, Filter, Path
 from mediator.model.query import OrderBy, Position
-from mediator.stores.levels import only_level
-from mediator.stores.port import Access, Find, Found, Pushdown, Read, StoreRefused
+from mediator.stores.port import Access, Pushdown, Read, SearchPage, SearchRequest, StoreRefused
+from mediator.stores.port.search import only_level
 from mediator.stores.redis.intervals import (
     EVERYTHING,
     VALUES,
@@ -144,7 +144,7 @@ class Search:
         StoreRefused: It is not what `pushdown` offered.
     """
 
-    def __init__(self, plan: Plan, find: Find) -> None:
+    def __init__(self, plan: Plan, find: SearchRequest) -> None:
         self._plan = plan
         self._find = find
         self._choice = choose(plan, find.filter, find.order)
@@ -153,14 +153,14 @@ class Search:
         if offered.residual is not None or unordered:
             raise StoreRefused("the search is not one that was offered")
 
-    async def page(self, line: Line) -> Found:
+    async def page(self, line: Line) -> SearchPage:
         """Read the page."""
         intervals = self._intervals()
         if self._choice.pushdown.access is Access.KEYS:
             return await self._by_keys(line, [str(low.value) for low, _ in intervals])
         choice = self._choice
         listing = Listing(self._plan, choice.index, intervals, choice.descending, self._find.fields)
-        return Found(*await listing.read(line, self._find.resume, self._find.limit))
+        return SearchPage(*await listing.read(line, self._find.resume, self._find.limit))
 
     def _intervals(self) -> Sequence[Interval]:
         """Return the intervals beyond the position asked for, in the order of reading."""
@@ -179,11 +179,11 @@ class Search:
             return within(choice.intervals[0], after.id)
         return position(after.values[0], after.id)
 
-    async def _by_keys(self, line: Line, ids: Sequence[str]) -> Found:
+    async def _by_keys(self, line: Line, ids: Sequence[str]) -> SearchPage:
         start = self._find.resume or 0
         stop = start + self._find.limit
         calls = [Read(self._find.fragment, id_, self._find.fields) for id_ in ids[start:stop]]
         replies = await line.ask([self._plan.query(call) for call in calls]) if calls else []
         records = map(self._plan.record, calls, replies)
         found = [record for record in records if record is not None]
-        return Found(found, stop if stop < len(ids) else None)
+        return SearchPage(found, stop if stop < len(ids) else None)

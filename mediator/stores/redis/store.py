@@ -15,18 +15,18 @@ from mediator.model.query import OrderBy
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
-    Find,
-    Found,
     Fragment,
     FragmentOf,
-    Logged,
+    LogEntry,
     Pushdown,
     Read,
-    Recalled,
     Record,
     RecordKey,
+    RecordState,
+    RememberedOperation,
+    SearchPage,
+    SearchRequest,
     ServerFacts,
-    Standing,
     StoreRefused,
     StoreTimeout,
     StoreTooCostly,
@@ -157,7 +157,7 @@ class RedisStore:
         [versions] = await self._line.ask(commands, writes=True)
         return plan.versions(versions)
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
         return await self._intent(keys, "lock", intent)
 
@@ -165,23 +165,25 @@ class RedisStore:
         """Take an intent away wherever it is this one; see `Lockable`."""
         await self._intent(keys, "join" if joint else "unlock", intent)
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Tell what stands of records."""
         return await self._intent(keys, "look", "")
 
-    async def _intent(self, keys: Sequence[RecordKey], what: str, intent: str) -> list[Standing]:
+    async def _intent(self, keys: Sequence[RecordKey], what: str, intent: str) -> list[RecordState]:
         if not keys:
             return []
         runs = marking_runs(self._plans, keys)
         with _packing:
             commands = [run.command(what, intent) for run in runs]
         replies = await self._line.ask(commands, writes=what != "look")
-        found: dict[RecordKey, Standing] = {}
+        found: dict[RecordKey, RecordState] = {}
         for run, reply in zip(runs, replies, strict=True):
             found.update(run.standings(reply))
         return [found[key] for key in keys]
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered of an operation, unless its class was dropped since."""
         plan = self._plans.of(fragment)
         with _packing:
@@ -230,7 +232,7 @@ class RedisStore:
         """Say which conditions on ids or on one index a search would use."""
         return choose(self._plans.of(fragment), filter_, order).pushdown
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records."""
         search = Search(self._plans.of(find.fragment), find)
         try:
@@ -246,7 +248,7 @@ class RedisStore:
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[Logged]:
+    ) -> list[LogEntry]:
         """Return changes beyond a position, oldest first."""
         return await self._logs.read(log, after, limit, fragment_of)
 
