@@ -44,19 +44,16 @@ class Script:
     Attributes:
         name: Its own part.
         modules: Those it may use.
-        quick: What stands before all of them, and may answer without any; empty: nothing.
     """
 
     name: str
     modules: tuple[str, ...]
-    quick: str = ""
 
     @cached_property
     def source(self) -> str:
         """The text of the script; `prefix` is what the keys of its class begin with."""
         modules = (_MODULE.format(name=name, text=_text(name)) for name in self.modules)
-        quick = _text(self.quick) if self.quick else ""
-        return "\n".join(("local prefix = KEYS[1]", quick, *modules, _text(self.name)))
+        return "\n".join(("local prefix = KEYS[1]", *modules, _text(self.name)))
 
     @cached_property
     def sha(self) -> str:
@@ -73,7 +70,7 @@ PAGE = Script("page", ("records", "sortable"))
 FILL = Script("fill", ("records", "sortable"))
 DROP = Script("drop", ("records",))
 WRITE = Script("write", ("int64", "records", "sortable", "operators", "lifecycle", "memory"))
-UPDATE = Script("update", ("int64", "sortable"), "at_once")
+UPDATE = Script("update", ("int64", "sortable"))
 FENCE = Script("fence", ())
 INTENT = Script("intent", ())
 _ALL = (READ, PAGE, FILL, DROP, WRITE, UPDATE, FENCE, INTENT)

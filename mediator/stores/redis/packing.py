@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -207,10 +207,21 @@ def _simple_shape(
 ) -> tuple[Any, ...]:
     touched, position = [change.field for change in changes], plan.positions
     returned = [touched.index(name) + 1 for name in write.returning or ()]
-    codes = [(c.field, position[plan.group_of[c.field]], c.code) for c in changes]
-    told = [(position[group], f"{plan.what}/{group}/update") for group in write.groups]
-    sizes = (len(plan.groups), len(changes), len(told), len(returned), 3 if has_token else 2)
-    return (*sizes, *plan.head[1:], *chain(*codes), *chain(*told), *returned)
+    sizes = (len(plan.groups), len(changes), len(write.groups), len(returned))
+    return (
+        *sizes,
+        3 if has_token else 2,
+        *plan.head,
+        *touched,
+        "!m",
+        *(change.code for change in changes),
+        *(position[plan.group_of[name]] for name in touched),
+        *(f"-{name}" for name in touched),
+        *(f"+{name}" for name in touched),
+        *(position[group] for group in write.groups),
+        *(f"{plan.what}/{group}/update" for group in write.groups),
+        *returned,
+    )
 
 
 def _absent(plan: Plan, write: Write) -> Iterable[str]:
