@@ -24,7 +24,7 @@ from mediator.base.lease import Lease
 from mediator.changes.feed import LeaseLost
 from mediator.changes.partitions import PARTITIONS
 from mediator.coordination.failures import unavailable
-from mediator.coordination.scripts import TICKS, source_of
+from mediator.coordination.scripts import TICKS, script_of
 from mediator.materialisation.state import CopyState, PartitionState, Step
 from mediator.materialisation.watermarks import Location, Marks
 
@@ -39,8 +39,8 @@ class RedisPrimaryState:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._advance = redis.register_script(source_of("advance"))
-        self._marks = redis.register_script(source_of("marks"))
+        self._advance = redis.register_script(script_of("advance").text)
+        self._marks = redis.register_script(script_of("marks").text)
 
     async def load(self, database: str, partition: int) -> PartitionState:
         """Return what is known of a partition."""
