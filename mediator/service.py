@@ -15,7 +15,7 @@ from mediator.archive.service import Archive
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.observation import (
     ClockSkewMeasured,
-    Hearing,
+    FilteredObserver,
     Observation,
     Observer,
     StoreCallFinished,
@@ -56,9 +56,9 @@ from mediator.integrity.check import Integrity
 from mediator.materialisation.service import MaterialiseService
 from mediator.materialisation.watermarks import Watermarks
 from mediator.model.guard import NullGuard, WriteGuard
-from mediator.operations.abandoned import Settlement
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
+from mediator.operations.orphans import OrphanResolver
 from mediator.placement.metrics import MetricsBook
 from mediator.query.budget import Limits
 from mediator.routing.model import RoutingModel
@@ -75,7 +75,7 @@ JUDGING_SHARE = 0.2
 """Scoring is arithmetic over every schema there is: of the event loop it gets this much."""
 
 Relaying: TypeAlias = Literal["here", "elsewhere", "only"]
-"""Who brings changes to the feed and to primaries: this mediator, another, or this one and nothing
+"""Who brings changes to the feed and to views: this mediator, another, or this one and nothing
 else. Changes that wait in records are always brought by the process that wrote them."""
 
 
@@ -93,7 +93,7 @@ class MediatorOptions:
         query_limits: What a query may cost.
         retention: What the change feed keeps.
         guard: Told of every write.
-        relaying: Who brings changes to the feed and to primaries.
+        relaying: Who brings changes to the feed and to views.
         clock: The time, for everything but the stores.
         alone: Whether there must be no other replica: what it keeps for itself others need to know.
         migrate: Whether the tables of the catalogue are upgraded at the start.
@@ -131,9 +131,9 @@ class Mediator:
         self._clock = options.clock
         self._replica = uuid4().hex
         self._book = MetricsBook(self._clock)
-        own = [Hearing(self._book.observe, MetricsBook.HEARS)]
+        own = [FilteredObserver(self._book.observe, MetricsBook.HEARS)]
         if options.relaying != "elsewhere":  # else there is no relay here to be nudged
-            own.append(Hearing(self._hear, {StoreCallFinished}))
+            own.append(FilteredObserver(self._hear, {StoreCallFinished}))
         self._observe = broadcast(*own, *observers)
         self._exchange = _exchange(options.coordination_url)
         self._coordination = _coordination(options)
@@ -151,9 +151,9 @@ class Mediator:
         self._sweep = Sweep(self._systems, calls.write_guarded)
         self._watermarks = Watermarks(self._clock)
         self.data = self._operate(calls)
-        self.settlement = Settlement(calls, self._model)
+        self.orphan_resolver = OrphanResolver(calls, self._model)
         self.transactions = self._transact(calls)
-        self.primaries = self._materialise(calls, events)
+        self.views = self._materialise(calls, events)
         self.changes = self._follow(calls)
         follower = Follower(CatalogueSchemas(self._catalogue), self.data, calls)
         replicas = CatalogueReplicas(self._catalogue)
@@ -184,7 +184,7 @@ class Mediator:
         log = CatalogueTransactions(self._catalogue)
         clock = EarliestTime(self._systems, self._clock)
         transactions = Transactions(self.data, calls, log, clock, self._observe)
-        calls.intents, self.data.joint = transactions.settler, transactions.joint
+        calls.intents, self.data.joint = transactions.resolver, transactions.joint
         return transactions
 
     def _materialise(self, calls: StoreCalls, events: CatalogueEvents) -> MaterialiseService:
@@ -193,7 +193,7 @@ class Mediator:
             calls,
             self._watermarks,
             self._model,
-            (shared.feed, shared.primary_state, shared.leases) if shared else None,
+            (shared.feed, shared.view_state, shared.leases) if shared else None,
             events,
             self._replica,
             self._observe,
@@ -224,7 +224,7 @@ class Mediator:
             self.data,
             follower,
             self._membership,
-            self.primaries,
+            self.views,
             self._clearing,
             self._observe,
         )
@@ -267,7 +267,7 @@ class Mediator:
                 PeriodicTask("looking for a newer routing model", 1.0, self._schemas.refresh)
             )
         if self._options.relaying != "elsewhere":
-            periodic_tasks += [*self.changes.relaying_duties(), *self.primaries.relaying_duties()]
+            periodic_tasks += [*self.changes.relaying_duties(), *self.views.relaying_duties()]
         if self._options.relaying != "only":
             periodic_tasks += self._serving_duties(judgement)
         return periodic_tasks
@@ -284,7 +284,7 @@ class Mediator:
             PeriodicTask("removing expired objects", 5.0, self._sweep_expired),
             PeriodicTask("clearing what dropped databases left", 60.0, self._clearing.run),
             *self.changes.periodic_tasks(),
-            *self.primaries.periodic_tasks(),
+            *self.views.periodic_tasks(),
         ]
 
     async def open(self) -> None:
@@ -318,7 +318,7 @@ class Mediator:
         """End the periodic tasks and release every connection."""
         await self._scheduler.stop()
         await self.transactions.close()
-        await self.primaries.close()
+        await self.views.close()
         await self.changes.close()
         if self._coordination is not None:
             await self._coordination.close()

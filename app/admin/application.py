@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry
 
 from app.admin.api import (
     integrity,
-    materialisation,
     placements,
     probes,
     schemas,
     sketch,
     systems,
     tenants,
+    views,
 )
 from app.admin.api.health import health_routes
 from app.admin.api.responses import PROBLEM
@@ -34,7 +34,7 @@ _ROUTERS: Final = {
     "systems": systems.router,
     "schemas": schemas.router,
     "placements": placements.router,
-    "primaries": materialisation.router,
+    "views": views.router,
     "probes": probes.router,
     "integrity": integrity.router,
     "sketch": sketch.router,

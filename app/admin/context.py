@@ -28,7 +28,7 @@ class AdminParts:
     """Parts of the service beside the control plane; routes of one that is missing say so.
 
     Attributes:
-        primaries: What keeps primaries up.
+        views: What keeps views up.
         beginnings: Tells the sketch of new classes; None: there is no sketch.
         probes: Carries out staleness probes.
         caches: What keeps caches coherent; None: there is no sketch.
@@ -42,7 +42,7 @@ class AdminParts:
         only_loopback: Whether requests must be addressed to this machine by a name of its own.
     """
 
-    primaries: MaterialiseService | None = None
+    views: MaterialiseService | None = None
     beginnings: Beginnings | None = None
     probes: StalenessProbes | None = None
     caches: Caches | None = None

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from app.api.calls import Call
 from app.api.conditions import if_match_condition
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, render_items, submit_all
 from app.api.writes import (
     Builder,
@@ -67,23 +67,23 @@ class Batches:
         self._options = options
         self._ids = ids
 
-    async def post(self, call: Call) -> Response:
+    async def post(self, routed: RoutedRequest) -> Response:
         """Do every operation; those that are wrong do not keep the others from being done."""
-        call.media_type(JSON)
-        parse_query(call.request.query, frozenset())
-        raw = await read_body(call.request, self._options.max_body_bytes)
+        routed.media_type(JSON)
+        parse_query(routed.request.query, frozenset())
+        raw = await read_body(routed.request, self._options.max_body_bytes)
         operations = self._operations(parse_json(raw))
         if not operations:  # each of them asks for its class
-            call.access.require_some(Scope.READ, call.database)
-            await self._directory.database(call.database)
-        identity = call.identity(self._ids, raw)
+            routed.access.require_some(Scope.READ, routed.database)
+            await self._directory.database(routed.database)
+        identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
             is_large = len(raw) > LARGE_BODY
-            items = await self._items(call, identity, operations, is_large=is_large)
-            call.request.phases.end("parse")
-            answers = await submit_all(call.plane, items, whole=call.wish().whole)
-        call.request.phases.end("store")
-        results = await render_items(items, answers, minimal=call.preferences.minimal)
+            items = await self._items(routed, identity, operations, is_large=is_large)
+            routed.request.phases.end("parse")
+            answers = await submit_all(routed.plane, items, whole=routed.preference().whole)
+        routed.request.phases.end("store")
+        results = await render_items(items, answers, minimal=routed.preferences.minimal)
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(results))
 
     def _operations(self, body: Any) -> list[Any]:
@@ -97,7 +97,12 @@ class Batches:
         return operations
 
     async def _items(
-        self, call: Call, identity: Identity, operations: Sequence[Any], *, is_large: bool
+        self,
+        routed: RoutedRequest,
+        identity: Identity,
+        operations: Sequence[Any],
+        *,
+        is_large: bool,
     ) -> list[Item]:
         found: dict[tuple[str, bool], tuple[ClassResource, str | None]] = {}
         wanted: list[_Wanted | MediatorError | HttpError] = []
@@ -106,19 +111,19 @@ class Batches:
                 members = members_of(body)
                 key = name, reads = members["class"], members["op"] == "get"
                 if key not in found:
-                    found[key] = await self._find(call, name, reads=reads)
+                    found[key] = await self._find(routed, name, reads=reads)
                 wanted.append((members, *found[key]))
             except (MediatorError, HttpError) as error:
                 wanted.append(error)
         return await offload(is_large, _plan_all, identity, wanted)
 
     async def _find(
-        self, call: Call, name: str, *, reads: bool
+        self, routed: RoutedRequest, name: str, *, reads: bool
     ) -> tuple[ClassResource, str | None]:
         """Find a class that the request may read, or write; and whose its new objects are."""
-        call.access.require(Scope.READ if reads else Scope.WRITE, call.database, name)
-        resource = await self._directory.find(call.database, name)
-        return resource, call.access.owner_of(call.database, name)
+        routed.access.require(Scope.READ if reads else Scope.WRITE, routed.database, name)
+        resource = await self._directory.find(routed.database, name)
+        return resource, routed.access.owner_of(routed.database, name)
 
 
 def _plan_all(

@@ -10,10 +10,10 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from app.api.calls import Call
 from app.api.former_owners import require_open, was_made_after
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.routed_request import RoutedRequest
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, asks_for
 from app.http.paths import parse_query, whole_number
@@ -93,43 +93,45 @@ class Changes:
         self._directory = directory
         self._subscriptions = subscriptions
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, routed: RoutedRequest) -> Response:
         """Answer with events for as long as the client stays, or with what there is."""
-        forbid_body(call.request)
-        parameters = parse_query(call.request.query, _PARAMETERS)
+        forbid_body(routed.request)
+        parameters = parse_query(routed.request.query, _PARAMETERS)
         # The feed tells what was, and not only what is: that a class is public is not enough.
-        call.access.require(Scope.READ, call.database, parameters.get("class"), by_anybody=False)
-        for name in self._told_of(call, parameters.get("class")):
-            call.access.require_all(call.database, name)
-            require_open(call.access, call.database, name)
+        routed.access.require(
+            Scope.READ, routed.database, parameters.get("class"), by_anybody=False
+        )
+        for name in self._told_of(routed, parameters.get("class")):
+            routed.access.require_all(routed.database, name)
+            require_open(routed.access, routed.database, name)
         subscriptions = self._subscriptions
         if subscriptions is None:
             detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."
             raise Unavailable(detail, system="coordination", retry_after_s=60)
-        wanted = await self._wanted(call, parameters, subscriptions)
-        call.request.phases.end("parse")
+        wanted = await self._wanted(routed, parameters, subscriptions)
+        routed.request.phases.end("parse")
         # A position that is gone, or a feed that does not answer, is told before the status is.
         subscription = await subscriptions.open(wanted.database_id, wanted.position)
-        accept = call.request.headers.get(b"accept", "")
+        accept = routed.request.headers.get(b"accept", "")
         if asks_for(accept, EVENT_STREAM):
-            chunks = _events(subscriptions, subscription, wanted, call)
+            chunks = _events(subscriptions, subscription, wanted, routed)
             headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE]
             headers.append((b"x-accel-buffering", b"no"))
             return Response(200, headers, chunks=chunks)
         try:
-            return await _page(subscription, wanted, call.request)
+            return await _page(subscription, wanted, routed.request)
         finally:
             subscriptions.close(subscription)
 
     async def _wanted(
-        self, call: Call, parameters: dict[str, str], subscriptions: Subscriptions
+        self, routed: RoutedRequest, parameters: dict[str, str], subscriptions: Subscriptions
     ) -> _Wanted:
-        database, class_name = call.database, parameters.get("class")
+        database, class_name = routed.database, parameters.get("class")
         database_id = (await self._directory.database(database)).id
         if class_name is not None:
             await self._directory.find(database, class_name)
         after, name = parameters.get("after"), "after"
-        if last := call.request.headers.get(b"last-event-id"):
+        if last := routed.request.headers.get(b"last-event-id"):
             after, name = last, "Last-Event-ID"
         if after is None:
             position = await subscriptions.now(database_id)
@@ -141,7 +143,7 @@ class Changes:
         wait_s = whole_number(parameters.get("wait", "0"), "wait", least=0, most=_LONGEST_WAIT_S)
         return _Wanted(
             self._directory,
-            call.access,
+            routed.access,
             database,
             database_id,
             class_name,
@@ -151,10 +153,10 @@ class Changes:
         )
 
     @staticmethod
-    def _told_of(call: Call, class_name: str | None) -> Iterable[str]:
+    def _told_of(routed: RoutedRequest, class_name: str | None) -> Iterable[str]:
         if class_name is not None:
             return (class_name,)
-        route = call.plane.model.databases.get(call.database)
+        route = routed.plane.model.databases.get(routed.database)
         return route.classes if route is not None else ()
 
 
@@ -176,15 +178,15 @@ async def _page(subscription: Subscription, wanted: _Wanted, request: Request) -
 
 
 async def _events(
-    subscriptions: Subscriptions, subscription: Subscription, wanted: _Wanted, call: Call
+    subscriptions: Subscriptions, subscription: Subscription, wanted: _Wanted, routed: RoutedRequest
 ) -> AsyncIterator[bytes]:
-    gone = asyncio.create_task(_disconnected(call.request))
+    gone = asyncio.create_task(_disconnected(routed.request))
     told = monotonic()
     try:
         # So that a client that loses the connection before any change resumes from here.
         yield _place(subscription)
         # Who follows a database that was dropped comes again, and is told.
-        while call.database_id == wanted.database_id and not (gone.done() or subscription.ended):
+        while routed.database_id == wanted.database_id and not (gone.done() or subscription.ended):
             chunk = await _turn(subscription, wanted)
             if not chunk and monotonic() - told >= _HEARTBEAT_S:
                 chunk = b": heartbeat\n" + _place(subscription)

@@ -12,7 +12,7 @@ import orjson
 
 from mediator.base.errors import AdvisoryOnly, Invalid, Location, NotFound
 from mediator.data_plane.port import DataPlane
-from mediator.operations.patch import UpdateParts, parse_update
+from mediator.operations.patch import FieldChanges, parse_update
 from mediator.routing.fragments import resource_groups
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 
@@ -65,7 +65,7 @@ class ClassResource:
         groups = resource_groups(route, None)
         self.whole = Selection(None, groups, route.schema_version)
         self._selections: dict[str, Selection] = {}
-        self._updates: dict[bytes, UpdateParts] = {}
+        self._updates: dict[bytes, FieldChanges] = {}
 
     def select(self, spelling: str | None) -> Selection:
         """Find the selection of a ``fields`` parameter; the whole object if there is none.
@@ -95,7 +95,7 @@ class ClassResource:
             self._selections.clear()
         return self._selections.setdefault(spelling, Selection(fields, groups, version))
 
-    def parse_update(self, body: Any, pointer: str) -> UpdateParts:
+    def parse_update(self, body: Any, pointer: str) -> FieldChanges:
         """Read an operator patch: most are spelled like one before, such as those that count.
 
         Raises:
@@ -112,7 +112,7 @@ class ClassResource:
         return known
 
 
-def _is_constant(parts: UpdateParts) -> bool:
+def _is_constant(parts: FieldChanges) -> bool:
     """Whether nobody could change what has been read."""
     return not parts.values and all(type(call.argument) in _SCALARS for call in parts.operators)
 
@@ -125,21 +125,35 @@ class Directory:
         self._model: RoutingModel | None = None
         self._known: dict[tuple[str, str], ClassResource] = {}
 
-    def known(self, database: str, name: str) -> ClassResource | None:
-        """Return a class that was found before under the routing model in force."""
-        if self._plane.model is not self._model:
-            self._model = self._plane.model
+    def present(self, database: str, name: str) -> ClassResource | None:
+        """Return a class of the routing model in force; None: a newer model may have it."""
+        model = self._plane.model
+        if model is not self._model:
+            self._model = model
             self._known = {}
-        return self._known.get((database, name))
+        resource = self._known.get((database, name))
+        if resource is None:
+            found = model.databases.get(database)
+            route = None if found is None else found.classes.get(name)
+            if route is not None:
+                resource = ClassResource(database, name, route)
+                self._known[database, name] = resource
+        return resource
 
     async def find(self, database: str, name: str) -> ClassResource:
-        """Find a class.
+        """Find a class, also one that only a newer routing model has.
 
         Raises:
             NotFound: It is not there.
             AdvisoryOnly: Its database holds no data.
         """
-        return self.known(database, name) or await self._learn(database, name)
+        resource = self.present(database, name)
+        if resource is not None:
+            return resource
+        if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
+            raise NotFound("The address names no class.")
+        route = await self._plane.route(database, name)
+        return self.present(database, name) or ClassResource(database, name, route)
 
     async def look_for(self, database: str, *names: str) -> None:
         """Look for a newer routing model, once, if the one in force lacks some of these classes."""
@@ -162,12 +176,3 @@ class Directory:
         if route is None:
             raise NotFound("There is no such database.")
         return route
-
-    async def _learn(self, database: str, name: str) -> ClassResource:
-        if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
-            raise NotFound("The address names no class.")
-        resource = ClassResource(database, name, await self._plane.route(database, name))
-        # The route may belong to a newer model than the one that was in force on the way in.
-        if self._plane.model is self._model:
-            self._known[database, name] = resource
-        return resource

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import orjson
 
-from app.api.calls import Call
 from app.api.positions import position_of
 from app.api.resources import Selection
+from app.api.routed_request import RoutedRequest
 from app.api.writes import Planned
 from app.http.caching import NO_STORE
 from app.http.etags import format_tag
@@ -85,46 +85,49 @@ def document_of(codec: Codec, id_: str, values: Values) -> dict[str, Any]:
 
 
 def answer_read(
-    call: Call, planned: Planned, outcome: Outcome, keeping: Sequence[Header] = (REVALIDATE,)
+    routed: RoutedRequest,
+    planned: Planned,
+    outcome: Outcome,
+    keeping: Sequence[Header] = (REVALIDATE,),
 ) -> Response:
     """Answer a GET or HEAD: 200, or 304 with the fields that RFC 9110 (15.4.5) asks for.
 
     Args:
-        call: The request.
+        routed: The request.
         planned: What it asked for.
         outcome: What was read.
-        keeping: Who may keep the answer. One of the primary is never kept: it has some age already.
+        keeping: Who may keep the answer. One of the view is never kept: it has some age already.
     """
     selection = planned.selection
     tag = format_tag(selection.schema_version, selection.groups, outcome.versions)
     kept = selection.canonical and outcome.freshness is None and not outcome.partial
     headers = [(b"etag", tag.encode()), *(keeping if kept else (NO_STORE,))]
     add_freshness(headers, outcome.freshness)
-    if not outcome.partial and call.preconditions().not_modified(tag):
+    if not outcome.partial and routed.preconditions().not_modified(tag):
         return Response(304, headers)
     headers.append(JSON_TYPE)
-    add_wishes(headers, call.preferences, outcome.partial)
+    add_wishes(headers, routed.preferences, outcome.partial)
     return Response(200, headers, orjson.dumps(represent(planned, outcome)))
 
 
-def answer_absence(call: Call, error: NotFound, keeping: Sequence[Header]) -> Response:
+def answer_absence(routed: RoutedRequest, error: NotFound, keeping: Sequence[Header]) -> Response:
     """Answer a GET or HEAD of what is not there: it may be kept like what is (RFC 9110, 15.5.5).
 
     It has no tag: a condition on one would not be looked at anyway (RFC 9110, 13.2.1).
 
     Args:
-        call: The request.
+        routed: The request.
         error: What the systems said, of which the sketch was asked before.
         keeping: Who may keep the answer.
     """
     problem = problem_of(error)
     headers = [(b"content-type", PROBLEM_JSON.encode()), *keeping]
-    return Response(problem.type.status, headers, problem.body(call.request.id))
+    return Response(problem.type.status, headers, problem.body(routed.request.id))
 
 
-def answer_write(call: Call, planned: Planned, outcome: Outcome) -> Response:
+def answer_write(routed: RoutedRequest, planned: Planned, outcome: Outcome) -> Response:
     """Answer a write: its status, the new tag, its position, and the representation if wanted."""
-    preferences = call.preferences
+    preferences = routed.preferences
     status = _status(planned, outcome, minimal=preferences.minimal)
     headers = [NO_STORE, (b"portolan-position", position_of(planned, outcome).encode())]
     deleted = isinstance(planned.operation, Delete)
@@ -172,7 +175,7 @@ def _status(planned: Planned, outcome: Outcome, *, minimal: bool) -> int:
 
 
 def add_freshness(headers: Headers, freshness: Freshness | None) -> None:
-    """Tell how old an answer of the primary may be: the bound kept, and what was measured (s)."""
+    """Tell how old an answer of the view may be: the bound kept, and what was measured (s)."""
     if freshness is not None:
         told = f"bound={freshness.bound_s:g}, measured={freshness.measured_s:.3f}"
         headers.append((b"portolan-staleness", told.encode()))

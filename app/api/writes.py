@@ -17,12 +17,12 @@ from mediator.model.operations import (
     Get,
     Operation,
     Put,
-    Revise,
+    ReadModifyWrite,
     Update,
     WriteOperation,
 )
 from mediator.model.operators import FIELD_OF
-from mediator.operations.patch import Compute, UpdateParts, json_patch, merge_patch
+from mediator.operations.patch import Compute, FieldChanges, json_patch, merge_patch
 
 __all__ = [
     "Builder",
@@ -121,7 +121,7 @@ def build_merge_patch(target: Target, body: Any) -> Planned:
     resource = target.resource
     body = _without_id(body, target)
     parts = merge_patch(resource.schema, resource.codec, body, target.pointer)
-    if isinstance(parts, UpdateParts):
+    if isinstance(parts, FieldChanges):
         return _update(target, parts)
     return _revise(target, parts, tuple(body))
 
@@ -159,10 +159,10 @@ def _replace(target: Target, fields: tuple[str, ...], body: dict[str, Any]) -> P
     if required:
         locations = [Location(f"{target.pointer}/{name}", "is required") for name in required]
         raise Invalid("A required field cannot be removed.", locations=locations)
-    return _update(target, UpdateParts(values, unset, ()))
+    return _update(target, FieldChanges(values, unset, ()))
 
 
-def _update(target: Target, parts: UpdateParts) -> Planned:
+def _update(target: Target, parts: FieldChanges) -> Planned:
     operators = tuple(parts.operators)
     unset = tuple(parts.unset)
     touched = (*parts.values, *unset, *map(FIELD_OF, operators))
@@ -177,7 +177,7 @@ def _revise(target: Target, compute: Compute, touched: tuple[str, ...] | None) -
     fields = target.selection.fields
     narrowed = compute if fields is None else _narrow(compute, fields)
     whole = _shows_whole(target)
-    revision = Revise(*_head(target), narrowed, whole)
+    revision = ReadModifyWrite(*_head(target), narrowed, whole)
     return _plan(target, revision, None if whole else touched)
 
 

@@ -1,4 +1,4 @@
-"""``portolan job``: analytic work on files, here and now."""
+"""``portolan job``: analytic jobs, on files here or at a service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 from app.commands import remote_job
 from app.commands.consoles import errors
-from app.commands.run_view import EXIT, bars, check_target, print_document, show, tell_reasons
+from app.commands.run_view import EXIT, bars, check_target, print_document, print_reasons, show
 
 if TYPE_CHECKING:
     from spark_jobs.runner.job import Job
@@ -45,25 +45,25 @@ def run(
     dry_run: Annotated[bool, typer.Option(help="End with the forecast, and print it.")] = False,
     run_dir: Annotated[
         Path | None,
-        typer.Option(help="Keep what is finished here, and go on from there next time."),
+        typer.Option(help="Keep finished stages here, and resume behind them next time."),
     ] = None,
     wait: Annotated[
-        bool, typer.Option(help="Stay until it has ended; a run on files is never left alone.")
+        bool, typer.Option(help="Wait for the end; a run on files always does.")
     ] = True,
     verbose: Annotated[bool, typer.Option(help="Show where a run failed.")] = False,
 ) -> None:
-    """Do a job on files, without a service.
+    """Execute a job on files, without a service.
 
     Ends with 0 if it is done, 3 if its limits stopped it, 130 if it was interrupted, else 1.
     """
     logging.getLogger("portolan.jobs").setLevel("DEBUG" if verbose else "ERROR")
-    del wait  # so that a line of a script is the same with a service and without
-    with _told():
-        todo = _read(spec)
+    del wait  # the same command line works with a service and without
+    with _readable_errors():
+        job_ = _read(spec)
         _check(out, dry_run=dry_run)
-    keeping = tempfile.TemporaryDirectory(prefix="portolan-run-") if run_dir is None else None
-    with keeping or nullcontext(str(run_dir)) as directory, _told():
-        raise typer.Exit(_carry_out(todo, Path(directory), out, dry_run=dry_run))
+    scratch = tempfile.TemporaryDirectory(prefix="portolan-run-") if run_dir is None else None
+    with scratch or nullcontext(str(run_dir)) as directory, _readable_errors():
+        raise typer.Exit(_execute(job_, Path(directory), out, dry_run=dry_run))
 
 
 def _read(path: Path) -> Job:
@@ -89,11 +89,11 @@ def _check(out: Path | None, *, dry_run: bool) -> None:
         raise typer.BadParameter("--out says where the result goes; or ask for a --dry-run.")
 
 
-def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
+def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
     from app.settings.main import JobSettings
     from spark_jobs.runner import local
+    from spark_jobs.runner.attempt import Attempt
     from spark_jobs.runner.control import Control
-    from spark_jobs.runner.execution import Run
     from spark_jobs.runner.run_directory import RunDirectory
     from spark_jobs.session import open_session
     from spark_jobs.sources.reading import read_input
@@ -103,14 +103,14 @@ def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int
         starting = progress.add_task("Starting Spark", total=None)
         spark = open_session(JobSettings().spark_options())
         progress.remove_task(starting)
-        attempt = Run(todo, directory, spark, read_input, control, dry_run=dry_run)
-        ending = local.conduct(
+        attempt = Attempt(job_, directory, spark, read_input, control, dry_run=dry_run)
+        ending = local.run_to_end(
             attempt, control, lambda: show(progress, control.snapshot()["stages"])
         )
         show(progress, control.snapshot()["stages"])
     if ending.forecast is not None and dry_run:
         print_document(asdict(ending.forecast))
-    tell_reasons(ending.state, ending.reasons)
+    print_reasons(ending.state, ending.reasons)
     if ending.result is not None and out is not None:
         local.write_result(directory, ending, out)
         errors.print(f"{ending.rows:,} rows: {out}")
@@ -118,7 +118,7 @@ def _carry_out(todo: Job, path: Path, out: Path | None, *, dry_run: bool) -> int
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _readable_errors() -> Iterator[None]:
     """End with a sentence instead of a traceback."""
     from spark_jobs.runner.port import SpecInvalid
     from spark_jobs.session import SparkUnavailable

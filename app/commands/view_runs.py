@@ -1,4 +1,4 @@
-"""Runs over primaries, started through the admin API and watched to their end."""
+"""Runs over views, started through the admin API and watched to their end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Upkeep:
     key: SecretStr | None = None
 
     async def verify(self, database: str, *, repair: bool) -> bool:
-        """Compare a primary with its systems; return whether nothing is wrong by now.
+        """Compare a view with its systems; return whether nothing is wrong by now.
 
         Raises:
             RunFailed: With the reason.
@@ -57,7 +57,7 @@ class Upkeep:
         return await self._run(database, "rebuild")
 
     async def _run(self, database: str, what: str) -> bool:
-        path = f"/admin/v1/materialisation/{quote(database, safe='')}"
+        path = f"/admin/v1/views/{quote(database, safe='')}"
         async with httpx.AsyncClient(
             base_url=self.url, timeout=TIMEOUT_S, headers=bearer(self.key)
         ) as admin:
@@ -95,7 +95,7 @@ def _answer(response: httpx.Response) -> Any:
 
 
 def _report(run: Mapping[str, Any]) -> Table:
-    table = Table(title="Copies in the primary, compared with their systems")
+    table = Table(title="Copies in the view, compared with their systems")
     for heading in ("class", "objects", "wrong", "repaired", "for example"):
         table.add_column(heading)
     for name, found in (run["classes"] or {}).items():

@@ -20,9 +20,9 @@ _ITEM = re.compile(
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
 _POSITION = re.compile(r"[A-Za-z0-9_-]{1,2048}", re.ASCII)
 
-_CONSISTENCIES: Final[dict[str, Literal["strong", "primary"]]] = {
+_CONSISTENCIES: Final[dict[str, Literal["strong", "bounded"]]] = {
     "strong": "strong",
-    "primary": "primary",
+    "bounded": "bounded",
 }
 
 _KNOWN: dict[str, Callable[[str], object]] = {
@@ -41,7 +41,7 @@ class Preferences:
     Attributes:
         minimal: No representation after a write.
         whole: That of the whole object after a write, not only of what it touched.
-        consistency: As the systems hold it now, or from the primary.
+        consistency: As the systems hold it now, or from the view.
         max_staleness_s: How old an answer may be, in seconds.
         at_least: A position that the answer must have reached.
         applied: The value of Preference-Applied; empty if nothing was.
@@ -50,7 +50,7 @@ class Preferences:
 
     minimal: bool = False
     whole: bool = False
-    consistency: Literal["strong", "primary"] | None = None
+    consistency: Literal["strong", "bounded"] | None = None
     max_staleness_s: float | None = None
     at_least: str | None = None
     applied: str = ""
@@ -64,7 +64,7 @@ NO_PREFERENCES = Preferences()
 def parse_prefer(value: str) -> Preferences:
     """Read Prefer; unknown preferences are ignored, as section 2 demands.
 
-    What is asked of freshness always holds: a read that the primary is not fresh enough for is
+    What is asked of freshness always holds: a read that the view is not fresh enough for is
     answered by the systems themselves.
 
     Raises:

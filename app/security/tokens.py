@@ -19,7 +19,7 @@ from app.security.jwks import KeySet
 from mediator.access.model import MOST_GRANTS, Grant, Principal, is_subject, parse_grant
 from mediator.base.clock import Clock
 from mediator.base.errors import Unauthenticated
-from mediator.schema.reading import NAME
+from mediator.schema.json_node import NAME
 
 __all__ = ["LONGEST_TOKEN", "TENANT_CLAIM", "TokenRules", "Tokens"]
 

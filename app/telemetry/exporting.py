@@ -27,7 +27,7 @@ from app.settings.telemetry import TelemetrySettings
 from app.telemetry.metrics_data import metrics_data
 from app.telemetry.sending import SpanProcess
 from app.telemetry.traces import Traces
-from mediator.base.ending import end
+from mediator.base.cancellation import end
 
 __all__ = ["CLOSE_S", "Exporting"]
 

@@ -30,7 +30,7 @@ from app.settings.telemetry import TelemetrySettings
 from app.telemetry.encoding import Encoder
 from app.telemetry.log import start_logging
 from app.telemetry.spans import Ended
-from mediator.base.ending import end
+from mediator.base.cancellation import end
 
 __all__ = ["MOST_WAITING", "SpanProcess"]
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["DRIFT", "Clock", "ServerClock", "SystemClock", "Unchanged"]
+__all__ = ["DRIFT", "Clock", "ServerClock", "StabilityTimer", "SystemClock"]
 
 DRIFT: Final = 500e-6
 """By what part two monotonic clocks differ at most: as fast as `adjtimex(2)` slews one."""
@@ -75,7 +75,7 @@ class ServerClock:
         return self._clock.monotonic()
 
 
-class Unchanged(Generic[_Key]):
+class StabilityTimer(Generic[_Key]):
     """For how long this process has seen nothing else, by its own monotonic clock.
 
     So a silence is measured without a time of whoever is silent.

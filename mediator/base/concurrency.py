@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-from mediator.base.ending import end
+from mediator.base.cancellation import end
 
 __all__ = ["both", "concurrently"]
 

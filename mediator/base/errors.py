@@ -21,7 +21,7 @@ MediatorError
 ├── IdempotencyReused     same key, other request
 ├── TooManyRequests   a tenant asks for more than it may; try again later
 ├── StorageFull       a tenant keeps as many objects as it may
-├── Unplaceable       no system can serve a node of the schema (oracle R2)
+├── Unplaceable       no system can serve a node of the schema
 └── Unavailable       a system that is needed does not answer; try again later
     └── OutcomeUnknown    the deadline passed during a write
 

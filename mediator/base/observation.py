@@ -16,24 +16,24 @@ __all__ = [
     "FeedFellBack",
     "FeedGapFound",
     "FeedLagMeasured",
-    "Hearing",
+    "FilteredObserver",
     "Observation",
     "Observer",
     "PlacementDecided",
-    "PrimaryDecision",
-    "PrimaryTried",
     "ProposalRecorded",
     "RedoRecovered",
     "RequestFinished",
     "RequestRefused",
     "StoreCallFinished",
     "SystemRegistered",
+    "ViewDecision",
+    "ViewReadFinished",
     "ViolationDetected",
     "broadcast",
 ]
 
 CallOutcome: TypeAlias = Literal["ok", "unavailable", "timeout", "refused"]
-PrimaryDecision: TypeAlias = Literal["answered", "stale", "unseen", "unavailable", "missing"]
+ViewDecision: TypeAlias = Literal["answered", "stale", "unseen", "unavailable", "missing"]
 
 
 @immutable
@@ -160,21 +160,21 @@ class ClockSkewMeasured:
 
 
 @immutable
-class PrimaryTried:
-    """A read could have been answered by a primary; what became of it.
+class ViewReadFinished:
+    """A read could have been answered by a view; what became of it.
 
     Attributes:
         database: The database.
         class_name: The class.
         decision: `answered`; or its systems are asked, because the copies are too old (`stale`),
             lack what the reader has seen (`unseen`), do not have the object (`missing`), or the
-            primary does not answer (`unavailable`).
+            view does not answer (`unavailable`).
         measured_s: How old the copies were at most; None: not known.
     """
 
     database: str
     class_name: str
-    decision: PrimaryDecision
+    decision: ViewDecision
     measured_s: float | None
 
 
@@ -210,7 +210,7 @@ Observation: TypeAlias = (
     | FeedFellBack
     | FeedGapFound
     | FeedLagMeasured
-    | PrimaryTried
+    | ViewReadFinished
     | RequestFinished
     | RequestRefused
 )
@@ -218,7 +218,7 @@ Observer: TypeAlias = Callable[[Observation], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class FilteredObserver:
     """An observer that `broadcast` tells of some kinds only; called by itself it hears all.
 
     Attributes:
@@ -235,12 +235,16 @@ class Hearing:
 
 
 def broadcast(*observers: Observer) -> Observer:
-    """Return an observer that tells all of `observers` in their order; see `Hearing`."""
+    """Return an observer that tells all of `observers` in their order; see `FilteredObserver`."""
     concerned: dict[type[Any], tuple[Observer, ...]] = {}
 
     def choose(kind: type[Any]) -> tuple[Observer, ...]:
-        hearing = [one for one in observers if not isinstance(one, Hearing) or kind in one.kinds]
-        chosen = tuple([one.observer if isinstance(one, Hearing) else one for one in hearing])
+        hearing = [
+            one for one in observers if not isinstance(one, FilteredObserver) or kind in one.kinds
+        ]
+        chosen = tuple(
+            [one.observer if isinstance(one, FilteredObserver) else one for one in hearing]
+        )
         return concerned.setdefault(kind, chosen)
 
     def tell(observation: Observation) -> None:

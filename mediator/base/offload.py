@@ -10,7 +10,7 @@ from functools import partial
 from threading import local
 from typing import Any, Final, ParamSpec, TypeVar
 
-__all__ = ["give_way", "is_large", "offload", "paced"]
+__all__ = ["is_large", "offload", "throttle", "throttled"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -60,7 +60,7 @@ async def offload(
     return await asyncio.get_running_loop().run_in_executor(_THREADS, _computed, call)
 
 
-def give_way() -> None:
+def throttle() -> None:
     """Rest now and then, where a thread computes; to be called every hundred microseconds.
 
     A thread that computes all the time takes every other turn of the interpreter, so that requests
@@ -75,10 +75,10 @@ def give_way() -> None:
         _own.rested_s = time.thread_time()
 
 
-def paced(items: Iterable[_T]) -> Iterator[_T]:
+def throttled(items: Iterable[_T]) -> Iterator[_T]:
     """Yield items, and give way before each of them."""
     for item in items:
-        give_way()
+        throttle()
         yield item
 
 

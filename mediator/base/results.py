@@ -7,18 +7,18 @@ from typing import TypeVar
 
 from mediator.base.errors import MediatorError
 
-__all__ = ["all_or_raise", "or_raise"]
+__all__ = ["result_or_raise", "results_or_raise"]
 
 _T = TypeVar("_T")
 
 
-def or_raise(result: _T | MediatorError) -> _T:
+def result_or_raise(result: _T | MediatorError) -> _T:
     """Return a result; raises the error that stands in its place."""
     if isinstance(result, MediatorError):
         raise result
     return result
 
 
-def all_or_raise(results: Iterable[_T | MediatorError]) -> list[_T]:
+def results_or_raise(results: Iterable[_T | MediatorError]) -> list[_T]:
     """Return results; raises the first error among them."""
-    return [or_raise(result) for result in results]
+    return [result_or_raise(result) for result in results]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.base.ending import end
 from mediator.base.errors import MediatorError
 from mediator.base.lease import Lease
 from mediator.base.observation import (

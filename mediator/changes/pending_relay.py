@@ -16,7 +16,13 @@ from typing import Final, TypeAlias
 
 from mediator.base.clock import Clock
 from mediator.model.change import Change
-from mediator.stores.port import Fragment, FragmentOf, PendingChanges, StoreRefused, Unsettled
+from mediator.stores.port import (
+    Fragment,
+    FragmentOf,
+    PendingChanges,
+    StoreRefused,
+    UnrelayedChanges,
+)
 
 __all__ = ["Append", "PendingRelay"]
 
@@ -58,7 +64,7 @@ class PendingRelay:
         append: Append,
         fragment_of: FragmentOf,
         clock: Clock,
-        odd: Callable[[Unsettled], None],
+        odd: Callable[[UnrelayedChanges], None],
         settled: Append | None = None,
     ) -> None:
         self._store = store
@@ -103,7 +109,7 @@ class PendingRelay:
     def _take(self) -> bool:
         """Take what the store says was written; False if there may be more."""
         room = _ROOM - len(self._waiting)
-        taken = self._store.written(room)
+        taken = self._store.take_written(room)
         self._waiting.update(dict.fromkeys(taken))
         return len(taken) < room
 
@@ -135,7 +141,7 @@ class PendingRelay:
         changes = [change for one in waiting for change in one.changes]
         if changes:
             await self._append(changes)
-            await self._store.settle(waiting)
+            await self._store.acknowledge(waiting)
             if self._settled is not None:
                 await self._settled(changes)
         self._doubt(fragment, ids, waiting)
@@ -144,7 +150,9 @@ class PendingRelay:
                 self._odd(one)
         return len(changes)
 
-    def _doubt(self, fragment: Fragment, ids: Sequence[str], found: Sequence[Unsettled]) -> None:
+    def _doubt(
+        self, fragment: Fragment, ids: Sequence[str], found: Sequence[UnrelayedChanges]
+    ) -> None:
         """Remember records that were perhaps not read to their ends: then they are told again."""
         whole = {one.id for one in found if len(one.changes) < _MANY}
         where = (fragment.database_id, fragment.class_name)

@@ -16,7 +16,7 @@ from mediator.changes.routes import SystemRoutes
 from mediator.changes.writers import Standing, Writers
 from mediator.model.change import Change
 from mediator.stores.guarded import GuardedStore
-from mediator.stores.port import PendingChanges, StoreError, Unsettled
+from mediator.stores.port import PendingChanges, StoreError, UnrelayedChanges
 from mediator.stores.systems import Systems
 
 __all__ = ["PendingRelays"]
@@ -245,7 +245,7 @@ async def _nowhere(_changes: Sequence[Change]) -> None:
     """Let changes go: there is no feed that takes them."""
 
 
-def _report(odd: Unsettled) -> None:
+def _report(odd: UnrelayedChanges) -> None:
     fragment = odd.fragment
     log.error(
         "%s: the changes of %s/%s/%s do not lead to its values; the last one was made to",

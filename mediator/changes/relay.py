@@ -15,7 +15,7 @@ from mediator.changes.feed import Brought, Feed, Source
 from mediator.changes.routes import SystemRoutes
 from mediator.model.change import Change
 from mediator.schema.tree import SCRATCH_DATABASE
-from mediator.stores.port import ChangeLog, Fragment, FragmentOf, Logged
+from mediator.stores.port import ChangeLog, Fragment, FragmentOf, LogEntry
 
 __all__ = ["KEEP_S", "LogRelay", "Round", "Withholding"]
 
@@ -159,7 +159,7 @@ class LogRelay:
             self._due_tick = self._horizons.popleft()[0]
 
     async def _bring(
-        self, databases: Sequence[str], found: Mapping[str, Sequence[Logged]], until_tick: int
+        self, databases: Sequence[str], found: Mapping[str, Sequence[LogEntry]], until_tick: int
     ) -> int:
         """Bring each database what was found, or that there is nothing if it is time to say so.
 
@@ -230,13 +230,13 @@ class LogRelay:
         passed_s = self._looked_at - self._told_at.get(database, float("-inf"))
         return passed_s * 1_000_000 >= self._pace_us
 
-    async def _read_all(self) -> dict[str, list[Logged]]:
+    async def _read_all(self) -> dict[str, list[LogEntry]]:
         """Read each log, unless no database has a part in the system."""
         logs = [log for log in self._logs if self._cursors.of(log)]
         found = await _all(self._read(log, self._cursors.start(log)) for log in logs)
         return dict(zip(logs, found, strict=True))
 
-    async def _read(self, log: str, after: str) -> list[Logged]:
+    async def _read(self, log: str, after: str) -> list[LogEntry]:
         unknown: set[str] = set()
         find = self._finder(unknown)
         entries = await self._store.changes(log, after or None, _BATCH, find)
@@ -284,7 +284,7 @@ def _parcels(brought: Sequence[Brought]) -> Iterator[tuple[Sequence[Brought], bo
 
 
 def _by_database(
-    found: Mapping[str, Sequence[Logged]],
+    found: Mapping[str, Sequence[LogEntry]],
 ) -> dict[str, dict[str, list[tuple[str, Change]]]]:
     """Return the changes of each database, by log, with their places."""
     databases: dict[str, dict[str, list[tuple[str, Change]]]] = {}

@@ -3,7 +3,7 @@
 Where outboxes are in the records (`PendingChanges`), nobody knows of a write but the replica that
 made it. So it registers first, and then acknowledges such writes only while it holds a lease; the
 others take the feed for complete only up to where every registered replica has brought its own
-(docs/primary.md, "Who may acknowledge").
+(docs/materialised-views.md, "Who may acknowledge").
 
 No time of two machines is compared. The holder counts its lease from before it asked for it, the
 others count from after they have seen its token first, each by its own monotonic clock: once they
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import uuid4
 
-from mediator.base.clock import DRIFT, Clock, Unchanged
+from mediator.base.clock import DRIFT, Clock, StabilityTimer
 
 __all__ = ["LEASE_S", "OVER_S", "RENEW_S", "Seen", "SharedWriters", "Standing", "Writers"]
 
@@ -112,8 +112,8 @@ class Writers:
         self._token = ""
         self._counted: set[tuple[str, str]] = set()
         self._changed = asyncio.Event()
-        self._tokens: Unchanged[str] = Unchanged(clock)
-        self._runs: Unchanged[str] = Unchanged(clock)
+        self._tokens: StabilityTimer[str] = StabilityTimer(clock)
+        self._runs: StabilityTimer[str] = StabilityTimer(clock)
         self.registration = 0
 
     async def renew(self) -> None:

@@ -53,9 +53,9 @@ from mediator.control.follower import Follower
 from mediator.control.layout import (
     copies_of,
     fragments_of,
-    primary_of,
     route_of,
     same_place,
+    view_system_of,
     with_owned_until,
 )
 from mediator.control.membership import Membership
@@ -63,9 +63,9 @@ from mediator.control.plans import Plan, decide_change
 from mediator.control.port import BeforeChange, SchemaChange
 from mediator.control.registry import Registry
 from mediator.control.views import (
-    PrimaryKeeper,
-    check_primary,
-    notes_on_primary,
+    ViewMaintainer,
+    check_view,
+    notes_on_view,
     outdated,
     unheld,
     without_copies,
@@ -75,7 +75,7 @@ from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.schema.mistakes import invalid
+from mediator.schema.errors import invalid
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment, Lockable, Store, StoreError
@@ -97,7 +97,7 @@ class Schemas:
         executor: Executor,
         follower: Follower,
         membership: Membership,
-        keeper: PrimaryKeeper,
+        keeper: ViewMaintainer,
         clearing: Clearing,
         observe: Observer,
     ) -> None:
@@ -213,7 +213,7 @@ class Schemas:
         decision, moves = await offload(True, decide_change, schema, present, holding, candidates)
         unfit = without_copies(self._systems)
         new = await offload(True, stored_form, schema, decision, stored, unfit)
-        check_primary(schema, primary_of(new), self._systems)
+        check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding)
         return Plan(stored, new, present, route, frozenset(holding), decision, moves, model.epoch)
@@ -236,7 +236,7 @@ class Schemas:
             moves=tuple(moves),
             notes=(
                 *await offload(True, notes_on, decision),
-                *notes_on_primary(schema, self._keeper),
+                *notes_on_view(schema, self._keeper),
             ),
         )
 

@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from mediator.base.clock import ServerClock, SystemClock
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
-from mediator.coordination.view_state import RedisPrimaryState
+from mediator.coordination.view_state import RedisViewState
 from mediator.coordination.writers import RedisWriters
 from mediator.stores.port import SystemConfig
 from mediator.stores.redis.client import CommandClient
@@ -24,7 +24,7 @@ TIMEOUT_S: Final = 3.0
 
 
 class Coordination:
-    """The feed, the leases, and what is known of primaries.
+    """The feed, the leases, and what is known of views.
 
     Args:
         url: Address of the coordination Redis.
@@ -38,7 +38,7 @@ class Coordination:
         self.feed = RedisFeed(self._redis, self._client, retention)
         self.leases = Leases(self._redis)
         self.writers = RedisWriters(self._redis)
-        self.primary_state = RedisPrimaryState(self._redis)
+        self.view_state = RedisViewState(self._redis)
 
     async def skew_s(self) -> float:
         """Return by how much Redis's clock is ahead of ours at least, in seconds.

@@ -10,7 +10,7 @@ import orjson
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from mediator.base.clock import SystemClock, Unchanged
+from mediator.base.clock import StabilityTimer, SystemClock
 
 __all__ = ["MetricsExchange", "NoExchange", "RedisExchange"]
 
@@ -57,7 +57,7 @@ class RedisExchange:
     def __init__(self, url: str, key: str = KEY) -> None:
         self._key = key
         self._clock = SystemClock()
-        self._entries: Unchanged[str] = Unchanged(self._clock)
+        self._entries: StabilityTimer[str] = StabilityTimer(self._clock)
         self._redis = Redis.from_url(
             url, decode_responses=True, socket_timeout=1.0, socket_connect_timeout=1.0
         )

@@ -1,11 +1,11 @@
-"""The states of primaries in Redis, beside the feed of their database: same hash tag, same server.
+"""The states of views in Redis, beside the feed of their database: same hash tag, same server.
 
 So they fall back together with the feed if the server does, and a cursor never points beyond what
 the feed has lost.
 
 | key | what it holds |
 |---|---|
-| `{portolan:feed:<database>}:primary` | hash: `cursor/<partition>`, and the state of each copy by \
+| `{portolan:feed:<database>}:view` | hash: `cursor/<partition>`, and the state of each copy by \
 `<partition>/<copy>` |
 | `…:told` | hash: JSON documents for operators |
 """
@@ -28,14 +28,14 @@ from mediator.coordination.scripts import TICKS, script_of
 from mediator.materialisation.state import CopyState, PartitionState, Step
 from mediator.materialisation.watermarks import Location, Marks
 
-__all__ = ["RedisPrimaryState"]
+__all__ = ["RedisViewState"]
 
 _CURSOR: Final = "cursor"
 _LEASE_LOST: Final = -1
 
 
-class RedisPrimaryState:
-    """The states of all primaries in one Redis: `mediator.materialisation.state.PrimaryState`."""
+class RedisViewState:
+    """The states of all views in one Redis: `mediator.materialisation.state.ViewState`."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -44,7 +44,7 @@ class RedisPrimaryState:
 
     async def load(self, database: str, partition: int) -> PartitionState:
         """Return what is known of a partition."""
-        states = _decoded(await self._ask(self._redis.hgetall(_key(database, "primary"))))
+        states = _decoded(await self._ask(self._redis.hgetall(_key(database, "view"))))
         prefix = f"{partition}/"
         copies = {
             name.removeprefix(prefix): _state(text)
@@ -79,7 +79,7 @@ class RedisPrimaryState:
 
     async def retract(self, database: str, copies: Collection[str] | None = None) -> None:
         """Forget what is known of copies; None: of the database."""
-        key = _key(database, "primary")
+        key = _key(database, "view")
         if copies is None:
             await self._ask(self._redis.delete(key, _key(database, "told")))
         elif copies:

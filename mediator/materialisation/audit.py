@@ -1,4 +1,4 @@
-"""Comparing the primary with the systems it is copied from, and making good what differs.
+"""Comparing the view with the systems it is copied from, and making good what differs.
 
 Both sides are walked through together in the order of ids, page by page, while traffic goes on. So
 a difference counts only if it cannot be on its way: a copy that lacks a version is overdue once
@@ -123,7 +123,7 @@ def _same_values(route: ClassRoute, group: str, one: Record, other: Record) -> b
 
 
 class Audit:
-    """Audits classes of a database that has a primary.
+    """Audits classes of a database that has a view.
 
     Args:
         systems: The systems at hand.

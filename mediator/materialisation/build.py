@@ -12,7 +12,7 @@ import asyncio
 from contextlib import suppress
 from uuid import uuid4
 
-from mediator.base.ending import end
+from mediator.base.cancellation import end
 from mediator.base.errors import Unavailable
 from mediator.changes.partitions import PARTITIONS, partition_of
 from mediator.materialisation.audit import Wrong, compare

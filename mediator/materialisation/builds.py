@@ -17,7 +17,7 @@ from mediator.stores.systems import Systems
 __all__ = ["Builds"]
 
 FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 
 
 class Builds:
@@ -98,5 +98,5 @@ class Builds:
         if self._failed.get(copy) is not self._builds[copy]:
             self._failed[copy] = self._builds[copy]
             until = now + pause_s
-            self._pauses[copy] = (until, min(2 * pause_s, LONGEST_PAUSE_S))
+            self._pauses[copy] = (until, min(2 * pause_s, MAX_PAUSE_S))
         return now >= until

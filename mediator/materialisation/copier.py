@@ -1,4 +1,4 @@
-"""Bringing objects into the primary, as their systems hold them now.
+"""Bringing objects into the view, as their systems hold them now.
 
 Values are copied with their versions, never operations: however often an object changed, it is one
 read of each system and one write. A copy is made of parts that were read one after the other, so
@@ -56,18 +56,18 @@ def join_parts(parts: Sequence[Record | None]) -> Record | None:
 
 
 class Copier:
-    """Copies objects into the primary."""
+    """Copies objects into the view."""
 
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
 
     async def copy(self, route: ClassRoute, ids: Sequence[str], *, force: bool = False) -> int:
-        """Bring objects into the primary as they are now; return how many writes that took.
+        """Bring objects into the view as they are now; return how many writes that took.
 
         `force`: even where a copy is newer than what its systems hold.
 
         Raises:
-            Unavailable: A system of the class, or the primary, does not answer.
+            Unavailable: A system of the class, or the view, does not answer.
         """
         return sum([await self._chunk(route, chunk, force) for chunk in _chunks(ids)])
 
@@ -78,7 +78,7 @@ class Copier:
         return [join_parts([next(records) for _ in route.fragments]) for _ in ids]
 
     async def held(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
-        """Read what the primary holds of objects."""
+        """Read what the view holds of objects."""
         assert route.copy is not None
         return await self._calls.read([Read(route.copy, id_) for id_ in ids])
 

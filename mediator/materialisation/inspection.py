@@ -1,14 +1,14 @@
-"""What operators see of a primary."""
+"""What operators see of a view."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mediator.base.clock import Clock, Unchanged
+from mediator.base.clock import Clock, StabilityTimer
 from mediator.changes.feed import Feed, PositionGone
 from mediator.changes.partitions import PARTITIONS
-from mediator.materialisation.state import CopyState, PartitionState, PrimaryState
+from mediator.materialisation.state import CopyState, PartitionState, ViewState
 from mediator.materialisation.upkeep import is_over
 from mediator.materialisation.views import copied_classes
 from mediator.materialisation.watermarks import Watermarks, place_of
@@ -21,7 +21,7 @@ MOST_WAITING: Final = 1_000
 
 
 class View:
-    """Shows what is known of primaries, on whichever replica.
+    """Shows what is known of views, on whichever replica.
 
     Args:
         feed: The feeds.
@@ -30,17 +30,15 @@ class View:
         clock: The time.
     """
 
-    def __init__(
-        self, feed: Feed, state: PrimaryState, watermarks: Watermarks, clock: Clock
-    ) -> None:
+    def __init__(self, feed: Feed, state: ViewState, watermarks: Watermarks, clock: Clock) -> None:
         self._feed = feed
         self._state = state
         self._age_s = watermarks.age_s
         self._clock = clock
-        self._runs: Unchanged[str] = Unchanged(clock)
+        self._runs: StabilityTimer[str] = StabilityTimer(clock)
 
     async def describe(self, model: RoutingModel, database: str) -> dict[str, Any]:
-        """Describe the primary of the database of an id.
+        """Describe the view of the database of an id.
 
         Raises:
             Unavailable: The coordination Redis does not answer.
@@ -51,7 +49,7 @@ class View:
         routes, schema = copied_classes(model, database), model.by_id[database].schema
         return {
             "database": schema.database,
-            "staleness_s": schema.primary.staleness_s,
+            "staleness_s": schema.materialised_view.staleness_s,
             "classes": {n: self._class(route, known, told) for n, route in routes.items()},
             "partitions": [
                 await self._partition(database, number, known[number], told)
@@ -95,7 +93,7 @@ class View:
         ]
         ages = [part["age_s"] for part in parts]
         return {
-            "primary": route.copy.system,
+            "system": route.copy.system,
             "age_s": None if None in ages else max(ages),
             "partitions": parts,
         }

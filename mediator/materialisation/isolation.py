@@ -47,10 +47,10 @@ class Bringer:
         self._copier = copier
 
     async def bring(self, route: ClassRoute, ids: Sequence[str]) -> Brought:
-        """Bring objects into the primary as they are now.
+        """Bring objects into the view as they are now.
 
         Raises:
-            Unavailable: A system of the class, or the primary, is not well.
+            Unavailable: A system of the class, or the view, is not well.
         """
         brought = Brought()
         for start in range(0, len(ids), CHUNK):

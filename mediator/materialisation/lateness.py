@@ -1,7 +1,7 @@
-"""Telling that a primary gets late, before its bound is broken.
+"""Telling that a view gets late, before its bound is broken.
 
 No reader is ever answered beyond the bound: the systems are read instead. But that is what the
-primary was to spare them, so operators hear of it in time, as of any violation of an annotation.
+view was to spare them, so operators hear of it in time, as of any violation of an annotation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.base.observation import Observer, ViolationDetected
 from mediator.changes.log_relays import Leasing
-from mediator.materialisation.views import copied_classes, databases_with_primary
+from mediator.materialisation.views import copied_classes, databases_with_view
 from mediator.materialisation.watermarks import Watermarks
 from mediator.routing.model import ClassRoute, RoutingModel
 
@@ -22,7 +22,7 @@ __all__ = ["METRIC", "Lateness", "ViolationLog"]
 
 METRIC: Final = "staleness"
 LATE: Final = 0.8
-"""Part of the bound from which on a primary counts as late."""
+"""Part of the bound from which on a view counts as late."""
 
 IN_TIME: Final = 0.5
 """Part of the bound from which down it is in time again."""
@@ -72,9 +72,9 @@ class Lateness:
     async def watch(self) -> None:
         """Look at every copy once."""
         model = self._model()
-        for database in databases_with_primary(model):
+        for database in databases_with_view(model):
             if await self._is_ours(database):
-                bound_s = model.by_id[database].schema.primary.staleness_s
+                bound_s = model.by_id[database].schema.materialised_view.staleness_s
                 for route, age_s in self._ages(model, database):
                     await self._judge(route, bound_s, age_s)
 

@@ -1,4 +1,4 @@
-"""Materialisers: one for each partition of each database that has a primary, among all replicas."""
+"""Materialisers: one for each partition of each database that has a view, among all replicas."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.base.ending import end
 from mediator.base.errors import MediatorError
 from mediator.changes.feed import LeaseLost
 from mediator.changes.log_relays import Leasing
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.rounds import Rounds, Slot
-from mediator.materialisation.state import PrimaryState
+from mediator.materialisation.state import ViewState
 from mediator.stores.port import StoreError
 
 __all__ = ["Materialiser", "period_s"]
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 LEASE_S: Final = 2.0
 RENEW_S: Final = 0.5
 PAUSE_S: Final = 0.5
-LONGEST_PAUSE_S: Final = 4.0
+MAX_PAUSE_S: Final = 4.0
 TELL_S: Final = 1.0
 
 _LONGEST_PERIOD_S: Final = 1.0
@@ -37,7 +37,8 @@ _US: Final = 1_000_000
 def period_s(staleness_s: float) -> float:
     """Return the time between the starts of two rounds, for a bound; both in seconds.
 
-    The bound is on the delay, so a round's own duration has to fit in as well (papers/ppm, Traps).
+    The bound is on the delay, so a round's own duration has to fit in as well (docs/papers/ppm.md,
+    Traps).
     """
     return min(_LONGEST_PERIOD_S, staleness_s / _ROUNDS_IN_BOUND)
 
@@ -62,7 +63,7 @@ class Materialiser:
         builds: Builds,
         staleness_s: Callable[[], float],
         leases: Leasing,
-        state: PrimaryState,
+        state: ViewState,
         clock: Clock,
     ) -> None:
         self._slot = slot
@@ -90,7 +91,7 @@ class Materialiser:
         except (MediatorError, StoreError) as error:
             if self._pause_s == PAUSE_S:
                 log.warning("materialising %s: %s", slot.database, error)
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
             await self._tell_of(error)
         except Exception:
             log.exception("materialising %s failed", slot.database)

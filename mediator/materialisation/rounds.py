@@ -1,4 +1,4 @@
-"""Rounds: what one partition of the feed tells is brought into the primary.
+"""Rounds: what one partition of the feed tells is brought into the view.
 
 A round asks first up to when the feed is complete, then reads what is new in it, then copies the
 objects concerned as they are by then, and only then says up to when the copies are complete. In any
@@ -20,7 +20,7 @@ from mediator.materialisation.condense import Work, condense
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.figures import Figures
 from mediator.materialisation.isolation import Bringer, Brought
-from mediator.materialisation.state import CopyState, PartitionState, PrimaryState, Step
+from mediator.materialisation.state import CopyState, PartitionState, Step, ViewState
 from mediator.materialisation.watermarks import place_of
 from mediator.model.change import Change
 from mediator.routing.model import ClassRoute
@@ -72,7 +72,7 @@ class Rounds:
         slot: Slot,
         routes: Callable[[], Mapping[str, ClassRoute]],
         feed: Feed,
-        state: PrimaryState,
+        state: ViewState,
         copier: Copier,
         bringer: Bringer,
         builds: Builds,

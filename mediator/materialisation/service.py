@@ -1,4 +1,4 @@
-"""All that keeps primaries up, and shows them, in one replica."""
+"""All that keeps views up, and shows them, in one replica."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mediator.materialisation.audit import Audit
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.inspection import View
 from mediator.materialisation.lateness import Lateness, ViolationLog
-from mediator.materialisation.state import PrimaryState
+from mediator.materialisation.state import ViewState
 from mediator.materialisation.upkeep import Kind, Upkeep
-from mediator.materialisation.views import Primaries, copied_classes, databases_with_primary
+from mediator.materialisation.views import Materialisers, copied_classes, databases_with_view
 from mediator.materialisation.watermarks import Watermarks, place_of
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute, RoutingModel
@@ -26,7 +26,7 @@ from mediator.stores.systems import EarliestTime, unavailable
 
 __all__ = ["MaterialiseService", "Shared"]
 
-Shared = tuple[Feed, PrimaryState, Leasing]
+Shared = tuple[Feed, ViewState, Leasing]
 """What replicas share: the feeds, what is known of the copies, leases."""
 
 
@@ -46,7 +46,7 @@ class _Works:
     ) -> None:
         feed, self.state, leases = shared
         systems, copier = calls.systems, Copier(calls)
-        self.primaries = Primaries(
+        self.materialisers = Materialisers(
             systems, copier, feed, self.state, leases, watermarks, model, replica, clock
         )
         self.lateness = Lateness(watermarks, model, events, leases, replica, observe, clock)
@@ -64,13 +64,13 @@ class _Works:
 
 
 class MaterialiseService:
-    """The materialisers of this replica, and what operators may ask of primaries.
+    """The materialisers of this replica, and what operators may ask of views.
 
     Args:
         calls: Sends store calls.
         watermarks: What reads go by.
         model: Returns the routing model in force.
-        shared: What replicas share; None: nothing, and no primary is kept up.
+        shared: What replicas share; None: nothing, and no view is kept up.
         events: Keeps violations.
         replica: Name of this replica.
         observe: Told of what happens.
@@ -98,7 +98,7 @@ class MaterialiseService:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether primaries are kept up at all."""
+        """Whether views are kept up at all."""
         return self._works is not None
 
     def periodic_tasks(self) -> list[PeriodicTask]:
@@ -107,21 +107,21 @@ class MaterialiseService:
         if works is None:
             return []
         return [
-            PeriodicTask("learning how old the primaries' copies are", 0.2, works.primaries.learn),
-            PeriodicTask("looking for primaries that get late", 1.0, works.lateness.watch),
+            PeriodicTask("learning how old the views' copies are", 0.2, works.materialisers.learn),
+            PeriodicTask("looking for views that get late", 1.0, works.lateness.watch),
         ]
 
     def relaying_duties(self) -> list[PeriodicTask]:
         """Return what any process may do."""
         if self._works is None:
             return []
-        return [PeriodicTask("tending the materialisers", 0.5, self._works.primaries.tend)]
+        return [PeriodicTask("tending the materialisers", 0.5, self._works.materialisers.tend)]
 
     async def close(self) -> None:
         """End; the periodic tasks have ended before."""
         if self._works is not None:
             await self._works.upkeep.close()
-            await self._works.primaries.close()
+            await self._works.materialisers.close()
 
     async def retract(self, copies: Sequence[Fragment]) -> None:
         """Take copies for incomplete, whatever is known of them; raises `Unavailable`."""
@@ -135,27 +135,27 @@ class MaterialiseService:
         model, measure = self._model(), self._watermarks.measured_s
         ages = {
             (model.by_id[database].schema.database, name): measure(route)
-            for database in databases_with_primary(model)
+            for database in databases_with_view(model)
             for name, route in copied_classes(model, database).items()
         }
         return {of_class: age_s for of_class, age_s in ages.items() if age_s is not None}
 
     async def overview(self) -> list[dict[str, Any]]:
-        """Describe all primaries."""
-        ids = sorted(databases_with_primary(self._model()))
+        """Describe all views."""
+        ids = sorted(databases_with_view(self._model()))
         return [await self._sharing().view.describe(self._model(), id_) for id_ in ids]
 
     async def describe(self, database: str) -> dict[str, Any]:
-        """Describe the primary of a database; raises `NotFound`."""
+        """Describe the view of a database; raises `NotFound`."""
         id_ = self._id_of(database)
         return await self._sharing().view.describe(self._model(), id_)
 
     async def begin(self, database: str, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
-        """Begin a run over a primary; return what `describe` tells by then.
+        """Begin a run over a view; return what `describe` tells by then.
 
         Raises:
-            NotFound: The database has no primary.
-            Conflict: Another run is going on, or no primaries are kept up.
+            NotFound: The database has no view.
+            Conflict: Another run is going on, or no views are kept up.
         """
         id_ = self._id_of(database)
         await self._sharing().upkeep.begin(id_, kind, repair=repair)
@@ -164,10 +164,10 @@ class MaterialiseService:
     def _id_of(self, database: str) -> str:
         found = self._model().databases.get(database)
         if found is None or not copied_classes(self._model(), found.id):
-            raise NotFound(f"There is no database {database} with a primary.")
+            raise NotFound(f"There is no database {database} with a view.")
         return found.id
 
     def _sharing(self) -> _Works:
         if self._works is None:
-            raise Conflict("Without a coordination Redis no primary is kept up.")
+            raise Conflict("Without a coordination Redis no view is kept up.")
         return self._works

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from mediator.base.lease import Lease
 from mediator.materialisation.watermarks import Marks
 
-__all__ = ["CopyState", "PartitionState", "PrimaryState", "Step"]
+__all__ = ["CopyState", "PartitionState", "Step", "ViewState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Step:
     after: CopyState | None
 
 
-class PrimaryState(Protocol):
+class ViewState(Protocol):
     """Keeps the states of all databases. Every method raises `Unavailable`."""
 
     async def load(self, database: str, partition: int) -> PartitionState:

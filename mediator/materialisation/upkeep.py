@@ -1,4 +1,4 @@
-"""Runs over whole primaries: comparing them with their systems, and building them anew.
+"""Runs over whole views: comparing them with their systems, and building them anew.
 
 A run goes on in the background of the replica that was asked, one at a time for each database among
 all replicas. What it tells of itself is seen on each of them, and stays until the next one.
@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any, Final, Literal
 from uuid import uuid4
 
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.base.ending import end
 from mediator.base.errors import Conflict, MediatorError
 from mediator.changes.log_relays import Leasing
 from mediator.changes.partitions import PARTITIONS
 from mediator.materialisation.audit import Audit, Report
-from mediator.materialisation.state import PrimaryState
+from mediator.materialisation.state import ViewState
 from mediator.materialisation.views import copied_classes
 from mediator.materialisation.watermarks import place_of
 from mediator.routing.model import ClassRoute, RoutingModel
@@ -106,7 +106,7 @@ class Upkeep:
     def __init__(
         self,
         audit: Audit,
-        state: PrimaryState,
+        state: ViewState,
         leases: Leasing,
         model: Callable[[], RoutingModel],
         count: Callable[[ClassRoute], Awaitable[int]],
@@ -129,7 +129,7 @@ class Upkeep:
         """
         run = Run(uuid4().hex, kind, repair, phase="beginning")
         if not await self._leases.acquire(f"upkeep:{database}", run.id, LEASE_S):
-            raise Conflict("The primary is being verified or rebuilt already.")
+            raise Conflict("The view is being verified or rebuilt already.")
         await self._tell(database, run)
         task = asyncio.create_task(self._keep(database, run))
         self._tasks.add(task)
@@ -153,7 +153,7 @@ class Upkeep:
         except MediatorError as error:
             run.state, run.detail = "failed", str(error)
         except Exception:
-            log.exception("the run over the primary of %s failed", database)
+            log.exception("the run over the view of %s failed", database)
             run.state, run.detail = "failed", "a defect; the log has more"
         finally:
             await end([work])
@@ -164,13 +164,13 @@ class Upkeep:
             await self._tell(database, run)
             await self._leases.release(f"upkeep:{database}", run.id)
         except MediatorError as error:
-            log.warning("the run over the primary of %s: %s", database, error)
+            log.warning("the run over the view of %s: %s", database, error)
 
     async def _work(self, database: str, run: Run) -> None:
         if run.kind == "rebuild":
             await self._rebuild(database, run)
         run.phase = "comparing"
-        bound_s = self._model().by_id[database].schema.primary.staleness_s
+        bound_s = self._model().by_id[database].schema.materialised_view.staleness_s
         for route in copied_classes(self._model(), database).values():
             of = await self._count(route)
             tell = partial(run.note, of)

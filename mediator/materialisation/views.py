@@ -1,4 +1,4 @@
-"""The primaries of all databases: their materialisers, and what this replica knows of their age."""
+"""The views of all databases: their materialisers, and what this replica knows of their age."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from mediator.base.cancellation import end
 from mediator.base.clock import Clock
-from mediator.base.ending import end
 from mediator.base.lease import Lease
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import Leasing
@@ -17,12 +17,12 @@ from mediator.materialisation.copier import Copier
 from mediator.materialisation.isolation import Bringer
 from mediator.materialisation.materialiser import Materialiser
 from mediator.materialisation.rounds import Rounds, Slot
-from mediator.materialisation.state import PrimaryState
+from mediator.materialisation.state import ViewState
 from mediator.materialisation.watermarks import Location, Marks, Watermarks
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.systems import Systems
 
-__all__ = ["Primaries", "copied_classes", "databases_with_primary"]
+__all__ = ["Materialisers", "copied_classes", "databases_with_view"]
 
 
 def copied_classes(model: RoutingModel, database_id: str) -> dict[str, ClassRoute]:
@@ -32,13 +32,13 @@ def copied_classes(model: RoutingModel, database_id: str) -> dict[str, ClassRout
     return {name: route for name, route in classes.items() if route.copy is not None}
 
 
-def databases_with_primary(model: RoutingModel) -> list[str]:
-    """Return the ids of the databases that have a primary."""
+def databases_with_view(model: RoutingModel) -> list[str]:
+    """Return the ids of the databases that have a view."""
     return [id_ for id_ in model.by_id if copied_classes(model, id_)]
 
 
-class Primaries:
-    """Keeps a materialiser for every partition of every database that has a primary.
+class Materialisers:
+    """Keeps a materialiser for every partition of every database that has a view.
 
     Args:
         systems: The opened systems.
@@ -57,7 +57,7 @@ class Primaries:
         systems: Systems,
         copier: Copier,
         feed: Feed,
-        state: PrimaryState,
+        state: ViewState,
         leases: Leasing,
         watermarks: Watermarks,
         model: Callable[[], RoutingModel],
@@ -77,8 +77,8 @@ class Primaries:
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     async def tend(self) -> None:
-        """Begin with databases that have a primary now, end with those that have none any more."""
-        databases = databases_with_primary(self._model())
+        """Begin with databases that have a view now, end with those that have none any more."""
+        databases = databases_with_view(self._model())
         wanted = {(id_, number) for id_ in databases for number in range(PARTITIONS)}
         over = {slot for slot, task in self._tasks.items() if slot not in wanted or task.done()}
         await self._end(over)
@@ -88,7 +88,7 @@ class Primaries:
 
     async def learn(self) -> None:
         """Ask up to when the copies are complete, for reads of this replica."""
-        databases = databases_with_primary(self._model())
+        databases = databases_with_view(self._model())
         asked_at = self._clock.monotonic()
         marks = await asyncio.gather(*(self._state.marks(id_) for id_ in databases))
         if marks:
@@ -114,7 +114,7 @@ class Primaries:
 
     def _staleness_s(self, database: str) -> float:
         found = self._model().by_id.get(database)
-        return found.schema.primary.staleness_s if found else 1.0
+        return found.schema.materialised_view.staleness_s if found else 1.0
 
 
 def _joined(marks: Sequence[Marks]) -> Marks:

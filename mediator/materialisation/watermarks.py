@@ -1,4 +1,4 @@
-"""Watermarks: up to when everything that was written is in the primary, as this replica knows.
+"""Watermarks: up to when everything that was written is in the view, as this replica knows.
 
 Each partition of the feed has its own for every copy. They are ticks, which are counted for all
 replicas (`mediator.changes.ticks`). A replica that has not heard of them for a while only takes the

@@ -36,7 +36,7 @@ def merge_records(
 
     The anchor decides whether the object exists, if it was read. A fragment of another creation
     version is left out. Groups that may not belong to the others are partial
-    (`mediator.operations.doubt`).
+    (`mediator.operations.torn_reads`).
     """
     return merge_fragments(route, resource_of(route, operation.fields), operation.id, records)
 

@@ -1,7 +1,7 @@
 """Advice: where a schema's parts would be placed on given systems; a pure function of a document.
 
 It needs neither a database nor a registered system, and says which single system fits best, which
-is what the advisory mode is for (papers/ppm, operating modes).
+is what the advisory mode is for (docs/papers/ppm.md, operating modes).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mediator.base.errors import Invalid, Location, SchemaInvalid
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes
 from mediator.placement.scores import node_ballot
 from mediator.schema.annotations import Capability, Metric
-from mediator.schema.mistakes import invalid
+from mediator.schema.errors import invalid
+from mediator.schema.json_node import Node
 from mediator.schema.parse import parse_schema
-from mediator.schema.reading import Node
 from mediator.schema.tree import Schema
 
 __all__ = [
@@ -46,7 +46,7 @@ def advise(document: Any) -> dict[str, Any]:
     Raises:
         SchemaInvalid: The schema is wrong, with the JSON pointer of every mistake.
         Invalid: The systems are wrong, likewise.
-        Unplaceable: No system can serve a node (oracle R2).
+        Unplaceable: No system can serve a node.
     """
     mistakes: list[Location] = []
     node = Node(document, "", mistakes).shape(required=("schema", "systems"))
@@ -92,16 +92,16 @@ def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
             "kind": placed.choice.kind,
             "why": decision.why(node),
         }
-        for node, placed in paced(decision.placements.items())
+        for node, placed in throttled(decision.placements.items())
     }
 
 
 def notes_on(decision: Decision) -> list[str]:
-    """Point out what is allowed but worth knowing (DESIGN, section 6)."""
+    """Point out what is allowed but worth knowing (docs/design.md, "Placement")."""
     mixed = [
         f"{rank.node} mixes goals, whose index is unbounded, with utilities, which are at most 1:"
         " the goals may drown the utilities."
-        for rank in paced(decision.ranking.walk())
+        for rank in throttled(decision.ranking.walk())
         if len({requirement.goal is None for requirement in rank.requirements}) > 1
     ]
     unknown = [

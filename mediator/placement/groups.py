@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from mediator.base.offload import give_way, paced
+from mediator.base.offload import throttle, throttled
 from mediator.placement.rank import NodeRank
 from mediator.placement.refusal import Refusal, refuse
 from mediator.placement.scores import Choice, Order, node_ballot, shared_ballot
@@ -80,7 +80,7 @@ def plan_groups(
         seen[name] = _seen(choices[name], fields)
     taken = {*choices, *planner.taken}
     for each in loose:
-        give_way()
+        throttle()
         choice = planner.choose_alone(each)
         alone = choice.system != main.system
         name = _free_name(each.node, taken) if alone else MAIN_GROUP
@@ -163,7 +163,7 @@ class _Planner:
 
     def _common(self, name: str, fields: Sequence[NodeRank]) -> list[str]:
         systems = self.rank.qualified
-        common = [s for s in paced(systems) if all(s in each.eligible for each in fields)]
+        common = [s for s in throttled(systems) if all(s in each.eligible for each in fields)]
         if not common:
             names = ", ".join(each.node for each in fields)
             lacks = {s: r for each in fields for s, r in each.dropped.items()}

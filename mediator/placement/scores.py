@@ -9,7 +9,7 @@ from math import fsum
 from statistics import fmean
 from typing import Literal, TypeAlias
 
-from mediator.base.offload import paced
+from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.rank import NodeRank
 from mediator.schema.annotations import ContinuousRequirement
@@ -87,25 +87,25 @@ class Order:
     """The order in which ties end and defaults are taken.
 
     First comes the default system that the schema names, if it names one. Others follow by what a
-    crash costs them, least first; of equal ones the primary, then the one that was registered
+    crash costs them, least first; of equal ones the view, then the one that was registered
     first. Systems that nothing is known of yet come last.
     """
 
     names: tuple[str, ...]
     named: str | None = None
-    primary: str | None = None
+    view: str | None = None
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate], schema: Schema) -> Order:
         """Order candidates, given as they were registered."""
-        named, primary = schema.default.system, schema.primary.system
+        named, view = schema.default.system, schema.materialised_view.system
 
         def place(candidate: Candidate) -> tuple[bool, bool, float, bool]:
             name, unknown = candidate.name, not candidate.metrics
-            return name != named, unknown, candidate.loses_s, name != primary
+            return name != named, unknown, candidate.loses_s, name != view
 
         ordered = tuple(candidate.name for candidate in sorted(candidates, key=place))
-        return cls(ordered, named, primary)
+        return cls(ordered, named, view)
 
     def leading(self, system: str) -> Order:
         """Return the same order with one system before all others."""
@@ -170,5 +170,5 @@ def terms(
 def _voters(rank: NodeRank) -> dict[str, float]:
     if not rank.children:
         return {rank.node: 1.0} if rank.votes else {}
-    voting = [_voters(child) for child in paced(rank.children) if child.votes]
+    voting = [_voters(child) for child in throttled(rank.children) if child.votes]
     return {node: share / len(voting) for voters in voting for node, share in voters.items()}

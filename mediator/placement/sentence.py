@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
-from mediator.base.offload import give_way
+from mediator.base.offload import throttle
 from mediator.placement.candidates import Candidate
 from mediator.placement.figures import metric, name_of, seconds, share
 from mediator.placement.rank import ROOT, NodeRank
@@ -54,7 +54,7 @@ class Sentences:
         # Kept with what was said of it: no other object may come to have its id.
         kept = self._sentences.get(id(choice))
         if kept is None:
-            give_way()
+            throttle()
             text = self._because(choice) + self._figures(choice) + self._excluded(choice) + "."
             kept = self._sentences[id(choice)] = choice, text
         return kept[1]
@@ -174,7 +174,11 @@ class Sentences:
             losses = [f"{system.name} {_loss(system)}" for system in measured[:_SHOWN_AT_MOST]]
             figures = "; ".join(filter(None, (_loss(first), ", ".join(losses))))
             return f"{first.name} loses least in a crash ({figures})"
-        role = "is the primary" if first.name == self._order.primary else "was registered first"
+        role = (
+            "holds the materialised view"
+            if first.name == self._order.view
+            else "was registered first"
+        )
         return f"none is known to lose less in a crash than {first.name}, which {role}"
 
     def _able(self, by: str) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def advantage(score: float, other: float | None) -> float:
 
 
 def score(requirements: Sequence[ContinuousRequirement], candidate: Candidate) -> FieldScore:
-    """Score a candidate for a field: sum(w * f(metric)) / sum(w) (papers/ppm, Eq. 1).
+    """Score a candidate for a field: sum(w * f(metric)) / sum(w) (docs/papers/ppm.md, Eq. 1).
 
     Without requirements that have a metric the score is `MET`.
 

@@ -1,4 +1,6 @@
-"""Violations: annotations whose score stays below their threshold (papers/ppm, SLA violations).
+"""Violations: annotations whose score stays below their threshold.
+
+See docs/papers/ppm.md, SLA violations.
 
 A pure state machine: it is fed the metrics that scoring uses and the time, and answers with events.
 An annotation violates once its own score has stayed below `below` for `for_s`; it ends, and is

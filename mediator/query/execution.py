@@ -17,9 +17,9 @@ from mediator.operations.merge import merge_fragments
 from mediator.query.aggregation import Groups, Row, lookup_of_row
 from mediator.query.budget import Budget
 from mediator.query.documents import Shown
-from mediator.query.driving import Driver
+from mediator.query.driver import Driver
+from mediator.query.evaluation import Pace, Sieve
 from mediator.query.joins import Joiner
-from mediator.query.pacing import Pace, Sieve
 from mediator.query.planner import Plan
 from mediator.routing.fragments import Resource, resource_of
 from mediator.routing.model import ClassRoute
@@ -27,9 +27,9 @@ from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Read, Record
 
-__all__ = ["Answer", "Execution", "Item", "LookAgain"]
+__all__ = ["Answer", "Execution", "Item", "ResolveTornReads"]
 
-LookAgain: TypeAlias = Callable[
+ResolveTornReads: TypeAlias = Callable[
     [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
 ]
 """Looks again at objects whose fragments may not belong together."""
@@ -76,11 +76,11 @@ class Answer:
         next: The position of the last object, if more follow.
         plan: How it was done.
         budget: What it cost.
-        freshness: Set if the primary answered.
+        freshness: Set if the view answered.
         partial: Groups of objects that took part in it, of which writes over several systems may be
             missing that other groups already show.
         documents: The objects with what is joined, in place of items: only for a query
-            `as_documents`; see `mediator.stores.port.Documents`.
+            `as_documents`; see `mediator.stores.port.DocumentPage`.
     """
 
     items: tuple[Item, ...]
@@ -101,7 +101,7 @@ class Execution:
         calls: Sends store calls.
         budget: What it may cost.
         joiner: Brings along what references point to.
-        look_again: Looks at partial objects again.
+        resolve_torn: Looks at partial objects again.
     """
 
     def __init__(
@@ -110,14 +110,14 @@ class Execution:
         calls: StoreCalls,
         budget: Budget,
         joiner: Joiner,
-        look_again: LookAgain,
+        resolve_torn: ResolveTornReads,
     ) -> None:
         self._plan = plan
         self._calls = calls
         self._budget = budget
         self._driver = Driver(plan, calls.systems, budget)
         self._joiner = joiner
-        self._look_again = look_again
+        self._look_again = resolve_torn
         self._seen: set[str] = set()
         self._late = Sieve(plan.late, budget) if plan.late is not None else None
         self._partial: set[str] = set()

@@ -1,8 +1,8 @@
 """Bringing along what references point to: each object once, one round trip for each system.
 
 For every object of the outer side one would ask for the object that it points to. Instead the
-distinct references are collected and sent together (papers: unnesting, the domain of the bindings),
-and the objects are joined back here; a reference that leads nowhere joins nothing.
+distinct references are collected and sent together (docs/papers/unnesting.md, the domain of the
+bindings), and the objects are joined back here; a reference that leads nowhere joins nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Joiner:
         calls: Sends store calls.
         budget: What the query may cost.
         route_of: Finds where a class of the database lives.
-        look_again: Looks again at objects that may not be whole.
+        resolve_torn: Looks again at objects that may not be whole.
 
     Attributes:
         partial: Groups of what was joined that are partial.
@@ -48,14 +48,14 @@ class Joiner:
         calls: StoreCalls,
         budget: Budget,
         route_of: Callable[[str], Awaitable[ClassRoute]],
-        look_again: Callable[
+        resolve_torn: Callable[
             [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
         ],
     ) -> None:
         self._calls = calls
         self._budget = budget
         self._route_of = route_of
-        self._look_again = look_again
+        self._look_again = resolve_torn
         self._known: dict[str, dict[str, Outcome | None]] = {}
         self.partial: set[str] = set()
 

@@ -17,14 +17,14 @@ from urllib.parse import unquote
 import orjson
 
 from mediator.base.errors import Invalid, Location
-from mediator.query.conditions import OPERATORS
-from mediator.query.reading import ReadQuery, read_query
-from mediator.query.targets import Scope
-from mediator.schema.mistakes import Misfit
+from mediator.query.filter_parser import OPERATORS
+from mediator.query.parser import ParsedQuery, parse_query_document
+from mediator.query.paths import Scope
+from mediator.schema.errors import InvalidValue
 from mediator.schema.tree import Schema
 from mediator.schema.types import FieldType
 
-__all__ = ["RESERVED", "read_parameters"]
+__all__ = ["RESERVED", "parse_parameters"]
 
 RESERVED: Final = frozenset(
     {"filter", "order", "limit", "after", "fields", "allow_scan", "explain"}
@@ -38,9 +38,9 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4
 _CONDITION: Final = re.compile(r"/filter/and/([0-9]+)")
 
 
-def read_parameters(
+def parse_parameters(
     pairs: Sequence[tuple[str, str]], schema: Schema, class_name: str, *, most: int
-) -> ReadQuery:
+) -> ParsedQuery:
     """Read a query from the parameters of an address, decoded, in their order.
 
     Raises:
@@ -64,7 +64,7 @@ def read_parameters(
     if conditions:
         document["filter"] = {"and": conditions}
     try:
-        return read_query(document, schema, class_name, most=most)
+        return parse_query_document(document, schema, class_name, most=most)
     except Invalid as error:
         places = [_named(place, names) for place in error.locations]
         raise Invalid(f"{places[0].pointer} {places[0].detail}", locations=places) from None
@@ -94,7 +94,7 @@ def _converter(scope: Scope, path: str, operator: str) -> Callable[[str], Any]:
     """Return what makes a JSON constant of a text; the reader judges what comes of it."""
     try:
         target = scope.find(path)
-    except Misfit:
+    except InvalidValue:
         return str
     type_ = target.type
     if operator == "contains" and type_ is not None and target.path[0] in scope.schema.fields:

@@ -52,7 +52,7 @@ class Plan:
 
     Attributes:
         query: The query.
-        route: Where the class lives; of a query that the primary answers, the primary.
+        route: Where the class lives; of a query that the view answers, the view.
         driver: The fragment whose system finds the objects.
         pushdown: What that system does.
         own: The filter on the class's own fields; None if there is none.

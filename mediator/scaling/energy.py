@@ -1,4 +1,6 @@
-"""Energy and delay of an operation, by powers that the operator states (papers/wattdb, section 2).
+"""Energy and delay of an operation, by powers that the operator states.
+
+See docs/papers/wattdb.md, section 2.
 
 Nothing here is measured with a meter. Between idle and peak, power is taken to grow with
 utilisation; of several replicas it adds up. The energy-delay product (EDP) of an operation is its

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mediator.schema.reading import Node
+from mediator.schema.json_node import Node
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType
 

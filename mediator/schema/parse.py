@@ -7,7 +7,10 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from mediator.base.errors import Location, SchemaInvalid
-from mediator.base.offload import give_way
+from mediator.base.offload import throttle
+from mediator.schema.annotation_parser import read_annotations
+from mediator.schema.errors import InvalidValue, invalid
+from mediator.schema.json_node import FIELD_NAME, NAME, POSITIVE, Node
 from mediator.schema.limits import (
     CACHE_COST_MAX,
     CACHE_COST_MIN,
@@ -17,10 +20,7 @@ from mediator.schema.limits import (
     MAX_LENGTH,
     OBJECT_TTL_MAX_S,
 )
-from mediator.schema.mistakes import Misfit, invalid
 from mediator.schema.owner import check_owner
-from mediator.schema.reading import FIELD_NAME, NAME, POSITIVE, Node
-from mediator.schema.requirements import read_annotations
 from mediator.schema.tree import (
     MAIN_GROUP,
     MISSING,
@@ -29,9 +29,9 @@ from mediator.schema.tree import (
     ClassSchema,
     DefaultSystem,
     Field,
+    MaterialisedView,
     MissingType,
     Mode,
-    Primary,
     Schema,
     Visibility,
 )
@@ -43,7 +43,7 @@ __all__ = ["RESERVED_CLASSES", "parse_schema"]
 RESERVED_CLASSES: Final = frozenset(
     {"batch", "transactions", "sketch", "changes", "jobs", "streams", "flows", "views", "query"}
 )
-"""Names of database-level routes, which no class may take (DESIGN, section 4)."""
+"""Names of database-level routes, which no class may take (docs/design.md, "Names and ids")."""
 
 _CONTAINERS = frozenset({FieldType.LIST, FieldType.SET, FieldType.MAP})
 _OF_A_CLASS = (
@@ -89,13 +89,13 @@ def parse_schema(database: str, document: Any) -> Schema:
 
 
 def _schema(database: str, node: Node) -> Schema:
-    node.shape("mode", "primary", "default", "annotations", "classes")
+    node.shape("mode", "materialised_view", "default", "annotations", "classes")
     known = node["classes"].value
     classes = frozenset(known) if isinstance(known, dict) else frozenset()
     return Schema(
         database=database,
         mode=node["mode"].choice(Mode) or Mode.MIXED,
-        primary=_primary(node["primary"]),
+        materialised_view=_materialised_view(node["materialised_view"]),
         default=_default_system(node["default"]),
         annotations=read_annotations(node["annotations"], "database"),
         classes={
@@ -105,13 +105,13 @@ def _schema(database: str, node: Node) -> Schema:
     )
 
 
-def _primary(node: Node) -> Primary:
+def _materialised_view(node: Node) -> MaterialisedView:
     if not node.given:
-        return Primary()
+        return MaterialisedView()
     node.shape("system", "staleness_s")
-    return Primary(
+    return MaterialisedView(
         system=_system(node["system"]),
-        staleness_s=node["staleness_s"].number(Primary().staleness_s, least=POSITIVE),
+        staleness_s=node["staleness_s"].number(MaterialisedView().staleness_s, least=POSITIVE),
     )
 
 
@@ -169,7 +169,7 @@ def _ttl(node: Node) -> float | None:
 
 
 def _field(name: str, node: Node, classes: frozenset[str]) -> Field:
-    give_way()
+    throttle()
     if name == "id":
         node.wrong("id is a reserved name")
     node.shape(*_OPTIONAL, required=("type",))
@@ -256,7 +256,7 @@ def _default(node: Node, field: Field) -> Value | MissingType:
         return None
     try:
         value: Value = decoder(field)(node.value)
-    except Misfit as misfit:
+    except InvalidValue as misfit:
         for place in misfit.locations:
             below = Node(node.value, node.pointer + place.pointer, node.mistakes)
             below.wrong(place.detail)

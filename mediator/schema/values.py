@@ -13,8 +13,8 @@ from typing import Any
 
 from mediator.base.errors import Location
 from mediator.schema.documents import document
+from mediator.schema.errors import InvalidValue, gather, invalid, locations_below, token
 from mediator.schema.limits import MAP_KEY_BYTES
-from mediator.schema.mistakes import Misfit, gather, invalid, places_below, token
 from mediator.schema.scalars import (
     SCALAR_DECODERS,
     SCALAR_ENCODERS,
@@ -22,7 +22,7 @@ from mediator.schema.scalars import (
     Encoder,
     binary_decoder,
     string_decoder,
-    text_mistake,
+    text_error,
 )
 from mediator.schema.tree import ClassSchema, Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
@@ -33,7 +33,7 @@ _MUTABLE = frozenset({list, dict})
 
 
 def decoder(field: Field) -> Decoder:
-    """Return the function that decodes values of a field, null excepted, or raises `Misfit`."""
+    """Return the decoder of a field; null is left out. It raises `InvalidValue`."""
     longest = sys.maxsize if field.max_length is None else field.max_length
     match field.type:
         case FieldType.STRING:
@@ -73,20 +73,20 @@ def encoder(field: Field) -> Encoder | None:
 def map_key(raw: Any) -> str:
     """Decode the key of a map."""
     if type(raw) is not str or not raw:
-        raise Misfit("must have a key that is not empty")
-    if (mistake := text_mistake(raw)) is not None:
-        raise Misfit(mistake)
+        raise InvalidValue("must have a key that is not empty")
+    if (mistake := text_error(raw)) is not None:
+        raise InvalidValue(mistake)
     if len(raw) > MAP_KEY_BYTES or len(raw.encode()) > MAP_KEY_BYTES:
-        raise Misfit(f"must have a key of at most {MAP_KEY_BYTES} bytes")
+        raise InvalidValue(f"must have a key of at most {MAP_KEY_BYTES} bytes")
     return raw
 
 
 def _elements(raw: Any, item: Decoder) -> list[Any]:
     if type(raw) is not list:
-        raise Misfit("must be an array")
+        raise InvalidValue("must be an array")
     try:
         return [item(element) for element in raw]
-    except Misfit:
+    except InvalidValue:
         gather(((f"/{index}", element) for index, element in enumerate(raw)), item)
 
 
@@ -114,10 +114,10 @@ def _map_decoder(item: Decoder, longest: int) -> Decoder:
 
     def decode(raw: Any) -> dict[str, Any]:
         if type(raw) is not dict:
-            raise Misfit("must be an object")
+            raise InvalidValue("must be an object")
         try:
             value = dict(map(entry, raw.items()))
-        except Misfit:
+        except InvalidValue:
             gather(((token(str(member[0])), member) for member in raw.items()), entry)
         _check_length(value, longest)
         return value
@@ -127,7 +127,7 @@ def _map_decoder(item: Decoder, longest: int) -> Decoder:
 
 def _check_length(value: list[Any] | dict[str, Any], longest: int) -> None:
     if len(value) > longest:
-        raise Misfit(f"must have at most {longest} elements")
+        raise InvalidValue(f"must have at most {longest} elements")
 
 
 class Codec:
@@ -135,7 +135,7 @@ class Codec:
 
     Attributes:
         names: The fields, sorted.
-        decoders: For each field the function that decodes its values, or raises `Misfit`.
+        decoders: For each field the function that decodes its values, or raises `InvalidValue`.
         items: The same for the items of lists, sets and maps.
         nullable: The fields that take null: all that are not required.
     """
@@ -175,7 +175,7 @@ class Codec:
         """
         try:
             values = self._decode(body)
-        except (KeyError, Misfit):
+        except (KeyError, InvalidValue):
             lacking = self._lacking(body, pointer, defaults=defaults)
             raise invalid([*self._mistakes(body, pointer), *lacking]) from None
         if defaults:
@@ -190,15 +190,15 @@ class Codec:
         """Decode some of the fields; raises `Invalid` with the place of every mistake."""
         try:
             return self._decode(body)
-        except (KeyError, Misfit):
+        except (KeyError, InvalidValue):
             raise invalid(self._mistakes(body, pointer)) from None
 
     def decode(self, field_name: str, json: Any, pointer: str) -> Value:
         """Decode a value of one field; raises `Invalid`, its locations below `pointer`."""
         try:
             return self._member((field_name, json))
-        except Misfit as misfit:
-            raise invalid(places_below(pointer, misfit)) from None
+        except InvalidValue as misfit:
+            raise invalid(locations_below(pointer, misfit)) from None
 
     def encode(self, values: Mapping[str, Value]) -> dict[str, Any]:
         """Return the values as JSON for orjson; what needs no change is shared, not copied."""
@@ -222,7 +222,7 @@ class Codec:
 
     def _decode(self, body: Any) -> Values:
         if type(body) is not dict:
-            raise Misfit("must be a JSON object")
+            raise InvalidValue("must be a JSON object")
         decoders, nullable = self.decoders, self.nullable
         return {
             name: None if raw is None and name in nullable else decoders[name](raw)
@@ -234,13 +234,13 @@ class Codec:
             return [Location(pointer, "must be a JSON object")]
         try:
             gather(((token(str(member[0])), member) for member in body.items()), self._member)
-        except Misfit as misfit:
-            return places_below(pointer, misfit)
+        except InvalidValue as misfit:
+            return locations_below(pointer, misfit)
 
     def _member(self, member: tuple[str, Any]) -> Value:
         name, raw = member
         if name not in self.decoders:
-            raise Misfit("is no field of this class")
+            raise InvalidValue("is no field of this class")
         if raw is None and name in self.nullable:
             return None
         value: Value = self.decoders[name](raw)

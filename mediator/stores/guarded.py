@@ -22,8 +22,8 @@ from mediator.base.observation import (
 from mediator.stores.port import (
     Fragment,
     Read,
-    Recalled,
     Record,
+    RememberedOperation,
     Store,
     StoreBusy,
     StoreError,
@@ -35,18 +35,18 @@ from mediator.stores.port import (
     WriteResult,
 )
 
-__all__ = ["Breaker", "GuardedStore", "HeldBack"]
+__all__ = ["Breaker", "CircuitOpen", "GuardedStore"]
 
 FAILURES_TO_OPEN = 5
 FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 8.0
+MAX_PAUSE_S = 8.0
 
 _T = TypeVar("_T")
 _Direction: TypeAlias = Literal["read", "write"]
 _Calls: TypeAlias = Sequence[Read] | Sequence[Write]
 
 
-class HeldBack(StoreUnavailable):
+class CircuitOpen(StoreUnavailable):
     """The breaker is open: the store was not called."""
 
 
@@ -77,7 +77,7 @@ class Breaker:
         if self._failures < FAILURES_TO_OPEN:
             return
         if self._trying or self._clock.monotonic() < self._closed_at:
-            raise HeldBack(f"{self._system} does not answer; it is left alone for a while")
+            raise CircuitOpen(f"{self._system} does not answer; it is left alone for a while")
         self._trying = True
 
     def succeeded(self) -> None:
@@ -98,7 +98,7 @@ class Breaker:
         elif not self.is_open or now < self._closed_at:
             return  # calls that were under way when it opened say nothing new
         else:
-            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+            self._pause_s = min(self._pause_s * 2, MAX_PAUSE_S)
         self._closed_at = now + self._pause_s
 
     def abandoned(self) -> None:
@@ -148,7 +148,9 @@ class GuardedStore:
         self._answered("write", calls, started)
         return results
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered of an operation; see `Store.recall`."""
         return await self.guarded(lambda: self.store.recall(fragment, id_, operation))
 
@@ -184,7 +186,7 @@ class GuardedStore:
     ) -> None:
         """Note a failure; what its caller gave up tells nothing about the store."""
         seconds = self._clock.monotonic() - started
-        if not isinstance(error, HeldBack):
+        if not isinstance(error, CircuitOpen):
             self._note(error)
         if isinstance(error, StoreError):
             self._tell(operation, calls, seconds, _outcome_of(error))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from mediator.stores.port import Logged, StoreTimeout
+from mediator.stores.port import LogEntry, StoreTimeout
 
 __all__ = ["Page", "Portions", "numbers_of", "padded", "position_of", "read_on"]
 
-Page: TypeAlias = list[tuple[Logged, int]]
+Page: TypeAlias = list[tuple[LogEntry, int]]
 """Entries of a log, each with its size in bytes."""
 
 _WIDTH: Final = 20
@@ -68,7 +68,7 @@ async def read_on(
     after: str | None,
     limit: int,
     page: Callable[[str | None, int], Awaitable[Page]],
-) -> list[Logged]:
+) -> list[LogEntry]:
     """Read up to `limit` entries beyond a position, fewer only at the end of the log.
 
     Args:
@@ -77,7 +77,7 @@ async def read_on(
         limit: How many to return at most.
         page: Returns up to so many entries beyond a position.
     """
-    entries: list[Logged] = []
+    entries: list[LogEntry] = []
     while len(entries) < limit:
         asked = min(portions.count, limit - len(entries))
         try:

@@ -1,7 +1,7 @@
 """Reads that were refused for pending writes, as the sketch's Redis tells every replica of them.
 
-The script publishes the key on a channel that has the name of the part's marks. A message that is
-lost costs somebody time, and nothing else.
+The script publishes the key on a channel that has the name of the partition's marks. A message that
+is lost costs somebody time, and nothing else.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
-from sketch.protocol.port import Part, TellWanted
+from sketch.protocol.port import OnContention, Partition
 
-__all__ = ["RedisWanted"]
+__all__ = ["RedisContention"]
 
 _QUIET_S: Final = 10.0
 """After so long without a message the server is asked for one: it may have gone without a word."""
@@ -28,7 +28,7 @@ _AGAIN_S: Final = 1.0
 _log = logging.getLogger("portolan.coherence")
 
 
-class RedisWanted:
+class RedisContention:
     """Listens on a connection of its own.
 
     Args:
@@ -40,7 +40,7 @@ class RedisWanted:
         self._redis = redis
         self._before, self._after = f"{{{namespace}:", "}:marks"
 
-    async def listen(self, tell: TellWanted) -> None:
+    async def listen(self, tell: OnContention) -> None:
         """Tell of keys, until cancelled; again a moment after the connection is lost."""
         while True:
             try:
@@ -51,7 +51,7 @@ class RedisWanted:
                 _log.debug("reads that were refused are not heard of: %s", error)
             await asyncio.sleep(_AGAIN_S)
 
-    async def _hear(self, channel: PubSub, tell: TellWanted) -> None:
+    async def _hear(self, channel: PubSub, tell: OnContention) -> None:
         """Tell of keys, until the server has not even answered that it is there."""
         asked = False
         while True:
@@ -62,12 +62,12 @@ class RedisWanted:
                 await channel.ping()
             elif message["type"] == "pmessage":
                 key = message["data"].decode("utf-8", "replace")
-                await tell(self._part(message["channel"]), key)
+                await tell(self._partition(message["channel"]), key)
 
-    def _part(self, channel: bytes) -> Part:
+    def _partition(self, channel: bytes) -> Partition:
         names = channel.decode().removeprefix(self._before).removesuffix(self._after)
         database, _, class_name = names.partition("/")
-        return Part(unquote(database), unquote(class_name))
+        return Partition(unquote(database), unquote(class_name))
 
 
 def _literal(text: str) -> str:

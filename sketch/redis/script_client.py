@@ -2,8 +2,8 @@
 
 A server that was restarted, or another one that took over, may have forgotten what the sketch
 knew. Every call therefore tells the life of the server that it is meant for, and the script
-compares it with the life that the part was left by. A life is learned anew with every connection,
-and no connection outlives the server it leads to.
+compares it with the life that the partition was left by. A life is learned anew with every
+connection, and no connection outlives the server it leads to.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _KEYS: Final = 13
 
 @dataclass(slots=True)
 class ScriptCall:
-    """Steps on one part, taken at once.
+    """Steps on one partition, taken at once.
 
     Attributes:
-        keys: Names of the part's keys, as `words`.
+        keys: Names of the partition's keys, as `words`.
         expiring: How many keys may expire in passing.
         steps: Names and arguments of the steps.
-        standing: `sure`: the life told is the server's, whatever the part says; `fresh`: a part
-            that is not there yet has never been.
+        standing: `sure`: the life told is the server's, whatever the partition says; `fresh`: a
+            partition that is not there yet has never been.
     """
 
     keys: bytes
@@ -56,7 +56,7 @@ class Channel:
     Args:
         redis: The client whose settings the connection is made with.
         script: The script.
-        mark: Becomes part of every life: parts of another mark are begun anew.
+        mark: Becomes part of every life: partitions of another mark are begun anew.
         timeout_s: Longest wait for an answer.
     """
 

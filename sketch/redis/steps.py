@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from sketch.protocol.port import Part, SketchUnavailable
+from sketch.protocol.port import Partition, SketchUnavailable
 from sketch.redis.script_client import Channel, ScriptCall, settled
 
 __all__ = ["Answer", "Steps"]
@@ -31,7 +31,7 @@ class _Step:
     answer: asyncio.Future[Answer]
 
 
-_Rows: TypeAlias = Sequence[tuple[Part, Sequence[_Step]]]
+_Rows: TypeAlias = Sequence[tuple[Partition, Sequence[_Step]]]
 _Calls: TypeAlias = Sequence[ScriptCall]
 
 
@@ -40,28 +40,30 @@ class Steps:
 
     Args:
         channel: Sends them.
-        keys_of: Names the keys of a part, as `words`.
+        keys_of: Names the keys of a partition, as `words`.
         expired_at_once: How many keys may expire in the course of a step at least.
     """
 
     def __init__(
-        self, channel: Channel, keys_of: Callable[[Part], bytes], expired_at_once: int
+        self, channel: Channel, keys_of: Callable[[Partition], bytes], expired_at_once: int
     ) -> None:
         self._channel = channel
         self._keys_of = keys_of
         self._expired_at_once = expired_at_once
-        self._waiting: dict[Part, list[_Step]] = {}
+        self._waiting: dict[Partition, list[_Step]] = {}
         self._under_way: _Rows = ()
         self._asking: asyncio.Task[None] | None = None
         self._alone = True
         self._due = False
         self._closed = False
 
-    async def take(self, part: Part, name: str, words: Sequence[Any], keys: int = 1) -> Answer:
-        """Take one step on a part.
+    async def take(
+        self, partition: Partition, name: str, words: Sequence[Any], keys: int = 1
+    ) -> Answer:
+        """Take one step on a partition.
 
         Args:
-            part: The part.
+            partition: The partition.
             name: What to do.
             words: With what.
             keys: How many keys that concerns.
@@ -70,7 +72,7 @@ class Steps:
             SketchUnavailable: It may have been taken or not.
         """
         step = _Step((name, len(words), *words), keys, asyncio.get_running_loop().create_future())
-        self._waiting.setdefault(part, []).append(step)
+        self._waiting.setdefault(partition, []).append(step)
         if not self._under_way:
             self._begin()
         return await step.answer
@@ -94,10 +96,10 @@ class Steps:
     def _send(self) -> None:
         """Send what is waiting: what comes while it is under way goes together, after it."""
         waiting, self._waiting = self._waiting, {}
-        rows = [(part, some) for part, all_ in waiting.items() for some in _cut(all_)]
+        rows = [(partition, some) for partition, all_ in waiting.items() for some in _cut(all_)]
         self._under_way = rows
         self._alone, self._due = len(rows) == 1 and len(rows[0][1]) == 1, False
-        calls = [self._call(part, steps) for part, steps in rows]
+        calls = [self._call(partition, steps) for partition, steps in rows]
         if self._closed or not self._channel.post(calls, partial(self._answered, rows, calls)):
             self._ask(rows, calls)
 
@@ -137,12 +139,12 @@ class Steps:
                 _refuse(step, None)
         self._under_way = ()
 
-    def _call(self, part: Part, steps: Sequence[_Step]) -> ScriptCall:
+    def _call(self, partition: Partition, steps: Sequence[_Step]) -> ScriptCall:
         # Twice as many may go as come, so what has expired does not pile up.
         keys = sum([step.keys for step in steps])
         expiring = max(self._expired_at_once * len(steps), 2 * keys)
         words = [word for step in steps for word in step.words]
-        return ScriptCall(self._keys_of(part), expiring, words)
+        return ScriptCall(self._keys_of(partition), expiring, words)
 
 
 def _cut(steps: Sequence[_Step]) -> Iterator[list[_Step]]:

@@ -152,19 +152,19 @@ def _into(members: Members, database: str | None) -> Into:
     return into
 
 
-def _placed(wanted: Input, database: str | None, spec: Mapping[str, Any]) -> Input:
+def _placed(input_: Input, database: str | None, spec: Mapping[str, Any]) -> Input:
     """Give a class its database; files are for those who have the machine, not for HTTP."""
-    pointer = f"/spec/{wanted.name}" if wanted.name in spec else "/spec"
-    source = wanted.source
+    pointer = f"/spec/{input_.name}" if input_.name in spec else "/spec"
+    source = input_.source
     if isinstance(source, FileSource):
         if database is not None:
-            raise SpecInvalid(pointer, f"{wanted.name} must be a class: files are not read here")
-        return wanted
+            raise SpecInvalid(pointer, f"{input_.name} must be a class: files are not read here")
+        return input_
     if database is None:
-        raise SpecInvalid(pointer, f"{wanted.name} must be a file: no service runs here")
+        raise SpecInvalid(pointer, f"{input_.name} must be a file: no service runs here")
     if source.database not in ("", database):
-        raise SpecInvalid(pointer, f"{wanted.name} must be a class of {database}")
-    return replace(wanted, source=ClassSource(database, source.class_name, source.filter))
+        raise SpecInvalid(pointer, f"{input_.name} must be a class of {database}")
+    return replace(input_, source=ClassSource(database, source.class_name, source.filter))
 
 
 def _check_shape(document: Any, left: int) -> None:

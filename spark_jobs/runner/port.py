@@ -1,6 +1,6 @@
 """What a kind of job is to the runner, and what the runner gives to it.
 
-A *kind* is a plug-in: it reads a specification, names its inputs, foretells what a run costs, and
+A *kind* is a plug-in: it reads a specification, names its inputs, forecasts what a run costs, and
 divides it into *stages*. A stage turns frames into one frame. The runner keeps what a finished
 stage gave, so that a run that was killed goes on behind it; the frame of the last stage is the
 result. What a stage does must follow from its inputs alone: it may be run twice.
@@ -22,7 +22,6 @@ __all__ = [
     "Block",
     "ClassSource",
     "ColumnType",
-    "Desk",
     "FileSource",
     "Forecast",
     "Input",
@@ -31,6 +30,7 @@ __all__ = [
     "RunCancelled",
     "SpecInvalid",
     "Stage",
+    "StageContext",
 ]
 
 SpecT = TypeVar("SpecT")
@@ -61,7 +61,7 @@ class InputUnfit(Exception):
 
 
 class RunCancelled(Exception):
-    """The run is to end; raised out of `Desk.progress`."""
+    """The run is to end; raised out of `StageContext.progress`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Forecast:
         pairs: Pairs that will be compared at most.
         heaviest: The blocks with the most pairs, heaviest first, ten at most.
         memory_bytes: Needed at the same time on the worker.
-        time_s: From the kind's first stage to the result. Kinds foretell the work; what Spark
+        time_s: From the kind's first stage to the result. Kinds forecast the work; what Spark
             takes for a stage in which nothing is done, the runner measures and adds.
         notes: What a person should know before saying go, in sentences.
     """
@@ -138,7 +138,7 @@ class Forecast:
     notes: tuple[str, ...] = ()
 
 
-class Desk(Protocol):
+class StageContext(Protocol):
     """What a stage works with."""
 
     @property
@@ -179,7 +179,7 @@ class Stage:
     """
 
     name: str
-    run: Callable[[Desk], DataFrame | None] = field(repr=False)
+    run: Callable[[StageContext], DataFrame | None] = field(repr=False)
 
 
 class Kind(Protocol[SpecT]):
@@ -208,7 +208,7 @@ class Kind(Protocol[SpecT]):
     def columns(self, spec: SpecT) -> Mapping[str, ColumnType]:
         """The columns of the result, so that it is known before the run where it can be written."""
 
-    def forecast(self, spec: SpecT, desk: Desk) -> Forecast:
+    def forecast(self, spec: SpecT, context: StageContext) -> Forecast:
         """What the run will cost; reads the inputs, but compares nothing.
 
         Raises:

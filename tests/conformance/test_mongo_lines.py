@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pymongo.errors import DocumentTooLarge, OperationFailure
 
+from mediator.stores.mongo.connection import Lines
 from mediator.stores.mongo.errors import DUPLICATE_KEY
-from mediator.stores.mongo.lines import Lines
 from mediator.stores.mongo.session import Session
 from mediator.stores.port import SystemConfig
 

@@ -14,7 +14,7 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.scratch import Scratch, Subject
-from mediator.stores.port import Fragment, Logged, StoreTimeout, SystemConfig
+from mediator.stores.port import Fragment, LogEntry, StoreTimeout, SystemConfig
 from mediator.stores.redis import RedisStore, outbox, retention
 
 Server: TypeAlias = Any
@@ -67,9 +67,9 @@ def of(fragment: Fragment) -> Any:
     return lambda _, class_name: fragment if class_name == fragment.class_name else None
 
 
-async def entries(subject: Subject, after: str | None = None, limit: int = 1_000) -> list[Logged]:
+async def entries(subject: Subject, after: str | None = None, limit: int = 1_000) -> list[LogEntry]:
     store: Any = subject.store
-    some: list[Logged] = await store.changes("0", after, limit, of(subject.fragment))
+    some: list[LogEntry] = await store.changes("0", after, limit, of(subject.fragment))
     return some
 
 
@@ -207,7 +207,7 @@ async def test_after_an_answer_that_took_too_long_less_is_asked_for(
         return await ranged(logs, name, after, count)
 
     monkeypatch.setattr(outbox.StreamLogs, "_range", slow)
-    told: list[Logged] = []
+    told: list[LogEntry] = []
     while not told:
         try:
             told = await store.changes("0", None, 4, of(subject.fragment))

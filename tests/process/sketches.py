@@ -13,13 +13,22 @@ from redis.asyncio import Redis
 from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import positions
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Part, PurgeQueue, ServerSketch, SketchLimits, Snapshot
+from sketch.protocol.port import Partition, PurgeQueue, ServerSketch, SketchLimits, Snapshot
 from sketch.protocol.states import Inspectable
 from sketch.redis.server import RedisSketch
 
-__all__ = ["PART", "RedisWorld", "Way", "World", "bits_of", "has", "memory_world", "redis_world"]
+__all__ = [
+    "PARTITION",
+    "RedisWorld",
+    "Way",
+    "World",
+    "bits_of",
+    "has",
+    "memory_world",
+    "redis_world",
+]
 
-PART = Part("news", "articles")
+PARTITION = Partition("news", "articles")
 START_US = 1_700_000_000_000_000
 SHAPE = FilterShape(bits=8192, hashes=4, seed=7)
 
@@ -37,8 +46,8 @@ _REPLACED: Final[dict[Way, list[tuple[str, str]]]] = {
 class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
     """What both implementations offer."""
 
-    async def create(self, part: Part) -> None: ...
-    async def expire(self, part: Part, most: int = 1_000) -> int: ...
+    async def create(self, partition: Partition) -> None: ...
+    async def expire(self, partition: Partition, most: int = 1_000) -> int: ...
 
 
 class World:
@@ -67,15 +76,15 @@ class World:
         """
         raise NotImplementedError
 
-    async def leaks(self, part: Part = PART) -> list[int]:
+    async def leaks(self, partition: Partition = PARTITION) -> list[int]:
         """Return positions whose counts are not the number of keys in the filter that have them."""
         raise NotImplementedError
 
-    async def snapshot(self, part: Part = PART) -> Snapshot:
-        """Return the filter of a part, once all that has expired has left it."""
-        while await self.sketch.expire(part):
+    async def snapshot(self, partition: Partition = PARTITION) -> Snapshot:
+        """Return the filter of a partition, once all that has expired has left it."""
+        while await self.sketch.expire(partition):
             pass
-        return await self.sketch.snapshot([part])
+        return await self.sketch.snapshot([partition])
 
     async def close(self) -> None:
         """Leave nothing behind."""
@@ -92,9 +101,9 @@ class _MemoryWorld(World):
         self.sketch = MemorySketch(self.limits, self._shape, lambda: self.now_us)
         return False
 
-    async def leaks(self, part: Part = PART) -> list[int]:
+    async def leaks(self, partition: Partition = PARTITION) -> list[int]:
         assert isinstance(self.sketch, MemorySketch)
-        it = self.sketch._part(part).filter
+        it = self.sketch._partition(partition).filter
         return _leaks(it._members, it._counts, self._shape)
 
 
@@ -148,9 +157,9 @@ class RedisWorld(World):
         """Return another sketch on the same keys, as a replica of other settings would."""
         return _ClockedSketch(self._redis, limits, shape, self._namespace, way)
 
-    async def contents(self, part: Part = PART) -> dict[str, Any]:
-        """Return what is kept of a part, but for what names of its own are made up for."""
-        tag = f"{{{self._namespace}:{part.database}/{part.class_name}}}:"
+    async def contents(self, partition: Partition = PARTITION) -> dict[str, Any]:
+        """Return what is kept of a partition, but for what names of its own are made up for."""
+        tag = f"{{{self._namespace}:{partition.database}/{partition.class_name}}}:"
         redis: Any = self._redis
         kept: dict[str, Any] = {}
         for key in await self._keys():
@@ -172,8 +181,8 @@ class RedisWorld(World):
         """Let the server forget every script."""
         await self._redis.script_flush()
 
-    async def leaks(self, part: Part = PART) -> list[int]:
-        tag = f"{{{self._namespace}:{part.database}/{part.class_name}}}"
+    async def leaks(self, partition: Partition = PARTITION) -> list[int]:
+        tag = f"{{{self._namespace}:{partition.database}/{partition.class_name}}}"
         redis: Any = self._redis
         members: list[bytes] = await redis.hkeys(f"{tag}:members")
         packed: bytes = await redis.get(f"{tag}:counts") or b""

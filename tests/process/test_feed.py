@@ -26,7 +26,7 @@ from mediator.coordination.connecting import client_of, connect
 from mediator.coordination.feed import RedisFeed, Retention
 from mediator.coordination.leases import Leases
 from mediator.coordination.scripts import TICKS
-from mediator.coordination.view_state import RedisPrimaryState
+from mediator.coordination.view_state import RedisViewState
 from mediator.coordination.writers import RedisWriters
 from mediator.model.change import Change
 from mediator.stores.port import SystemConfig
@@ -263,7 +263,7 @@ async def test_a_system_whose_writers_are_not_known_is_not_complete(bench: Bench
 
 async def test_ticks_rise_over_runs_and_clocks_that_are_set(bench: Bench) -> None:
     """What was given out before another run, even if that has forgotten it, is below all there."""
-    state = RedisPrimaryState(bench.redis)
+    state = RedisViewState(bench.redis)
     first = await bench.feed.tick()
     assert (await state.marks(bench.database)).tick >= first
     lost = await bench.feed.tick()

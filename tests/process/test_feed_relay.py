@@ -23,7 +23,7 @@ from mediator.coordination.leases import Leases
 from mediator.coordination.scripts import TICKS
 from mediator.model.change import Change
 from mediator.routing.model import RoutingModel
-from mediator.stores.port import Fragment, FragmentOf, Logged, StoreUnavailable, SystemConfig
+from mediator.stores.port import Fragment, FragmentOf, LogEntry, StoreUnavailable, SystemConfig
 from tests.faults.conditions import eventually
 
 
@@ -50,13 +50,13 @@ class MemoryLog:
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[Logged]:
+    ) -> list[LogEntry]:
         self.reads.append((log, after))
         beyond = [e for e in self.entries[log] if e[0] > (after or "")][:limit]
         if self.pause is not None:
             await self.pause()
         known = [(p, c if fragment_of(c.database, c.class_name) else None) for p, c in beyond]
-        return [Logged(position, change) for position, change in known]
+        return [LogEntry(position, change) for position, change in known]
 
     async def oldest(self, log: str) -> str | None:
         return self.entries[log][0][0] if self.entries[log] else None

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from mediator.base.cancellation import end
 from mediator.base.clock import SystemClock
-from mediator.base.ending import end
 from mediator.base.observation import ChangesRelayed, FeedFellBack, FeedGapFound, Observation
 from mediator.changes.feed import BEGINNING
 from mediator.changes.partitions import PARTITIONS
@@ -25,7 +25,7 @@ from mediator.coordination.feed import RedisFeed
 from mediator.coordination.writers import SETTLED, WRITERS, RedisWriters
 from mediator.model.change import Change
 from mediator.routing.model import RoutingModel
-from mediator.stores.port import Fragment, StoreUnavailable, SystemConfig, Unsettled
+from mediator.stores.port import Fragment, StoreUnavailable, SystemConfig, UnrelayedChanges
 
 
 class MemoryRecords:
@@ -39,28 +39,28 @@ class MemoryRecords:
         self.away = False
         self.sweeps = 0
 
-    def written(self, limit: int) -> list[tuple[str, str, str]]:
+    def take_written(self, limit: int) -> list[tuple[str, str, str]]:
         taken = list(self.own)[:limit]
         for where in taken:
             del self.own[where]
         return taken
 
-    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[Unsettled]:
+    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
         if self.away:
             raise StoreUnavailable("it is away")
         found = [(i, self.outboxes[i][:200]) for i in ids if self.outboxes[i]]
         for id_, some in found:
             if len(self.outboxes[id_]) > len(some):
                 self.own[fragment.database, fragment.class_name, id_] = None
-        return [Unsettled(fragment, id_, some, True, len(some)) for id_, some in found]
+        return [UnrelayedChanges(fragment, id_, some, True, len(some)) for id_, some in found]
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         self.sweeps += after is None
         waiting = (id_ for id_, own in self.outboxes.items() if own and id_ > (after or ""))
         return sorted(waiting)[:limit]
 
-    async def settle(self, done: Sequence[Unsettled]) -> None:
-        for one in done:  # somebody else may have settled them
+    async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
+        for one in done:  # somebody else may have acknowledged them
             self.outboxes[one.id][:] = [c for c in self.outboxes[one.id] if c not in one.changes]
 
 
@@ -78,8 +78,18 @@ class Fate:
     """At which of its calls a replica stands still: before that is carried out, or after."""
 
     CALLS = (
-        *("pending", "settle", "sweep", "register", "renew", "revoke", "look", "tick"),
-        *("append_above", "settled", "publish_own", "accounts", "retire"),
+        *(
+            "pending",
+            "acknowledge",
+            "settle",
+            "sweep",
+            "register",
+            "renew",
+            "revoke",
+            "look",
+            "tick",
+        ),
+        *("settle", "append_above", "settled", "publish_own", "accounts", "retire"),
     )
 
     def __init__(self, step: int, *, after: bool) -> None:

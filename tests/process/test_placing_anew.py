@@ -31,7 +31,7 @@ from mediator.model.operations import Put
 from mediator.operations.calls import StoreCalls
 from mediator.stores.port import SystemConfig
 from mediator.transactions.log import Entry
-from mediator.transactions.model import Seen, Transaction
+from mediator.transactions.model import ReadSetEntry, Transaction
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, service, unique
 
@@ -299,7 +299,7 @@ async def test_what_was_read_of_a_class_is_validated_where_it_was_placed(
     write = Put(name, "carts", "y", unique("op"), values={"n": 1})
     with pytest.raises(TransactionAborted):
         await late.mediator.transactions.run(
-            Transaction(name, unique("tx"), (Seen("notes", "x", None),), (write,))
+            Transaction(name, unique("tx"), (ReadSetEntry("notes", "x", None),), (write,))
         )
     with pytest.raises(NotFound):
         await mediator.get(name, "carts", "y")

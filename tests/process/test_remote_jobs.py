@@ -97,7 +97,7 @@ class Counter:
         result = self.jobs / taken.id / "stages" / "000001-x"
         result.mkdir(parents=True)
         pq.write_table(pa.table({"value": ["Ulm", "Bonn"], "rows": [2, 1]}), result / "a.parquet")
-        await self.queue.beat(taken, "running", {"stages": STAGES, "log": []}, 60)
+        await self.queue.heartbeat(taken, "running", {"stages": STAGES, "log": []}, 60)
         ending = {"reasons": [], "rows": 2, "result": result.name}
         assert await self.queue.end(taken, "done", {"stages": STAGES}, ending)
 

@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 
 from mediator.stores.port import SystemConfig
-from sketch.protocol.port import Begun, Changes, Ended, SketchLimits, SketchUnavailable
+from sketch.protocol.port import (
+    BeginResult,
+    EndResult,
+    ResultChanges,
+    SketchLimits,
+    SketchUnavailable,
+)
 from sketch.protocol.queries import key_of_query
-from tests.process.sketches import PART, RedisWorld, redis_world
+from tests.process.sketches import PARTITION, RedisWorld, redis_world
 
 LIMITS = SketchLimits(
     longest_ttl_s=20.0, margin_s=2.0, layers=2, lease_s=6.0, purge_again_s=4.0, keys=3
@@ -52,7 +58,7 @@ async def test_quick_steps_do_what_the_longer_way_does(sides: tuple[Side, Side],
     random = Random(seed)
     if seed % 2:  # the others begin as lost ones do
         for side in sides:
-            await side.world.sketch.create(PART)
+            await side.world.sketch.create(PARTITION)
     for number in range(120):
         step = _some_step(random)
         told, as_told = [await step(side) for side in sides]
@@ -71,30 +77,30 @@ def _some_step(random: Random) -> Step:
     queries = QUERIES[:1] if flags[1] else []
 
     async def begin(side: Side) -> Any:
-        return await side.world.sketch.begin(PART, keys, token)
+        return await side.world.sketch.begin(PARTITION, keys, token)
 
     async def close(side: Side) -> Any:
         sketch = side.world.sketch
-        mark = (await sketch.registered(PART, 0)).mark - flags[0]
-        changes = Changes(queries, mark, alone=flags[2], insists=flags[1])
-        return await sketch.end(PART, token, versions, changes)
+        mark = (await sketch.registrations(PARTITION, 0)).sequence - flags[0]
+        changes = ResultChanges(queries, mark, exclusive=flags[2], pauses_registration=flags[1])
+        return await sketch.end(PARTITION, token, versions, changes)
 
     async def end(side: Side) -> Any:
-        return await side.world.sketch.end(PART, token, versions)
+        return await side.world.sketch.end(PARTITION, token, versions)
 
     async def read(side: Side) -> Any:
         ttl_s = 0.0 if flags[0] else seconds
-        grant = await side.world.sketch.report_read(PART, keys, ttl_s)
+        grant = await side.world.sketch.report_read(PARTITION, keys, ttl_s)
         if grant.fill:
             side.fill, side.lacking = grant.fill, keys
         return replace(grant, fill="" if not grant.fill else "some")
 
     async def fill(side: Side) -> Any:
         read = {key: number for number, key in enumerate(side.lacking, 7)}
-        return await side.world.sketch.fill(PART, side.fill, read)
+        return await side.world.sketch.fill(PARTITION, side.fill, read)
 
     async def register(side: Side) -> Any:
-        return await side.world.sketch.report_query(PART, QUERIES[flags[0]], 10.0)
+        return await side.world.sketch.report_query(PARTITION, QUERIES[flags[0]], 10.0)
 
     async def at_once(side: Side) -> Any:
         steps = [read, begin, read, close, begin, read, fill]
@@ -110,23 +116,26 @@ def _some_step(random: Random) -> Step:
 @pytest.fixture
 async def world(redis_config: SystemConfig) -> AsyncIterator[RedisWorld]:
     made = await redis_world(redis_config.url, LIMITS)
-    await made.sketch.create(PART)
+    await made.sketch.create(PARTITION)
     yield made
     await made.close()
 
 
 async def test_what_is_plain_goes_the_quick_way(world: RedisWorld) -> None:
-    mark = (await world.sketch.registered(PART, 0)).mark
+    mark = (await world.sketch.registrations(PARTITION, 0)).sequence
     quick = world.other(LIMITS, way="quick")
     try:
         with pytest.raises(SketchUnavailable):
-            await quick.begin(PART, [A, B], "longer")
-        assert await quick.begin(PART, [A], "t") == Begun((), mark, lingers=True)
-        assert await quick.end(PART, "t", {A: 1}, Changes((), mark, alone=True)) is Ended.DONE
-        grant = await quick.report_read(PART, [A], 5.0)
+            await quick.begin(PARTITION, [A, B], "longer")
+        assert await quick.begin(PARTITION, [A], "t") == BeginResult((), mark, lease_cacheable=True)
+        assert (
+            await quick.end(PARTITION, "t", {A: 1}, ResultChanges((), mark, exclusive=True))
+            is EndResult.DONE
+        )
+        grant = await quick.report_read(PARTITION, [A], 5.0)
         assert grant.ttl_us == 5_000_000
-        await quick.fill(PART, grant.fill, {A: 1})
-        assert (await quick.report_read(PART, [A], 5.0)).versions == (1,)
+        await quick.fill(PARTITION, grant.fill, {A: 1})
+        assert (await quick.report_read(PARTITION, [A], 5.0)).versions == (1,)
     finally:
         await quick.close()
 
@@ -138,18 +147,21 @@ async def test_a_key_that_is_no_more_handed_out_leaves_the_filter_when_its_write
     limits = SketchLimits(longest_ttl_s=20.0, margin_s=0.0, expired_at_once=1)
     world = await redis_world(redis_config.url, limits)
     try:
-        await world.sketch.create(PART)
-        mark = (await world.sketch.registered(PART, 0)).mark
+        await world.sketch.create(PARTITION)
+        mark = (await world.sketch.registrations(PARTITION, 0)).sequence
         for keys, ttl_s in (([B], 5.0), ([C], 5.0), ([D], 5.0), ([A], 10.0)):
-            await world.sketch.report_read(PART, keys, ttl_s)
-            await world.sketch.begin(PART, keys, "first")
-            await world.sketch.end(PART, "first", {}, Changes((), mark))
+            await world.sketch.report_read(PARTITION, keys, ttl_s)
+            await world.sketch.begin(PARTITION, keys, "first")
+            await world.sketch.end(PARTITION, "first", {}, ResultChanges((), mark))
         for key in (B, C, D):
-            await world.sketch.report_read(PART, [key], 20.0)
+            await world.sketch.report_read(PARTITION, [key], 20.0)
         await world.advance(11.0)
-        assert (await world.sketch.begin(PART, [A], "late")).held == ()
+        assert (await world.sketch.begin(PARTITION, [A], "late")).held == ()
         assert any((await world.snapshot()).bits)
-        assert await world.sketch.end(PART, "late", {A: 2}, Changes((), mark)) is Ended.DONE
+        assert (
+            await world.sketch.end(PARTITION, "late", {A: 2}, ResultChanges((), mark))
+            is EndResult.DONE
+        )
         assert not any((await world.snapshot()).bits)
         assert await world.leaks() == []
     finally:
@@ -157,10 +169,10 @@ async def test_a_key_that_is_no_more_handed_out_leaves_the_filter_when_its_write
 
 
 async def test_reads_remove_what_has_expired(world: RedisWorld) -> None:
-    await world.sketch.report_read(PART, [A], 5.0)
-    await world.sketch.report_read(PART, [B], 5.0)
+    await world.sketch.report_read(PARTITION, [A], 5.0)
+    await world.sketch.report_read(PARTITION, [B], 5.0)
     await world.advance(13.0)
-    assert (await world.sketch.report_read(PART, [C], 5.0)).ttl_us == 5_000_000
+    assert (await world.sketch.report_read(PARTITION, [C], 5.0)).ttl_us == 5_000_000
     assert [key for key, _ in (await world.contents())["handed"]] == [C.encode()]
 
 
@@ -168,14 +180,17 @@ async def test_no_version_is_kept_for_what_is_not_swept_up_yet(redis_config: Sys
     """The key is in the account, but in no cache: several writes may have shared its mark."""
     world = await redis_world(redis_config.url, SketchLimits(margin_s=0.0, expired_at_once=1))
     try:
-        await world.sketch.create(PART)
-        mark = (await world.sketch.registered(PART, 0)).mark
+        await world.sketch.create(PARTITION)
+        mark = (await world.sketch.registrations(PARTITION, 0)).sequence
         for number in range(20):
-            await world.sketch.report_read(PART, [f"articles/{number}#other"], 5.0)
-        await world.sketch.report_read(PART, [A], 6.0)
+            await world.sketch.report_read(PARTITION, [f"articles/{number}#other"], 5.0)
+        await world.sketch.report_read(PARTITION, [A], 6.0)
         await world.advance(10.0)
-        assert (await world.sketch.begin(PART, [A], "late")).held == ()
-        assert await world.sketch.end(PART, "late", {A: 2}, Changes((), mark)) is Ended.DONE
-        assert (await world.sketch.report_read(PART, [A], 5.0)).versions == (None,)
+        assert (await world.sketch.begin(PARTITION, [A], "late")).held == ()
+        assert (
+            await world.sketch.end(PARTITION, "late", {A: 2}, ResultChanges((), mark))
+            is EndResult.DONE
+        )
+        assert (await world.sketch.report_read(PARTITION, [A], 5.0)).versions == (None,)
     finally:
         await world.close()

@@ -14,14 +14,14 @@ from redis.asyncio import Redis
 from mediator.stores.port import SystemConfig
 from sketch.filter.bloom import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Ended, Part, SketchLimits, SketchUnavailable
+from sketch.protocol.port import EndResult, Partition, SketchLimits, SketchUnavailable
 from sketch.protocol.queries import key_of_query
-from sketch.redis.contention import RedisWanted
+from sketch.redis.contention import RedisContention
 from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.process.service import unique
 
-PART, NOBODYS = Part("ne/ws {ü}", "articles"), Part("nobodys", "class")
+PARTITION, NOBODYS = Partition("ne/ws {ü}", "articles"), Partition("nobodys", "class")
 A, B, LAST = (f"articles/{letter}#ü" for letter in "abz")
 LIMITS, SHAPE = SketchLimits(), FilterShape(bits=8192)
 LIFE_S = 30.0
@@ -32,32 +32,32 @@ class Heard:
 
     def __init__(self, sketch: RedisSketch) -> None:
         self.sketch = sketch
-        self.told: list[tuple[Part, str]] = []
+        self.told: list[tuple[Partition, str]] = []
 
-    async def tell(self, part: Part, key: str) -> None:
-        if part != NOBODYS:
-            self.told.append((part, key))
+    async def tell(self, partition: Partition, key: str) -> None:
+        if partition != NOBODYS:
+            self.told.append((partition, key))
 
     async def hears(self, *keys: str) -> None:
         """Wait until these keys were told, in their order, and no others."""
         await self.refused(LAST)
 
         async def heard() -> bool:
-            return (PART, LAST) in self.told
+            return (PARTITION, LAST) in self.told
 
         await eventually(heard)
-        assert self.told == [(PART, key) for key in (*keys, LAST)]
+        assert self.told == [(PARTITION, key) for key in (*keys, LAST)]
 
     async def refused(self, *keys: str) -> None:
-        assert (await self.sketch.report_read(PART, keys, LIFE_S)).ttl_us == 0
+        assert (await self.sketch.report_read(PARTITION, keys, LIFE_S)).ttl_us == 0
 
 
 @asynccontextmanager
 async def hearing(url: str, namespace: str) -> AsyncIterator[Heard]:
     """Open a sketch that listens already."""
     heard = Heard(RedisSketch(url, LIMITS, SHAPE, namespace, timeout_s=20.0))
-    await heard.sketch.create(PART)
-    assert (await heard.sketch.begin(PART, [LAST], "last")).lingers
+    await heard.sketch.create(PARTITION)
+    assert (await heard.sketch.begin(PARTITION, [LAST], "last")).lease_cacheable
     listening = asyncio.create_task(heard.sketch.listen(heard.tell))
     await listened_to(url, namespace, 1)
     try:
@@ -87,7 +87,7 @@ async def heard(redis_config: SystemConfig) -> AsyncIterator[Heard]:
 
 async def test_the_first_read_that_a_mark_refuses_is_told(heard: Heard) -> None:
     for key in (A, B):
-        assert (await heard.sketch.begin(PART, [key], key)).lingers
+        assert (await heard.sketch.begin(PARTITION, [key], key)).lease_cacheable
     await heard.refused(B)
     await heard.refused(A, B)
     await heard.refused(A)
@@ -96,16 +96,16 @@ async def test_the_first_read_that_a_mark_refuses_is_told(heard: Heard) -> None:
 
 async def test_the_next_mark_of_a_key_is_told_anew(heard: Heard) -> None:
     for token in ("first", "second"):
-        await heard.sketch.begin(PART, [A], token)
+        await heard.sketch.begin(PARTITION, [A], token)
         await heard.refused(A)
-        await heard.sketch.end(PART, token, {})
+        await heard.sketch.end(PARTITION, token, {})
     await heard.hears(A, A)
 
 
 async def test_marks_that_do_not_linger_are_not_told_of(heard: Heard) -> None:
     """Where caches may hold the key, its write is ended before it is acknowledged."""
-    assert (await heard.sketch.report_read(PART, [A], LIFE_S)).ttl_us
-    assert (await heard.sketch.begin(PART, [A], "held")).held == (A,)
+    assert (await heard.sketch.report_read(PARTITION, [A], LIFE_S)).ttl_us
+    assert (await heard.sketch.begin(PARTITION, [A], "held")).held == (A,)
     await heard.refused(A)
     await heard.hears()
 
@@ -113,7 +113,7 @@ async def test_marks_that_do_not_linger_are_not_told_of(heard: Heard) -> None:
 async def test_the_first_who_asks_for_a_result_is_told_without_a_key(heard: Heard) -> None:
     for title in "abb":
         query = key_of_query("articles", f"title={title}")
-        assert (await heard.sketch.report_query(PART, query, LIFE_S)).ttl_us == 0
+        assert (await heard.sketch.report_query(PARTITION, query, LIFE_S)).ttl_us == 0
     await heard.hears("")
 
 
@@ -122,13 +122,13 @@ async def test_every_replica_of_a_sketch_hears_and_no_other(redis_config: System
     async with hearing(redis_config.url, f"{namespace}[1*]?") as heard:
         told: list[str] = []
 
-        async def tell(part: Part, key: str) -> None:
+        async def tell(partition: Partition, key: str) -> None:
             told.append(key)
 
         async with Redis.from_url(redis_config.url) as redis:
-            other = asyncio.create_task(RedisWanted(redis, f"{namespace}1?").listen(tell))
+            other = asyncio.create_task(RedisContention(redis, f"{namespace}1?").listen(tell))
             await listened_to(redis_config.url, f"{namespace}1?", 1)
-            await heard.sketch.begin(PART, [A], "t")
+            await heard.sketch.begin(PARTITION, [A], "t")
             await heard.refused(A)
             await heard.hears(A)
             await redis.publish(f"{{{namespace}1?:own/class}}:marks", "own")
@@ -157,13 +157,13 @@ async def test_who_may_not_publish_or_listen_reads_all_the_same(
         await admin.execute_command("ACL", "SETUSER", name, *rights)
         quiet = RedisSketch(client, LIMITS, SHAPE, unique("sketch"), timeout_s=20.0)
         listening = asyncio.create_task(quiet.listen(_nobody))
-        await quiet.create(PART)
-        await quiet.begin(PART, [A], "t")
+        await quiet.create(PARTITION)
+        await quiet.begin(PARTITION, [A], "t")
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(quiet._channel, "ask", _fails)
-            assert (await quiet.report_read(PART, [A], LIFE_S)).ttl_us == 0
-        assert await quiet.end(PART, "t", {}) is Ended.WANTED
-        assert (await quiet.report_read(PART, [A], LIFE_S)).ttl_us
+            assert (await quiet.report_read(PARTITION, [A], LIFE_S)).ttl_us == 0
+        assert await quiet.end(PARTITION, "t", {}) is EndResult.CONTENDED
+        assert (await quiet.report_read(PARTITION, [A], LIFE_S)).ttl_us
 
         async def tried() -> bool:
             return "not heard of" in caplog.text
@@ -181,7 +181,7 @@ async def _fails(_calls: object) -> None:
     raise SketchUnavailable
 
 
-async def _nobody(part: Part, key: str) -> None:
+async def _nobody(partition: Partition, key: str) -> None:
     raise AssertionError
 
 

@@ -21,8 +21,8 @@ from app.api.queries import LARGEST
 from app.api.router import DataApi
 from app.http.jsonbody import MOST_VALUES
 from app.telemetry.instruments import Instruments
-from mediator.operations import revise
-from mediator.stores.postgres.answers import WritePlan
+from mediator.operations import read_modify_write
+from mediator.stores.postgres.write.prepared import WritePlan
 from tests.process.loop_steps import Steps, counted
 from tests.process.service import Service, field_on
 
@@ -117,8 +117,8 @@ async def test_a_json_patch_is_not_computed_on_the_event_loop(
         threads.add(threading.get_ident())
         return compute(*args)
 
-    compute = revise.revised
-    monkeypatch.setattr(revise, "revised", noted)
+    compute = read_modify_write.update_of
+    monkeypatch.setattr(read_modify_write, "update_of", noted)
     await http.put("on_postgres/moved", **body({"doc": {"k": [1, 2]}}))
     moves = [{"op": "move", "from": "/doc/k/0", "path": "/doc/k/1"}]
     answer = await http.patch("on_postgres/moved", content=orjson.dumps(moves), headers=JSON_PATCH)

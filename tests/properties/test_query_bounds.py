@@ -16,12 +16,12 @@ from mediator.model.filters import Compare, Comparison, Contains, Filter, In, Li
 from mediator.model.patterns import matcher
 from mediator.model.query import Query
 from mediator.query.budget import Budget, Limits
-from mediator.query.conditions import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
-from mediator.query.pacing import LONG, Sieve
-from mediator.query.reading import read_query
-from mediator.query.results.index import QueryIndex, WatchedQuery
-from mediator.query.results.possibility import Truth
-from mediator.query.results.work import MOST_WORK, Work
+from mediator.query.evaluation import LONG, Sieve
+from mediator.query.filter_parser import MOST_CHARACTERS, MOST_NODES, MOST_VALUES, MOST_WILDCARDS
+from mediator.query.parser import parse_query_document
+from mediator.query.results.index import QueryIndex, RegisteredQuery
+from mediator.query.results.match_budget import MOST_WORK, Work
+from mediator.query.results.three_valued import Truth
 from mediator.schema.parse import parse_schema
 
 FIELDS = {
@@ -52,9 +52,9 @@ def like(pattern: str) -> dict[str, Any]:
 )
 def test_what_a_filter_searches_for_is_bounded(many: list[Any], few: list[Any]) -> None:
     with pytest.raises(Invalid) as refused:
-        read_query({"filter": {"or": many}}, SCHEMA, "people")
+        parse_query_document({"filter": {"or": many}}, SCHEMA, "people")
     assert refused.value.locations[0].pointer.startswith("/filter/or/")
-    assert read_query({"filter": {"or": few}}, SCHEMA, "people").query.filter is not None
+    assert parse_query_document({"filter": {"or": few}}, SCHEMA, "people").query.filter is not None
 
 
 def test_hostile_patterns_mean_what_they_say() -> None:
@@ -149,7 +149,7 @@ def _image(name: str, year: int = 1) -> Image:
 def _index(filters: list[Filter]) -> QueryIndex:
     index = QueryIndex()
     for number, filter_ in enumerate(filters):
-        index.put(str(number), WatchedQuery(Query("d", "c", filter=filter_)))
+        index.put(str(number), RegisteredQuery(Query("d", "c", filter=filter_)))
     return index
 
 
@@ -174,7 +174,7 @@ def test_the_work_of_a_write_counts_all_of_its_objects() -> None:
 
 def test_an_object_whose_deciding_values_stay_is_judged_once() -> None:
     judged: list[Image] = []
-    query = WatchedQuery(Query("d", "c", filter=Like(("name",), "%x%")))
+    query = RegisteredQuery(Query("d", "c", filter=Like(("name",), "%x%")))
 
     def judge(image: Image) -> Truth:
         judged.append(image)

@@ -40,8 +40,8 @@ class Town:
 
     async def read(self, class_name: str, *fields: str, **members: Any) -> list[dict[str, Any]]:
         source = ClassSource(self.database, class_name, members.get("filter"))
-        wanted = Input("records", source, fields or None)
-        frame = await asyncio.to_thread(read_input, self.spark, wanted)
+        input_ = Input("records", source, fields or None)
+        frame = await asyncio.to_thread(read_input, self.spark, input_)
         rows = await asyncio.to_thread(frame.collect)
         return sorted((row.asDict() for row in rows), key=lambda row: row["id"])
 
@@ -151,8 +151,8 @@ async def test_what_is_not_there_is_said(town: Town) -> None:
 async def test_a_plan_holds_no_secret(
     town: Town, server_urls: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = Input("records", ClassSource(town.database, "split"), ("hits",))
-    frame = await asyncio.to_thread(read_input, town.spark, wanted)
+    input_ = Input("records", ClassSource(town.database, "split"), ("hits",))
+    frame = await asyncio.to_thread(read_input, town.spark, input_)
     await asyncio.to_thread(frame.explain, True)
     plan = capfd.readouterr().out
     assert "portolan" in plan

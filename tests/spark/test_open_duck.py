@@ -21,7 +21,7 @@ ENDLESS = "SELECT count(*) FROM range(1_000_000_000) a, range(1_000_000_000) b W
 
 
 class Impatient:
-    """A desk whose run is to end as soon as something takes time."""
+    """A context whose run is to end as soon as something takes time."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, int]] = []
@@ -33,7 +33,7 @@ class Impatient:
 
 
 def test_a_query_under_way_is_stopped() -> None:
-    desk: Any = Impatient()
+    context: Any = Impatient()
     ended: list[str] = []
 
     def endless(duck: duckdb.DuckDBPyConnection) -> None:
@@ -44,9 +44,11 @@ def test_a_query_under_way_is_stopped() -> None:
             raise
 
     with connected() as duck, pytest.raises(RunCancelled):
-        done_in_steps(desk, duck, [lambda duck: duck.sql("SELECT 1").fetchall(), endless, endless])
+        done_in_steps(
+            context, duck, [lambda duck: duck.sql("SELECT 1").fetchall(), endless, endless]
+        )
     assert ended == ["interrupted"]
-    assert desk.told[-1] == (1, 3)
+    assert context.told[-1] == (1, 3)
 
 
 def test_what_fails_is_told() -> None:

@@ -1,4 +1,4 @@
-"""The pure parts of primary materialisation: condensing, freshness, watermarks, comparing."""
+"""The pure parts of materialised views: condensing, freshness, watermarks, comparing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,21 @@ from mediator.materialisation.watermarks import Marks, Watermarks, place_of
 from mediator.model.change import Change
 from mediator.model.operations import Outcome
 from mediator.placement.decide import GroupPlacement, build_routes
-from mediator.routing.freshness import ANY, STRONG, Wish, bound_of, has_seen, is_for_primary
+from mediator.routing.freshness import (
+    ANY,
+    STRONG,
+    ReadPreference,
+    bound_of,
+    has_reached,
+    is_for_view,
+)
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import Record
 
 SCHEMA = {
     "mode": "microbatched",
-    "primary": {"system": "postgres", "staleness_s": 5},
+    "materialised_view": {"system": "postgres", "staleness_s": 5},
     "classes": {
         "articles": {
             "fields": {
@@ -92,26 +99,26 @@ def test_a_round_begins_four_times_within_the_bound_or_each_second() -> None:
     assert period_s(60.0) == 1.0
 
 
-def test_whole_objects_are_for_the_primary() -> None:
-    assert is_for_primary(ARTICLES, None, ANY)
-    assert not is_for_primary(ARTICLES, ("title",), ANY)
-    assert is_for_primary(ARTICLES, ("title",), Wish("primary"))
-    assert not is_for_primary(ARTICLES, None, STRONG)
-    assert not is_for_primary(ROUTES["notes"], None, ANY)
+def test_whole_objects_are_for_the_view() -> None:
+    assert is_for_view(ARTICLES, None, ANY)
+    assert not is_for_view(ARTICLES, ("title",), ANY)
+    assert is_for_view(ARTICLES, ("title",), ReadPreference("bounded"))
+    assert not is_for_view(ARTICLES, None, STRONG)
+    assert not is_for_view(ROUTES["notes"], None, ANY)
 
 
 def test_the_tighter_bound_counts() -> None:
     assert bound_of(5.0, ANY) == 5.0
-    assert bound_of(5.0, Wish(max_staleness_s=1.5)) == 1.5
-    assert bound_of(5.0, Wish(max_staleness_s=60.0)) == 5.0
+    assert bound_of(5.0, ReadPreference(max_staleness_s=1.5)) == 1.5
+    assert bound_of(5.0, ReadPreference(max_staleness_s=60.0)) == 5.0
 
 
 @pytest.mark.parametrize(("seen", "held"), [(4, True), (5, True), (6, False)])
 def test_a_copy_has_what_was_seen(seen: int, held: bool) -> None:
     outcome = Outcome("a", {}, {"main": 5})
-    wish = Wish(at_least={("articles", "a"): {"main": seen, "hits": 99}})
-    assert has_seen(outcome, wish, "articles") is held
-    assert has_seen(outcome, wish, "notes")
+    preference = ReadPreference(at_least={("articles", "a"): {"main": seen, "hits": 99}})
+    assert has_reached(outcome, preference, "articles") is held
+    assert has_reached(outcome, preference, "notes")
 
 
 @dataclass
@@ -267,7 +274,7 @@ class _Leases:
         """Give it back."""
 
 
-async def test_a_primary_that_gets_late_is_told_of_before_its_bound_breaks() -> None:
+async def test_a_view_that_gets_late_is_told_of_before_its_bound_breaks() -> None:
     time = Time()
     watermarks = Watermarks(time)
     model = RoutingModel(1, {"news": database()})
@@ -288,8 +295,8 @@ def _rebase(watermarks: Watermarks, model: RoutingModel, time: Time, age_s: floa
     copy = _articles(model).copy
     assert copy is not None
     time.ticks += 2
-    intents = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
-    watermarks.learn(intents, time.at - age_s)
+    marks = Marks(time.ticks, {place_of(copy): [time.ticks + 1] * PARTITIONS})
+    watermarks.learn(marks, time.at - age_s)
 
 
 def _articles(model: RoutingModel) -> ClassRoute:

@@ -17,7 +17,7 @@ from mediator.materialisation.builds import Builds
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.isolation import Bringer
 from mediator.materialisation.rounds import PAGE, Rounds, Slot
-from mediator.materialisation.state import CopyState, PartitionState, PrimaryState, Step
+from mediator.materialisation.state import CopyState, PartitionState, Step, ViewState
 from mediator.materialisation.watermarks import place_of
 from mediator.model.change import Change
 from mediator.placement.decide import GroupPlacement, build_routes
@@ -141,7 +141,7 @@ class World:
         bringer = Bringer(systems, copier)
         builds = Builds(systems, copier, bringer, 0, SystemClock())
         slot = Slot("db", 0, Lease("materialise:db:0", "me"))
-        feed, state = cast("Feed", self), cast("PrimaryState", self)
+        feed, state = cast("Feed", self), cast("ViewState", self)
         return Rounds(slot, lambda: {"notes": NOTES}, feed, state, copier, bringer, builds), builds
 
     @property
@@ -257,7 +257,7 @@ async def test_copies_are_built_anew_if_changes_are_missing(life: str) -> None:
 
 async def test_copies_that_are_no_more_are_forgotten() -> None:
     world = World(state=COMPLETE)
-    world.state = PartitionState("life/0", {COPY: COMPLETE, "notes@primary.0@postgres": COMPLETE})
+    world.state = PartitionState("life/0", {COPY: COMPLETE, "notes@view.0@postgres": COMPLETE})
     rounds, _ = world.rounds()
     await rounds.round()
     assert set(world.state.copies) == {COPY}

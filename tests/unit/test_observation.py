@@ -9,7 +9,7 @@ from app.telemetry.recent import KEPT
 from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,
-    Hearing,
+    FilteredObserver,
     Observation,
     RequestFinished,
     StoreCallFinished,
@@ -25,7 +25,7 @@ def test_all_are_told_in_their_order_but_those_who_hear_other_kinds() -> None:
     told: list[tuple[str, Observation]] = []
     tell = broadcast(
         lambda one: told.append(("first", one)),
-        Hearing(lambda one: told.append(("second", one)), {CircuitChanged}),
+        FilteredObserver(lambda one: told.append(("second", one)), {CircuitChanged}),
         lambda one: told.append(("third", one)),
     )
     for _ in range(2):
@@ -43,18 +43,18 @@ def test_all_are_told_in_their_order_but_those_who_hear_other_kinds() -> None:
 
 def test_who_is_called_by_itself_hears_all() -> None:
     told: list[Observation] = []
-    Hearing(told.append, frozenset())(RELAYED)
+    FilteredObserver(told.append, frozenset())(RELAYED)
     assert told == [RELAYED]
 
 
 def test_what_nobody_hears_is_no_error() -> None:
-    tell = broadcast(Hearing(lambda _: None, {CircuitChanged}))
+    tell = broadcast(FilteredObserver(lambda _: None, {CircuitChanged}))
     tell(RELAYED)
 
 
 def test_a_broadcast_can_be_heard_by_another() -> None:
     told: list[Observation] = []
-    broadcast(Hearing(broadcast(told.append), {CircuitChanged}))(OPENED)
+    broadcast(FilteredObserver(broadcast(told.append), {CircuitChanged}))(OPENED)
     assert told == [OPENED]
 
 

@@ -1,4 +1,4 @@
-"""Explanations of placements (DESIGN, guarantee 7)."""
+"""Explanations of placements (docs/design.md, "Guarantees")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Utility functions, goal indices and Eq. 1 at their edges (papers/ppm, sections 2 and 7)."""
+"""Utility functions, goal indices and Eq. 1 at their edges.
+
+See docs/papers/ppm.md, sections 2 and 7.
+"""
 
 from __future__ import annotations
 

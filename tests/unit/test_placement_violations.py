@@ -1,4 +1,4 @@
-"""SLA violations and proposals: state machines over time (papers/ppm, sections 2 and 7)."""
+"""SLA violations and proposals: state machines over time (docs/papers/ppm.md, sections 2 and 7)."""
 
 from __future__ import annotations
 

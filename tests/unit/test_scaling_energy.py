@@ -1,4 +1,4 @@
-"""Energy and delay by stated powers (papers/wattdb, sections 2 to 4)."""
+"""Energy and delay by stated powers (docs/papers/wattdb.md, sections 2 to 4)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ loads = st.builds(
 )
 
 
-# --- The sheet's oracles (section 4).
+# --- the paper's oracles (section 4).
 
 
 @pytest.mark.parametrize(("used", "watt"), [(0.0, 64.5), (1.0, 68.5)])

@@ -8,7 +8,7 @@ from mediator.catalogue.runs import StoredRun
 
 __all__ = ["run_document"]
 
-_TOLD: Final = ("stages", "counters", "elapsed_s", "eta_s", "log")
+_PROGRESS: Final = ("stages", "counters", "elapsed_s", "eta_s", "log")
 _ENDING: Final = ("forecast", "reasons", "rows", "reports")
 
 
@@ -26,6 +26,8 @@ def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
     }
     if not whole:
         return document
-    progress: dict[str, Any] = {name: run.progress[name] for name in _TOLD if name in run.progress}
+    progress: dict[str, Any] = {
+        name: run.progress[name] for name in _PROGRESS if name in run.progress
+    }
     ending: dict[str, Any] = {name: run.ending[name] for name in _ENDING if name in run.ending}
     return {**document, **progress, **ending, "job": run.document}

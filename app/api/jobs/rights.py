@@ -1,9 +1,9 @@
-"""Who may see a run, and who may have it carried out: by the rights to the classes it names.
+"""Who may see a run, and who may submit one: by the rights to the classes it names.
 
 A run shows values of the classes that it reads: in its job, its progress, its errors, its results.
-So whoever looks at it needs the right to read all objects of each of them, as they are and as they
-were when the run was submitted. Whoever submits, cancels or resumes it needs besides the right to
-write the class that it writes into.
+To see it, a principal needs the right to read all objects of each of them, as they are and as they
+were when the run was submitted. To submit, cancel or resume it, the right to write the class that
+it writes into, too.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from spark_jobs.runner.port import ClassSource, SpecInvalid
 __all__ = ["Permission", "RunRights"]
 
 Permission: TypeAlias = Callable[[], bool]
-"""Tells whether what was permitted is permitted still."""
+"""Whether what was permitted is still permitted."""
 
 
 class RunRights:
-    """Decides about runs.
+    """Authorises requests for runs.
 
     Args:
-        directory: Finds classes, so that one that another replica has made is known.
+        directory: Finds classes, also those that another replica has just created.
     """
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
 
     async def require_submission(self, access: Access, job: Job) -> None:
-        """Return if a job may be carried out.
+        """Return if a job may be submitted.
 
         Raises:
             Unauthenticated, Forbidden, NotFound: As `Access.require` does.
@@ -47,7 +47,7 @@ class RunRights:
         await self._require_sink(access, job)
 
     async def require_view(self, access: Access, run: StoredRun) -> Permission:
-        """Return if a run may be shown, with what tells whether it may be shown still.
+        """Return if a run may be shown, and how to check that later again.
 
         Raises:
             Unauthenticated, Forbidden, NotFound: As `Access.require` does.

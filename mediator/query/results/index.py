@@ -14,24 +14,24 @@ from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import COMPARABLE, key_of, kind_of
 from mediator.model.filters import ID, Path
 from mediator.model.query import Query
-from mediator.query.results.cover import (
+from mediator.query.results.access_predicates import (
     Demand,
     Element,
     Equal,
     Prefix,
     Range,
-    cover_of,
+    access_predicates_of,
 )
 from mediator.query.results.intervals import Intervals
-from mediator.query.results.possibility import NO, Judge, Truth, judge_of
-from mediator.query.results.work import Cost, Work, cost_of
+from mediator.query.results.match_budget import Cost, Work, cost_of
+from mediator.query.results.three_valued import NO, Judge, Truth, judge_of
 from mediator.schema.tree import MISSING
 
-__all__ = ["QueryIndex", "WatchedQuery"]
+__all__ = ["QueryIndex", "RegisteredQuery"]
 
 
 @dataclass(frozen=True)
-class WatchedQuery:
+class RegisteredQuery:
     """A query without joins and aggregates, as far as it decides which writes change its result."""
 
     query: Query
@@ -110,7 +110,7 @@ def _meet(touched: AbstractSet[str], fields: AbstractSet[str] | None) -> bool:
     return bool(touched) if fields is None else not fields.isdisjoint(touched)
 
 
-def _counted(query: WatchedQuery) -> Iterable[str | None]:
+def _counted(query: RegisteredQuery) -> Iterable[str | None]:
     return (None,) if query.fields is None else query.fields
 
 
@@ -122,7 +122,7 @@ class QueryIndex:
     """
 
     def __init__(self) -> None:
-        self._queries: dict[str, WatchedQuery] = {}
+        self._queries: dict[str, RegisteredQuery] = {}
         self._paths: dict[Path, _Demands] = {}
         self._covers: dict[str, tuple[Demand, ...]] = {}
         self._loose: set[str] = set()
@@ -139,7 +139,7 @@ class QueryIndex:
         yield from self._queries
         yield from self._strange
 
-    def put(self, name: str, query: WatchedQuery | None) -> None:
+    def put(self, name: str, query: RegisteredQuery | None) -> None:
         """Register a query; None: one that is not understood, which every write may change."""
         self.discard(name)
         if query is None:
@@ -147,7 +147,7 @@ class QueryIndex:
             return
         self._queries[name] = query
         self._counts.update(_counted(query))
-        cover = cover_of(query.query.filter)
+        cover = access_predicates_of(query.query.filter)
         if cover is None:
             self._loose.add(name)
             return
@@ -165,7 +165,7 @@ class QueryIndex:
         for demand in self._covers.pop(name, ()):
             self._paths[demand.path].discard(name, demand)
 
-    def heeds(self, touched: Iterable[str] | None) -> bool:
+    def depends_on(self, touched: Iterable[str] | None) -> bool:
         """Whether there are queries that a change of these fields may concern; None: of all."""
         if self._strange or touched is None:
             return len(self) > 0
@@ -181,7 +181,7 @@ class QueryIndex:
         """
         work, found = work or Work(), set[str]()
         for effect in effects:
-            if self.heeds(effect.touched) and not self._judge(effect, found, work):
+            if self.depends_on(effect.touched) and not self._judge(effect, found, work):
                 return self._queries.keys() | self._strange
         return found
 

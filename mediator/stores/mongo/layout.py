@@ -20,14 +20,15 @@ User names are only ever keys below ``values`` and ``versions``, and escaped the
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from mediator.schema.types import Values
-from mediator.stores.mongo.effect import Effects
-from mediator.stores.mongo.forms import form_of
-from mediator.stores.mongo.text import ordered_text, path_key, plain_text
+from mediator.stores.mongo.codec import form_of, ordered_text, path_key, plain_text
+from mediator.stores.mongo.outbox.effect import Effects
 from mediator.stores.port import Fragment, Record
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "LIVE",
     "Document",
     "Layout",
+    "database_name",
+    "database_prefix",
     "is_fenced",
     "is_live",
     "layout_of",
@@ -53,6 +56,10 @@ BOOKKEEPING: Final[Document] = {"creation_version": 1, "versions": 1, "tombstone
 _WHOLE: Final[Document] = {**BOOKKEEPING, "values": 1}
 _JOINT: Final[Document] = {"_intent": 1, "_joint": 1}
 _LAYOUTS: Final = 4096
+_NAME_BYTES: Final = 63
+_PREFIX_CHARACTERS: Final = 24
+_PLAIN_NAME: Final = re.compile("[a-z0-9_]+")
+_HASH_CHARACTERS: Final = 10
 
 
 def unfenced(token: str) -> Document:
@@ -153,3 +160,26 @@ class Layout:
 
 layout_of = lru_cache(maxsize=_LAYOUTS)(Layout)
 """The layout of a fragment, compiled once; fragments are the same if they are one object."""
+
+
+def database_prefix(namespace: str) -> str:
+    """Return what the names of all MongoDB databases of a namespace begin with.
+
+    It ends with a hyphen, which no database of a schema has in its name: so ``a`` with ``b_c`` and
+    ``a_b`` with ``c`` stay apart.
+    """
+    return _shortened(namespace, _PREFIX_CHARACTERS) + "-"
+
+
+def database_name(namespace: str, database: str) -> str:
+    """Name the MongoDB database of a schema: at most 63 bytes, in lower case."""
+    prefix = database_prefix(namespace)
+    return prefix + _shortened(database, _NAME_BYTES - len(prefix))
+
+
+def _shortened(name: str, limit: int) -> str:
+    if len(name) <= limit and _PLAIN_NAME.fullmatch(name):
+        return name
+    digest = hashlib.blake2b(name.encode()).hexdigest()[:_HASH_CHARACTERS]
+    readable = re.sub("[^a-z0-9_]", "_", name.lower())[: limit - _HASH_CHARACTERS - 1]
+    return f"{readable}~{digest}"

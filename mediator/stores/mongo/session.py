@@ -17,16 +17,16 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import BulkWriteError
 from pymongo.read_concern import ReadConcern
 
-from mediator.stores.mongo.attempt import Attempt
+from mediator.stores.mongo.connection import Lines
 from mediator.stores.mongo.errors import DUPLICATE_KEY
-from mediator.stores.mongo.facts import is_stand_in
-from mediator.stores.mongo.layout import Document, Layout
-from mediator.stores.mongo.lines import Lines
-from mediator.stores.mongo.text import database_name
-from mediator.stores.mongo.verdict import Change, Insertion
+from mediator.stores.mongo.layout import Document, Layout, database_name
+from mediator.stores.mongo.write.attempt import Attempt
+from mediator.stores.mongo.write.decision import Change, Insertion
 from mediator.stores.port import StoreRefused, StoreTimeout, SystemConfig
 
-__all__ = ["Look", "Session"]
+__all__ = ["STAND_IN", "Look", "Session", "is_stand_in"]
+
+STAND_IN: Final = "mongo-java-server"
 
 _CONCERNS: Final[Mapping[str | None, Document]] = {
     "full": {"w": "majority", "j": True},
@@ -291,3 +291,8 @@ def _client(config: SystemConfig) -> AsyncMongoClient[Document]:
         readPreference="primary",
         tz_aware=True,
     )
+
+
+def is_stand_in(build: Mapping[str, Any]) -> bool:
+    """MongoDB names the commit it was built from; mongo-java-server has none to name."""
+    return build.get("implementation") == STAND_IN or "gitVersion" not in build

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from mediator.stores.port.records import Fragment, Record
 
-__all__ = ["Mirror"]
+__all__ = ["Mirror", "is_surpassed"]
 
 
 @runtime_checkable
@@ -35,6 +35,22 @@ class Mirror(Protocol):
     async def forget(self, fragment: Fragment, dead: Sequence[tuple[str, int]]) -> None:
         """Remove the copies of objects, given by id and the highest version of their tombstone.
 
-        Copies born later stay. What was forgotten is remembered for `REMEMBER_S` at least, so that
+        Copies born later stay. What was forgotten is remembered for `RETENTION_S` at least, so that
         a copy of the dead generation that comes late is not taken in.
         """
+
+
+def is_surpassed(record: Record, held: Record | None) -> bool:
+    """Whether a copy that was not taken in was not needed either.
+
+    Args:
+        record: What was to be taken in.
+        held: The living copy that stood against it; None: it has been forgotten since.
+
+    Returns:
+        False if what is held is older in some group: then the two were read in parts at different
+        times, and only a further look tells how the groups stand together.
+    """
+    if held is None or held.creation_version != record.creation_version:
+        return True
+    return all(held.versions.get(group, 0) >= v for group, v in record.versions.items())

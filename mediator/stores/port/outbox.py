@@ -10,7 +10,7 @@ from mediator.base.immutable import immutable
 from mediator.model.change import Change
 from mediator.stores.port.records import Fragment
 
-__all__ = ["ChangeLog", "FragmentOf", "Logged", "PendingChanges", "Unsettled"]
+__all__ = ["ChangeLog", "FragmentOf", "LogEntry", "PendingChanges", "UnrelayedChanges"]
 
 
 FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
@@ -18,7 +18,7 @@ FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
 
 
 @immutable
-class Logged:
+class LogEntry:
     """An entry of a change log: where it stands, and the change; None if its class is gone."""
 
     position: str
@@ -38,7 +38,7 @@ class ChangeLog(Protocol):
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[Logged]:
+    ) -> list[LogEntry]:
         """Return up to `limit` changes beyond a position (None: from the oldest), oldest first.
 
         A change is returned only when none can still appear before it.
@@ -52,17 +52,17 @@ class ChangeLog(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class UnrelayedChanges:
     """Changes of one record that its store keeps until the feed has them.
 
     Attributes:
         fragment: The fragment.
         id: The object's id.
         changes: The changes in their order, those of one group with rising versions. The feed may
-            have the first of them already, if a relay died before it could settle them.
+            have the first of them already, if a relay died before it could acknowledge them.
         agrees: Whether the changes lead to the values that are there. If not, the last one was
             made to, and something is wrong with the record or with us.
-        receipt: What `PendingChanges.settle` needs.
+        receipt: What `PendingChanges.acknowledge` needs.
     """
 
     fragment: Fragment
@@ -84,21 +84,21 @@ class PendingChanges(Protocol):
     def sweep_every_s(self) -> float:
         """How often `sweep` is worth its price, in seconds."""
 
-    def written(self, limit: int) -> list[tuple[str, str, str]]:
+    def take_written(self, limit: int) -> list[tuple[str, str, str]]:
         """Take up to `limit` records that this process wrote: id of the database, class, id.
 
         Each is told once for all that was written to it so far. It is a hint only: what another
         process has written, or this one before it died, is found by `sweep`.
         """
 
-    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[Unsettled]:
+    async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
         """Read the changes that wait in some records; records without any are left out.
 
-        Of a record with very many, the first are returned, and `written` tells it again.
+        Of a record with very many, the first are returned, and `take_written` tells it again.
         """
 
     async def sweep(self, fragment: Fragment, after: str | None, limit: int) -> list[str]:
         """Find up to `limit` records in which changes wait, in the order of their ids."""
 
-    async def settle(self, done: Sequence[Unsettled]) -> None:
+    async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
         """Remove changes that the feed has, unless somebody else has done so."""

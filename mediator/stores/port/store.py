@@ -9,12 +9,12 @@ from typing import Literal, Protocol, runtime_checkable
 from mediator.model.operators import Operator
 from mediator.schema.types import FieldType
 from mediator.stores.port.records import Fragment, Read, Record
-from mediator.stores.port.writes import Write, WriteResult
+from mediator.stores.port.write import Write, WriteResult
 
-__all__ = ["REMEMBER_S", "Reapable", "Recalled", "ServerFacts", "Store", "SystemConfig"]
+__all__ = ["RETENTION_S", "Reapable", "RememberedOperation", "ServerFacts", "Store", "SystemConfig"]
 
 
-REMEMBER_S = 24 * 3600
+RETENTION_S = 24 * 3600
 """Seconds for which a remembered operation, and a tombstone, is kept at least."""
 
 
@@ -67,7 +67,7 @@ class SystemConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RememberedOperation:
     """A remembered operation: the fingerprint it came with, and its result then."""
 
     fingerprint: str
@@ -118,10 +118,12 @@ class Store(Protocol):
         Once this returns, no write that carries the token takes effect on the record any more, even
         one that lies on its way to the server; what has taken effect is among the versions. They
         are by group and may be those of a tombstone; empty: nothing is known of the object. It
-        holds for `REMEMBER_S` at least, and goes by no clock but the server's own.
+        holds for `RETENTION_S` at least, and goes by no clock but the server's own.
         """
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered of an operation on an object."""
 
     async def scan(

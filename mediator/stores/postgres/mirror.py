@@ -13,13 +13,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from mediator.stores.mirrored import is_surpassed
 from mediator.stores.port import Fragment, Record
-from mediator.stores.postgres.plans import Plans
-from mediator.stores.postgres.pool import Pool, transaction
-from mediator.stores.postgres.shapes import encoded
-from mediator.stores.postgres.statements import Statement, parameter
-from mediator.stores.postgres.tables import NULLS, RecordTable
+from mediator.stores.port.mirror import is_surpassed
+from mediator.stores.postgres.connection import Pool, transaction
+from mediator.stores.postgres.layout import NULLS, RecordTable
+from mediator.stores.postgres.sql import Statement, parameter
+from mediator.stores.postgres.statements import Plans
+from mediator.stores.postgres.write.shape import encoded
 
 __all__ = ["Copies"]
 

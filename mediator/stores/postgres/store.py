@@ -14,40 +14,41 @@ from mediator.model.query import Computation, OrderBy
 from mediator.schema.tree import MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
-    Documents,
-    Find,
-    Found,
+    DocumentPage,
     Fragment,
     FragmentOf,
-    Logged,
+    LogEntry,
     Pushdown,
     Read,
-    Recalled,
     Record,
     RecordKey,
+    RecordState,
+    RememberedOperation,
+    SearchPage,
+    SearchRequest,
     ServerFacts,
     ShownJoin,
-    Standing,
     SystemConfig,
     Write,
     WriteResult,
 )
-from mediator.stores.postgres import ddl, facts, operators, reap
-from mediator.stores.postgres.aggregates import computes
-from mediator.stores.postgres.answers import recalled
-from mediator.stores.postgres.changelog import LOG, OutboxLog
-from mediator.stores.postgres.failures import FAILURES, as_store_error
-from mediator.stores.postgres.fetching import Fetcher
-from mediator.stores.postgres.intents import Marking
+from mediator.stores.postgres import admin
+from mediator.stores.postgres.connection import Pool, connect, transaction
+from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.mirror import Copies
-from mediator.stores.postgres.plans import Plans
-from mediator.stores.postgres.pool import Pool, transaction
-from mediator.stores.postgres.pushdown import pushdown
-from mediator.stores.postgres.reads import keyset
-from mediator.stores.postgres.searching import Searcher
-from mediator.stores.postgres.sessions import connect
-from mediator.stores.postgres.statements import Statement
-from mediator.stores.postgres.writing import Writer
+from mediator.stores.postgres.outbox import LOG, OutboxLog
+from mediator.stores.postgres.read.reader import Fetcher
+from mediator.stores.postgres.read.statements import keyset
+from mediator.stores.postgres.retention import reap
+from mediator.stores.postgres.search.aggregates import computes
+from mediator.stores.postgres.search.pushdown import pushdown
+from mediator.stores.postgres.search.searcher import Searcher
+from mediator.stores.postgres.sql import Statement
+from mediator.stores.postgres.statements import Plans
+from mediator.stores.postgres.transactions import Marking
+from mediator.stores.postgres.write.operators import supports
+from mediator.stores.postgres.write.prepared import recalled
+from mediator.stores.postgres.write.writer import Writer
 
 __all__ = ["PostgresStore"]
 
@@ -80,7 +81,7 @@ class PostgresStore:
             StoreRefused: It does not let us in, or not make the namespace.
         """
         await self.ping()
-        await self._use(lambda c: ddl.prepare_namespace(c, self._plans.ledgers), _DDL_S)
+        await self._use(lambda c: admin.prepare_namespace(c, self._plans.ledgers), _DDL_S)
 
     async def close(self) -> None:
         """Release every connection."""
@@ -100,20 +101,20 @@ class PostgresStore:
 
     async def facts(self) -> ServerFacts:
         """Observe the server's version and configuration."""
-        return await self._use(facts.observe)
+        return await self._use(admin.observe)
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
         """Whether the store applies the operator to the type exactly, by itself."""
-        return operators.supports(operator, type_)
+        return supports(operator, type_)
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make table, columns and indexes for the fragment; idempotent, keeps existing data."""
         records, ledgers = self._plans.records(fragment), self._plans.ledgers
-        await self._use(lambda c: ddl.prepare_class(c, ledgers, records, previous), _DDL_S)
+        await self._use(lambda c: admin.prepare_class(c, ledgers, records, previous), _DDL_S)
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the fragment with all its data; changes stay in the outbox for the feed."""
-        await self._use(lambda c: ddl.drop_class(c, self._plans.ledgers, fragment), _DDL_S)
+        await self._use(lambda c: admin.drop_class(c, self._plans.ledgers, fragment), _DDL_S)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
@@ -130,9 +131,9 @@ class PostgresStore:
         pairs = zip(fragment.groups, row, strict=True)
         return {group: version for group, version in pairs if version}
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        return await self._standings(keys, lambda m, ids: lambda c: m.lock(c, ids, intent))
+        return await self._record_states(keys, lambda m, ids: lambda c: m.lock(c, ids, intent))
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Take an intent away wherever it is this one; see `Lockable`."""
@@ -140,22 +141,24 @@ class PostgresStore:
             marking = self._plans.marking(fragment)
             await self._use(partial(marking.unlock, ids=ids, intent=intent, joint=joint))
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Tell what stands of records."""
-        return await self._standings(keys, lambda m, ids: lambda c: m.look(c, ids))
+        return await self._record_states(keys, lambda m, ids: lambda c: m.look(c, ids))
 
-    async def _standings(
+    async def _record_states(
         self,
         keys: Sequence[RecordKey],
-        work: Callable[[Marking, list[str]], Callable[[Any], Awaitable[dict[str, Standing]]]],
-    ) -> list[Standing]:
+        work: Callable[[Marking, list[str]], Callable[[Any], Awaitable[dict[str, RecordState]]]],
+    ) -> list[RecordState]:
         found = {
             fragment: await self._use(work(self._plans.marking(fragment), ids))
             for fragment, ids in _by_fragment(keys).items()
         }
         return [found[fragment][id_] for fragment, id_ in keys]
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered of an operation on an object."""
         statement = self._plans.recall(fragment)
         rows = await self._rows(statement, {"id": id_, "operation": operation})
@@ -214,13 +217,13 @@ class PostgresStore:
         """Whether a search may follow references to records of a fragment; see `SemiJoining`."""
         return fragment.system == self.config.name
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records. Raises `StoreTooCostly` beyond the deadline."""
         return await self._searcher.find(find)
 
     async def documents(
-        self, find: Find, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
-    ) -> Documents:
+        self, find: SearchRequest, names: tuple[str, ...], joins: tuple[ShownJoin, ...]
+    ) -> DocumentPage:
         """Return a page as documents. Raises `StoreTooCostly` beyond the deadline."""
         return await self._searcher.documents(find, names, joins)
 
@@ -262,7 +265,7 @@ class PostgresStore:
     async def reap(self, limit: int) -> int:
         """Remove up to `limit` rows past their retention; return how many were removed."""
         now_s, namespace = await self.time_us() / 1_000_000, self.config.namespace
-        return await self._use(lambda c: reap.reap(c, namespace, now_s, limit))
+        return await self._use(lambda c: reap(c, namespace, now_s, limit))
 
     def logs(self) -> Sequence[str]:
         """Name the logs; see `ChangeLog`."""
@@ -270,7 +273,7 @@ class PostgresStore:
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[Logged]:
+    ) -> list[LogEntry]:
         """Return changes beyond a position, oldest first; see `ChangeLog`."""
         del log  # there is one
         return await self._outbox.read(after, limit, fragment_of)

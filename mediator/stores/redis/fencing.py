@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
-from mediator.stores.redis.layout import REMEMBER_MS, Layout
+from mediator.stores.redis.layout import RETENTION_MS, Layout
 from mediator.stores.redis.scripts import FENCE
 
 __all__ = ["fence"]
@@ -13,6 +13,6 @@ __all__ = ["fence"]
 async def fence(client: CommandClient, layout: Layout, id_: str, token: str) -> dict[str, int]:
     """Fence a record, in the step in which writes take effect; return its versions then."""
     with refuse_unstorable:
-        call = FENCE.call((layout.prefix(id_),), id_, token, REMEMBER_MS, *layout.head[1:])
+        call = FENCE.call((layout.prefix(id_),), id_, token, RETENTION_MS, *layout.head[1:])
     [versions] = await client.execute([call], writes=True)
     return layout.versions(versions)

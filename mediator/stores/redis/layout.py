@@ -9,13 +9,13 @@ from zlib import crc32
 
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS
-from mediator.stores.port import REMEMBER_S, Fragment, SystemConfig
+from mediator.stores.port import RETENTION_S, Fragment, SystemConfig
 from mediator.stores.redis.codec import COLLECTIONS
 
-__all__ = ["REMEMBER_MS", "TOMBSTONE_MS", "Layout", "Layouts"]
+__all__ = ["RETENTION_MS", "TOMBSTONE_MS", "Layout", "Layouts"]
 
-REMEMBER_MS: Final = REMEMBER_S * 1000
-TOMBSTONE_MS: Final = (REMEMBER_S + 3600) * 1000
+RETENTION_MS: Final = RETENTION_S * 1000
+TOMBSTONE_MS: Final = (RETENTION_S + 3600) * 1000
 """TTL of a tombstone: it outlasts what is remembered of the operations on its object."""
 
 _MOST_LAYOUTS: Final = 512

@@ -16,7 +16,7 @@ from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.types import Value
 from mediator.stores.images import UNREADABLE, image_of
 from mediator.stores.logs import Page, Portions, numbers_of, padded, read_on
-from mediator.stores.port import FragmentOf, Logged, SystemConfig
+from mediator.stores.port import FragmentOf, LogEntry, SystemConfig
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import NULL, decode
 from mediator.stores.redis.retention import trim_stream
@@ -50,7 +50,7 @@ class StreamLogs:
 
     async def read(
         self, name: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[Logged]:
+    ) -> list[LogEntry]:
         """Return changes beyond a position."""
 
         async def page(after: str | None, count: int) -> Page:
@@ -134,13 +134,13 @@ def _position(stream_id: bytes) -> str:
     return padded(major, minor)
 
 
-def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> Logged:
+def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> LogEntry:
     position = _position(stream_id)
     try:
-        return Logged(position, _change(flat, fragment_of))
+        return LogEntry(position, _change(flat, fragment_of))
     except UNREADABLE:
         log.warning("an entry of an outbox, at %s, is none of ours; it is left out", position)
-        return Logged(position, None)
+        return LogEntry(position, None)
 
 
 def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:

@@ -12,18 +12,18 @@ from mediator.model.query import OrderBy
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import FieldType, Value
 from mediator.stores.port import (
-    Find,
-    Found,
     Fragment,
     FragmentOf,
-    Logged,
+    LogEntry,
     Pushdown,
     Read,
-    Recalled,
     Record,
     RecordKey,
+    RecordState,
+    RememberedOperation,
+    SearchPage,
+    SearchRequest,
     ServerFacts,
-    Standing,
     StoreRefused,
     StoreTimeout,
     StoreTooCostly,
@@ -152,7 +152,7 @@ class RedisStore:
         """Fence a record against the writes of a token; see `Store.fence`."""
         return await fencing.fence(self._client, self._layouts.of(fragment), id_, token)
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
         return await change_intents(self._client, self._layouts, keys, "lock", intent)
 
@@ -161,11 +161,13 @@ class RedisStore:
         action = "join" if joint else "unlock"
         await change_intents(self._client, self._layouts, keys, action, intent)
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+    async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Tell what stands of records."""
         return await change_intents(self._client, self._layouts, keys, "look", "")
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered of an operation, unless its class was dropped since."""
         layout = self._layouts.of(fragment)
         with refuse_unstorable:
@@ -218,7 +220,7 @@ class RedisStore:
         """Say which conditions on ids or on one index a search would use."""
         return choose(self._layouts.of(fragment), filter_, order).pushdown
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records."""
         search = Search(self._layouts.of(find.fragment), find)
         try:
@@ -234,7 +236,7 @@ class RedisStore:
 
     async def changes(
         self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[Logged]:
+    ) -> list[LogEntry]:
         """Return changes beyond a position, oldest first."""
         return await self._logs.read(log, after, limit, fragment_of)
 

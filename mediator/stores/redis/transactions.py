@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mediator.stores.port import RecordKey, Standing
+from mediator.stores.port import RecordKey, RecordState
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
 from mediator.stores.redis.layout import TOMBSTONE_MS, Layout, Layouts
@@ -16,7 +16,7 @@ __all__ = ["change_intents"]
 
 async def change_intents(
     client: CommandClient, layouts: Layouts, keys: Sequence[RecordKey], action: str, intent: str
-) -> list[Standing]:
+) -> list[RecordState]:
     """Set an intent, take it away, or only look (see ``intent.lua``); return what stands then."""
     if not keys:
         return []
@@ -24,11 +24,11 @@ async def change_intents(
     with refuse_unstorable:
         commands = [_command(*batch, action, intent) for batch in batches]
     replies = await client.execute(commands, writes=action != "look")
-    standings: dict[RecordKey, Standing] = {}
+    states: dict[RecordKey, RecordState] = {}
     for (layout, _, ids), reply in zip(batches, replies, strict=True):
         for id_, texts in zip(ids, reply, strict=True):
-            standings[layout.fragment, id_] = _standing(layout, texts)
-    return [standings[key] for key in keys]
+            states[layout.fragment, id_] = _state(layout, texts)
+    return [states[key] for key in keys]
 
 
 def _batches_of(
@@ -49,7 +49,7 @@ def _command(layout: Layout, partition: int, ids: Sequence[str], action: str, in
     return INTENT.call((layout.prefixes[partition],), *head, *ids)
 
 
-def _standing(layout: Layout, texts: Sequence[bytes | None]) -> Standing:
+def _state(layout: Layout, texts: Sequence[bytes | None]) -> RecordState:
     intent, creation_version, *versions = texts
     created_at = None if creation_version is None else int(creation_version)
-    return Standing(created_at, layout.versions(versions), (intent or b"").decode())
+    return RecordState(created_at, layout.versions(versions), (intent or b"").decode())

@@ -11,9 +11,9 @@ from typing import Final
 from mediator.model.apply import Refused, apply_operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
-from mediator.stores.port import Recalled, Record, Status, Write, WriteKind, WriteResult
+from mediator.stores.port import Record, RememberedOperation, Status, Write, WriteKind, WriteResult
 
-__all__ = ["NOTHING", "Row", "picked", "written"]
+__all__ = ["NOTHING", "Row", "apply_write", "picked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Row:
 
     there: bool
     record: Record
-    remembered: Mapping[str, Recalled] = field(default_factory=dict)
+    remembered: Mapping[str, RememberedOperation] = field(default_factory=dict)
 
 
 NOTHING: Final = Row(False, Record("", 0, {}, {}))
@@ -41,7 +41,9 @@ def picked(record: Record, fields: tuple[str, ...] | None) -> Record:
     return Record(record.id, record.creation_version, dict(record.versions), deepcopy(dict(chosen)))
 
 
-def written(call: Write, row: Row, now_s: float, *, fenced: bool) -> tuple[WriteResult, Row | None]:
+def apply_write(
+    call: Write, row: Row, now_s: float, *, fenced: bool
+) -> tuple[WriteResult, Row | None]:
     """Return a write's answer, and the row that it makes; None: it is not applied."""
     known = None if call.remember is None else row.remembered.get(call.operation)
     if known is not None:
@@ -61,7 +63,7 @@ def written(call: Write, row: Row, now_s: float, *, fenced: bool) -> tuple[Write
     result = _result(call, row, record)
     if call.remember is None:
         return result, Row(call.kind is not WriteKind.DELETE, record, row.remembered)
-    remembered = {**row.remembered, call.operation: Recalled(call.remember, result)}
+    remembered = {**row.remembered, call.operation: RememberedOperation(call.remember, result)}
     return result, Row(call.kind is not WriteKind.DELETE, record, remembered)
 
 

@@ -11,15 +11,15 @@ from mediator.schema.types import FieldType
 from mediator.stores.port import (
     Fragment,
     Read,
-    Recalled,
     Record,
+    RememberedOperation,
     ServerFacts,
     SystemConfig,
     Write,
     WriteResult,
 )
 from mediator.stores.sick.replicas import Replicas
-from mediator.stores.sick.rows import NOTHING, Row, picked, written
+from mediator.stores.sick.rows import NOTHING, Row, apply_write, picked
 
 __all__ = ["SickStore"]
 
@@ -103,7 +103,9 @@ class SickStore:
         self._fenced.add((key, token))
         return (self._replicas.newest(key) or NOTHING).record.versions
 
-    async def recall(self, fragment: Fragment, id_: str, operation: str) -> Recalled | None:
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
         """Return what is remembered of an operation, at the leader."""
         row = self._replicas.newest(_key(fragment, id_)) or NOTHING
         return row.remembered.get(operation)
@@ -136,7 +138,9 @@ class SickStore:
     def _write(self, call: Write, token: str) -> WriteResult:
         key = _key(call.fragment, call.id)
         row = self._replicas.newest(key) or NOTHING
-        result, made = written(call, row, self._clock.now(), fenced=(key, token) in self._fenced)
+        result, made = apply_write(
+            call, row, self._clock.now(), fenced=(key, token) in self._fenced
+        )
         if made is not None:
             self._replicas.write(key, made)
         return result

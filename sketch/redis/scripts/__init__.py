@@ -1,4 +1,4 @@
-"""The Lua of the sketch in Redis: one script, which takes steps on one part."""
+"""The Lua of the sketch in Redis: one script, which takes steps on one partition."""
 
 from __future__ import annotations
 

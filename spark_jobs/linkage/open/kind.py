@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from spark_jobs.linkage.open.parse import read_spec
 from spark_jobs.linkage.open.spec import Engine, OpenSpec, Result
-from spark_jobs.runner.port import ColumnType, Desk, Forecast, Input, Stage
+from spark_jobs.runner.port import ColumnType, Forecast, Input, Stage, StageContext
 
 if TYPE_CHECKING:  # reading a specification needs no Spark
     from pyspark.sql import DataFrame
@@ -57,11 +57,11 @@ class OpenLinkage:
         """Return the columns of clusters or of pairs."""
         return _COLUMNS[spec.result]
 
-    def forecast(self, spec: OpenSpec, desk: Desk) -> Forecast:
+    def forecast(self, spec: OpenSpec, context: StageContext) -> Forecast:
         """Count the pairs of every rule, and name the heaviest blocks."""
-        from spark_jobs.linkage.open.foretell import foretell  # noqa: PLC0415 - needs Spark
+        from spark_jobs.linkage.open.forecast import forecast  # noqa: PLC0415 - needs Spark
 
-        return foretell(spec, desk)
+        return forecast(spec, context)
 
     def stages(self, spec: OpenSpec) -> tuple[Stage, ...]:
         """Plan, prepare, choose an engine, block, compare, fit, cluster, evaluate."""
@@ -74,10 +74,10 @@ def _order(spec: OpenSpec) -> tuple[str, ...]:
     return ("plan", "values", *chosen, "records", "compare", "model", "roots", *last)
 
 
-def _step(name: str, spec: OpenSpec) -> Callable[[Desk], DataFrame | None]:
-    def step(desk: Desk) -> DataFrame | None:
+def _step(name: str, spec: OpenSpec) -> Callable[[StageContext], DataFrame | None]:
+    def step(context: StageContext) -> DataFrame | None:
         from spark_jobs.linkage.open.stages import STAGES  # noqa: PLC0415 - needs Spark
 
-        return STAGES[name](spec, desk)
+        return STAGES[name](spec, context)
 
     return step

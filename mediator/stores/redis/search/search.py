@@ -15,8 +15,8 @@ from typing import Final
 from mediator.model.conjuncts import all_of, conjuncts
 from mediator.model.filters import ID, Filter, Path
 from mediator.model.query import OrderBy, Position
-from mediator.stores.levels import only_level
-from mediator.stores.port import Access, Find, Found, Pushdown, Read, StoreRefused
+from mediator.stores.port import Access, Pushdown, Read, SearchPage, SearchRequest, StoreRefused
+from mediator.stores.port.search import only_level
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.layout import Layout
 from mediator.stores.redis.read import read_command, record_of_reply
@@ -147,7 +147,7 @@ class Search:
         StoreRefused: It is not what `pushdown` offered.
     """
 
-    def __init__(self, layout: Layout, find: Find) -> None:
+    def __init__(self, layout: Layout, find: SearchRequest) -> None:
         self._layout = layout
         self._find = find
         self._choice = choose(layout, find.filter, find.order)
@@ -156,7 +156,7 @@ class Search:
         if offered.residual is not None or unordered:
             raise StoreRefused("the search is not one that was offered")
 
-    async def page(self, client: CommandClient) -> Found:
+    async def page(self, client: CommandClient) -> SearchPage:
         """Read the page."""
         intervals = self._intervals()
         if self._choice.pushdown.access is Access.KEYS:
@@ -165,7 +165,7 @@ class Search:
         listing = Listing(
             self._layout, choice.index, intervals, choice.descending, self._find.fields
         )
-        return Found(*await listing.read(client, self._find.resume, self._find.limit))
+        return SearchPage(*await listing.read(client, self._find.resume, self._find.limit))
 
     def _intervals(self) -> Sequence[Interval]:
         """Return the intervals beyond the position asked for, in the order of reading."""
@@ -184,7 +184,7 @@ class Search:
             return within(choice.intervals[0], after.id)
         return position(after.values[0], after.id)
 
-    async def _by_keys(self, client: CommandClient, ids: Sequence[str]) -> Found:
+    async def _by_keys(self, client: CommandClient, ids: Sequence[str]) -> SearchPage:
         start = self._find.resume or 0
         stop = start + self._find.limit
         calls = [Read(self._find.fragment, id_, self._find.fields) for id_ in ids[start:stop]]
@@ -192,4 +192,4 @@ class Search:
         replies = await client.execute(commands) if commands else []
         records = map(partial(record_of_reply, self._layout), calls, replies)
         present = [record for record in records if record is not None]
-        return Found(present, stop if stop < len(ids) else None)
+        return SearchPage(present, stop if stop < len(ids) else None)

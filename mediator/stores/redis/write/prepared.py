@@ -25,7 +25,7 @@ from typing import Any, Final
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType
 from mediator.stores.port import StoreRefused, Write, WriteKind
-from mediator.stores.redis.layout import REMEMBER_MS, TOMBSTONE_MS, Layout
+from mediator.stores.redis.layout import RETENTION_MS, TOMBSTONE_MS, Layout
 from mediator.stores.redis.scripts import UPDATE, WRITE
 from mediator.stores.redis.write.arguments import (
     AddArgument,
@@ -45,7 +45,7 @@ MOST_ENTRIES: Final = 1_000_000
 """About how many entries an outbox keeps; beyond, the oldest go, relayed or not."""
 
 _OPERATION = attrgetter("field", "operator")
-_LIMITS = (TOMBSTONE_MS, REMEMBER_MS, MOST_ENTRIES)
+_LIMITS = (TOMBSTONE_MS, RETENTION_MS, MOST_ENTRIES)
 
 _MOST_PREPARED: Final = 4096
 _MOST_ARGUMENTS: Final = 1_000_000

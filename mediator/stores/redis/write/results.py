@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mediator.model.operators import OperatorFailure
-from mediator.stores.port import Recalled, Status, WriteResult
+from mediator.stores.port import RememberedOperation, Status, WriteResult
 from mediator.stores.redis.codec import decode
 from mediator.stores.redis.layout import Layout
 from mediator.stores.redis.read import values_of
@@ -85,14 +85,16 @@ def recall_commands(layout: Layout, id_: str, operation: str) -> list[bytes]:
     return [command("HGETALL", memory), command("GET", f"{prefix}generation")]
 
 
-def recalled(layout: Layout, flat: list[bytes], generation: bytes | None) -> Recalled | None:
+def recalled(
+    layout: Layout, flat: list[bytes], generation: bytes | None
+) -> RememberedOperation | None:
     """Return what is remembered of an operation; None if its class was dropped since."""
     fields = _named(flat)
     current = fields.get("generation") == (generation or b"0")
     return _recalled(layout, fields) if current else None
 
 
-def _recalled(layout: Layout, fields: Mapping[str, bytes]) -> Recalled:
+def _recalled(layout: Layout, fields: Mapping[str, bytes]) -> RememberedOperation:
     versions = {group: fields.get(f"version.{group}") for group in layout.groups}
     values = {
         name.removeprefix("value."): decode(text)
@@ -106,7 +108,7 @@ def _recalled(layout: Layout, fields: Mapping[str, bytes]) -> Recalled:
         {group: int(text) for group, text in versions.items() if text},
         values,
     )
-    return Recalled(fields["fingerprint"].decode(), result)
+    return RememberedOperation(fields["fingerprint"].decode(), result)
 
 
 def _named(flat: list[bytes]) -> dict[str, bytes]:
