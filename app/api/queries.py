@@ -37,7 +37,7 @@ from mediator.query.execution import Answer, Item
 from mediator.query.explain import explanation
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import ParsedQuery, parse_query_document
-from mediator.query.paths import Target
+from mediator.query.paths import ResolvedPath
 from mediator.query.positions import decode_position, encode_position
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import RoutingModel
@@ -316,7 +316,7 @@ def _encode(
         codec.encode_all([each for each in joined if each is not None])
 
 
-def _row(results: dict[str, Target], row: Row) -> dict[str, Any]:
+def _row(results: dict[str, ResolvedPath], row: Row) -> dict[str, Any]:
     """Return a group as JSON: a group's missing value is left out, as in an object."""
     values = [*row.group, *row.computed.values()]
     return {

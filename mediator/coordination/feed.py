@@ -58,7 +58,7 @@ SCRIPTS: Final = tuple(_SCRIPTS.values())
 
 _KEPT: Final = (
     *("cursors", "until", "brought", "marks", "floor", "generation"),
-    *("view", "told"),  # of `RedisViewState`, beside the feed
+    *("view", "reports"),  # of `RedisViewState`, beside the feed
 )
 """What there is of a feed besides its streams and what expires."""
 

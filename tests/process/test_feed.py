@@ -265,10 +265,10 @@ async def test_ticks_rise_over_runs_and_clocks_that_are_set(bench: Bench) -> Non
     """What was given out before another run, even if that has forgotten it, is below all there."""
     state = RedisViewState(bench.redis)
     first = await bench.feed.tick()
-    assert (await state.marks(bench.database)).tick >= first
+    assert (await state.watermarks(bench.database)).tick >= first
     lost = await bench.feed.tick()
     await bench.redis.hset(TICKS, mapping={"number": first, "run": "another"})
-    read = (await state.marks(bench.database)).tick
+    read = (await state.watermarks(bench.database)).tick
     assert lost < read < await bench.feed.tick()
     ahead = lost + 100 * 3600 * 1_000_000
     await bench.redis.hset(TICKS, "number", ahead)

@@ -1,7 +1,7 @@
-"""Telling that a view gets late, before its bound is broken.
+"""Monitoring of how old the views are: a violation is recorded before a bound is reached.
 
-No reader is ever answered beyond the bound: the systems are read instead. But that is what the
-view was to spare them, so operators hear of it in time, as of any violation of an annotation.
+No read is ever answered beyond the bound: the systems are read instead. But the view is there to
+spare them that, so operators are warned in time, as of any violation of an annotation.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.base.observation import Observer, ViolationDetected
 from mediator.changes.log_relays import Leasing
-from mediator.materialisation.views import copied_classes, databases_with_view
+from mediator.materialisation.materialisers import copied_classes, databases_with_view
 from mediator.materialisation.watermarks import Watermarks
 from mediator.routing.model import ClassRoute, RoutingModel
 
-__all__ = ["METRIC", "Lateness", "ViolationLog"]
+__all__ = ["METRIC", "StalenessMonitor", "ViolationLog"]
 
 METRIC: Final = "staleness"
-LATE: Final = 0.8
-"""Part of the bound from which on a view counts as late."""
+MAX_SHARE: Final = 0.8
+"""Share of the bound above which a violation begins."""
 
-IN_TIME: Final = 0.5
-"""Part of the bound from which down it is in time again."""
+RECOVERED_SHARE: Final = 0.5
+"""Share of the bound below which it ends."""
 
 _LEASE_S: Final = 5.0
 
 
 class ViolationLog(Protocol):
-    """Keeps violations for operators; see `mediator.catalogue.events.CatalogueEvents`."""
+    """Stores violations for operators; see `mediator.catalogue.events.CatalogueEvents`."""
 
     async def record(self, phase: Literal["began", "ended"], event: ViolationDetected) -> None:
-        """Keep the beginning or the end of a violation."""
+        """Record the beginning or the end of a violation."""
 
 
-class Lateness:
-    """Watches over the age of every copy; of each database one replica does.
+class StalenessMonitor:
+    """Monitors the age of every copy; of each database one replica does.
 
     Args:
-        watermarks: What is known of the copies.
+        watermarks: Measure the copies' age.
         model: Returns the routing model in force.
-        events: Keeps what is found.
+        events: Stores violations.
         leases: Leases.
         replica: Name of this replica.
-        observe: Told of what happens.
+        observe: Called with each event.
         clock: The time.
     """
 
@@ -67,16 +67,16 @@ class Lateness:
         self._replica = replica
         self._observe = observe
         self._clock = clock
-        self._late: dict[tuple[str, str], float] = {}
+        self._violated: dict[tuple[str, str], float] = {}
 
-    async def watch(self) -> None:
-        """Look at every copy once."""
+    async def check(self) -> None:
+        """Check every copy once."""
         model = self._model()
         for database in databases_with_view(model):
-            if await self._is_ours(database):
+            if await self._holds_lease(database):
                 bound_s = model.by_id[database].schema.materialised_view.staleness_s
                 for route, age_s in self._ages(model, database):
-                    await self._judge(route, bound_s, age_s)
+                    await self._check(route, bound_s, age_s)
 
     def _ages(self, model: RoutingModel, database: str) -> Iterator[tuple[ClassRoute, float]]:
         for route in copied_classes(model, database).values():
@@ -84,21 +84,21 @@ class Lateness:
             if age_s is not None:
                 yield route, age_s
 
-    async def _is_ours(self, database: str) -> bool:
+    async def _holds_lease(self, database: str) -> bool:
         with suppress(Unavailable):
-            return await self._leases.acquire(f"lateness:{database}", self._replica, _LEASE_S)
-        return True  # better twice than not at all
+            return await self._leases.acquire(f"staleness:{database}", self._replica, _LEASE_S)
+        return True  # a violation recorded twice is better than none
 
-    async def _judge(self, route: ClassRoute, bound_s: float, age_s: float) -> None:
+    async def _check(self, route: ClassRoute, bound_s: float, age_s: float) -> None:
         key, now = (route.anchor.database_id, route.schema.name), self._clock.monotonic()
-        since = self._late.get(key)
-        if since is None and age_s > LATE * bound_s:
-            self._late[key] = now
+        since = self._violated.get(key)
+        if since is None and age_s > MAX_SHARE * bound_s:
+            self._violated[key] = now
             event = _violation(route, bound_s, age_s, 0.0)
             self._observe(event)
             await self._events.record("began", event)
-        elif since is not None and age_s < IN_TIME * bound_s:
-            del self._late[key]
+        elif since is not None and age_s < RECOVERED_SHARE * bound_s:
+            del self._violated[key]
             await self._events.record("ended", _violation(route, bound_s, age_s, now - since))
 
 
@@ -113,6 +113,6 @@ def _violation(
         system=route.copy.system,
         measured=age_s,
         score=bound_s / max(age_s, 1e-6),
-        below=1 / LATE,
+        below=1 / MAX_SHARE,
         duration_s=duration_s,
     )

@@ -1,7 +1,7 @@
-"""What a value must be for a filter to hold: by this a filter is found in the index.
+"""Access predicates: what a value must be for a filter to hold, by which the index finds it.
 
-The cover of a filter is a set of demands such that the filter can hold only if one of them does. A
-demand looks at one path. A filter without a cover has to be tried for every object.
+A filter can hold only if one of its access predicates does; each looks at one path. A filter that
+has none is tried for every object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mediator.model.filters import (
 )
 from mediator.model.patterns import tokens
 
-__all__ = ["Demand", "Element", "Equal", "Prefix", "Range", "access_predicates_of"]
+__all__ = ["AccessPredicate", "Element", "Equal", "Prefix", "Range", "access_predicates_of"]
 
 Key: TypeAlias = tuple[int, Hashable]
 """Alike for values that are equal: numbers of all types are, but true is not 1."""
@@ -65,20 +65,27 @@ class Range:
     high: Any
 
 
-Demand: TypeAlias = Equal | Element | Prefix | Range
+AccessPredicate: TypeAlias = Equal | Element | Prefix | Range
 
 _COSTS = {Equal: 0, Element: 1, Prefix: 2, Range: 3}
-"""How many objects meet a demand, by experience: fewer is less."""
+"""How many objects meet a predicate, by experience: fewer is less."""
 
 
-def access_predicates_of(filter_: Filter | None) -> tuple[Demand, ...] | None:
-    """Return the best cover of a filter; None if it has none, empty if it never holds."""
+def access_predicates_of(filter_: Filter | None) -> tuple[AccessPredicate, ...] | None:
+    """Return the most selective access predicates of a filter.
+
+    None: it has none. Empty: it never holds.
+    """
     match filter_:
-        case And(parts):
-            covers = [cover for part in parts if (cover := access_predicates_of(part)) is not None]
-            return min(covers, key=_cost, default=None)
-        case Or(parts):
-            return _any_of(map(access_predicates_of, parts))
+        case And(operands):
+            candidates = [
+                predicates
+                for operand in operands
+                if (predicates := access_predicates_of(operand)) is not None
+            ]
+            return min(candidates, key=_cost, default=None)
+        case Or(operands):
+            return _any_of(map(access_predicates_of, operands))
         case Compare():
             return _compare(filter_)
         case Between(path, low, high):
@@ -94,20 +101,22 @@ def access_predicates_of(filter_: Filter | None) -> tuple[Demand, ...] | None:
     return None
 
 
-def _cost(cover: tuple[Demand, ...]) -> tuple[int, int]:
-    return max((_COSTS[type(demand)] for demand in cover), default=-1), len(cover)
+def _cost(predicates: tuple[AccessPredicate, ...]) -> tuple[int, int]:
+    return max((_COSTS[type(predicate)] for predicate in predicates), default=-1), len(predicates)
 
 
-def _any_of(covers: Iterable[tuple[Demand, ...] | None]) -> tuple[Demand, ...] | None:
-    together: list[Demand] = []
-    for cover in covers:
-        if cover is None:
+def _any_of(
+    candidates: Iterable[tuple[AccessPredicate, ...] | None],
+) -> tuple[AccessPredicate, ...] | None:
+    together: list[AccessPredicate] = []
+    for predicates in candidates:
+        if predicates is None:
             return None
-        together += cover
+        together += predicates
     return tuple(together)
 
 
-def _compare(compare: Compare) -> tuple[Demand, ...] | None:
+def _compare(compare: Compare) -> tuple[AccessPredicate, ...] | None:
     path, value = compare.path, compare.value
     kind = kind_of(value)
     match compare.comparison:
@@ -120,14 +129,14 @@ def _compare(compare: Compare) -> tuple[Demand, ...] | None:
     return None
 
 
-def _equal(path: Path, values: Iterable[Any]) -> tuple[Demand, ...] | None:
+def _equal(path: Path, values: Iterable[Any]) -> tuple[AccessPredicate, ...] | None:
     keys = [key_of(value) for value in values]
     known = [key for key in keys if key is not None]
     return None if len(known) < len(keys) else tuple(Equal(path, key) for key in set(known))
 
 
-def _like(path: Path, pattern: str) -> tuple[Demand, ...] | None:
-    found = tokens(pattern)
-    if not found or not isinstance(found[0], str):
-        return None if found else _equal(path, ("",))
-    return _equal(path, found) if len(found) == 1 else (Prefix(path, found[0]),)
+def _like(path: Path, pattern: str) -> tuple[AccessPredicate, ...] | None:
+    literals = tokens(pattern)
+    if not literals or not isinstance(literals[0], str):
+        return None if literals else _equal(path, ("",))
+    return _equal(path, literals) if len(literals) == 1 else (Prefix(path, literals[0]),)

@@ -1,4 +1,4 @@
-"""Rounds of a materialiser: what they do, and in which order, whatever fails."""
+"""Refresher of a materialiser: what they do, and in which order, whatever fails."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mediator.base.lease import Lease
 from mediator.changes.feed import Feed, LeaseLost, PositionGone
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.copier import Copier
-from mediator.materialisation.isolation import Bringer
-from mediator.materialisation.rounds import PAGE, Rounds, Slot
+from mediator.materialisation.refresh import PAGE, Refresher, Slot
 from mediator.materialisation.state import CopyState, PartitionState, Step, ViewState
-from mediator.materialisation.watermarks import place_of
+from mediator.materialisation.watermarks import copy_key
 from mediator.model.change import Change
+from mediator.operations.calls import StoreCalls
 from mediator.placement.decide import GroupPlacement, build_routes
 from mediator.routing.model import ClassRoute
 from mediator.schema.parse import parse_schema
@@ -43,11 +43,25 @@ def route() -> ClassRoute:
 
 NOTES = route()
 assert NOTES.copy is not None
-COPY = place_of(NOTES.copy)[1]
+COPY = copy_key(NOTES.copy)[1]
 
 
 def change(id_: str, kind: str = "update") -> Change:
     return Change(f"{id_}{kind}", "db", "notes", id_, "main", 7, kind, None, None, 7, "db")
+
+
+class WorldCopier(Copier):
+    """Copies by the world's `copy` and `forget`."""
+
+    def __init__(self, world: World, systems: Systems) -> None:
+        super().__init__(cast("StoreCalls", SimpleNamespace(systems=systems)))
+        self._world = world
+
+    async def copy(self, route: ClassRoute, ids: Sequence[str], *, force: bool = False) -> int:
+        return await self._world.copy(route, ids)
+
+    async def forget(self, route: ClassRoute, deleted: Mapping[str, int]) -> None:
+        await self._world.forget(route, deleted)
 
 
 class World:
@@ -108,7 +122,7 @@ class World:
         self.state = PartitionState(cursor[1], copies)
 
     # the copier
-    async def copy(self, route: ClassRoute, ids: Sequence[str], *, force: bool = False) -> int:
+    async def copy(self, route: ClassRoute, ids: Sequence[str]) -> int:
         self.asked.append("copy")
         if self.away or self.sick & set(ids):
             raise Unavailable("It does not answer.", system="mongo")
@@ -130,19 +144,18 @@ class World:
     async def scan(self, *_: Any) -> list[Any]:
         return []
 
-    def rounds(self) -> tuple[Rounds, Builds]:
+    def refresher(self) -> tuple[Refresher, Builds]:
         systems = Systems()
         for name in ("mongo", "postgres"):
             store: Any = SimpleNamespace(
                 config=SimpleNamespace(name=name), ping=self.ping, count=self.count, scan=self.scan
             )
             systems.add(GuardedStore(store, lambda _: None, SystemClock()))
-        copier = cast("Copier", self)
-        bringer = Bringer(systems, copier)
-        builds = Builds(systems, copier, bringer, 0, SystemClock())
+        copier = WorldCopier(self, systems)
+        builds = Builds(systems, copier, 0, SystemClock())
         slot = Slot("db", 0, Lease("materialise:db:0", "me"))
         feed, state = cast("Feed", self), cast("ViewState", self)
-        return Rounds(slot, lambda: {"notes": NOTES}, feed, state, copier, bringer, builds), builds
+        return Refresher(slot, lambda: {"notes": NOTES}, feed, state, copier, builds), builds
 
     @property
     def known(self) -> CopyState:
@@ -152,10 +165,10 @@ class World:
 COMPLETE = CopyState(until_tick=1)
 
 
-async def test_a_round_promises_only_what_it_has_done() -> None:
+async def test_a_refresh_promises_only_what_it_has_done() -> None:
     world = World(change("a"), change("a"), change("b"), state=COMPLETE)
-    rounds, _ = world.rounds()
-    assert await rounds.round()
+    refresher, _ = world.refresher()
+    assert await refresher.refresh()
     assert world.asked == ["until", "read", "copy", "advance"]
     assert world.copied == ["a", "b"]
     assert world.state.cursor == "life/3"
@@ -164,8 +177,8 @@ async def test_a_round_promises_only_what_it_has_done() -> None:
 
 async def test_the_dead_are_forgotten_before_their_successors_are_copied() -> None:
     world = World(change("a", "delete"), change("a", "create"), state=COMPLETE)
-    rounds, _ = world.rounds()
-    await rounds.round()
+    refresher, _ = world.refresher()
+    await refresher.refresh()
     assert world.asked == ["until", "read", "forget", "copy", "advance"]
     assert world.dead == {"a": 7}
 
@@ -173,9 +186,9 @@ async def test_the_dead_are_forgotten_before_their_successors_are_copied() -> No
 async def test_a_store_that_is_away_ends_the_round_and_the_cursor_stays() -> None:
     world = World(change("a"), state=COMPLETE)
     world.away = True
-    rounds, _ = world.rounds()
+    refresher, _ = world.refresher()
     with pytest.raises(Unavailable):
-        await rounds.round()
+        await refresher.refresh()
     assert world.state.cursor == "life/0"
     assert world.known == COMPLETE
 
@@ -183,83 +196,83 @@ async def test_a_store_that_is_away_ends_the_round_and_the_cursor_stays() -> Non
 async def test_an_object_that_cannot_be_copied_stops_no_other() -> None:
     world = World(*(change(f"n{n}") for n in range(9)), state=COMPLETE)
     world.sick = {"n4"}
-    rounds, _ = world.rounds()
-    await rounds.round()
+    refresher, _ = world.refresher()
+    await refresher.refresh()
     assert sorted(world.copied) == [f"n{n}" for n in range(9) if n != 4]
-    # But nobody is told that the copy is complete, until the object is copied after all.
+    # But nobody is reports that the copy is complete, until the object is copied after all.
     assert world.known == CopyState(1, "", ("n4",))
-    await rounds.round()
+    await refresher.refresh()
     assert world.known == CopyState(1, "", ("n4",))
     world.sick = set()
-    await rounds.round()
+    await refresher.refresh()
     assert world.known == CopyState(UNTIL)
     assert "n4" in world.copied
 
 
 async def test_what_was_told_never_goes_back() -> None:
     world = World(state=CopyState(UNTIL + 5))
-    rounds, _ = world.rounds()
-    await rounds.round()
+    refresher, _ = world.refresher()
+    await refresher.refresh()
     assert world.known == CopyState(UNTIL + 5)
 
 
 async def test_nothing_is_promised_while_a_system_tells_nothing() -> None:
     world = World(change("a"), state=COMPLETE)
     world.until = {}
-    rounds, _ = world.rounds()
-    await rounds.round()
+    refresher, _ = world.refresher()
+    await refresher.refresh()
     assert world.known == COMPLETE
     assert world.copied == ["a"]
 
 
 async def test_a_backlog_is_worked_off_before_anything_is_promised() -> None:
     world = World(*(change(f"n{n}") for n in range(20 * PAGE + 5)), state=COMPLETE)
-    rounds, _ = world.rounds()
-    assert not await rounds.round()
+    refresher, _ = world.refresher()
+    assert not await refresher.refresh()
     assert world.known == COMPLETE
-    assert await rounds.round()
+    assert await refresher.refresh()
     assert world.known == CopyState(UNTIL)
 
 
 async def test_a_copy_that_nothing_is_known_of_is_built() -> None:
     world = World(change("a"))
-    rounds, builds = world.rounds()
-    await rounds.round()
+    refresher, builds = world.refresher()
+    await refresher.refresh()
     token = world.known.build
     assert token
     assert world.known == CopyState(None, token)
     while world.known.build:
         await asyncio.sleep(0)
-        await rounds.round()
+        await refresher.refresh()
     assert world.known == CopyState(UNTIL)
     assert builds.progress() == {}
 
 
 async def test_a_build_of_somebody_who_is_gone_is_begun_anew() -> None:
     world = World(state=CopyState(None, "theirs"))
-    rounds, builds = world.rounds()
-    await rounds.round()
+    refresher, builds = world.refresher()
+    await refresher.refresh()
     assert world.known.build not in ("", "theirs")
-    await builds.end()
+    await builds.cancel()
 
 
 @pytest.mark.parametrize("life", ["life", "another"])
 async def test_copies_are_built_anew_if_changes_are_missing(life: str) -> None:
     world = World(change("a"), change("b"), state=COMPLETE)
     world.life, world.gone = life, life == "life"
-    rounds, builds = world.rounds()
-    await rounds.round()
+    refresher, builds = world.refresher()
+    await refresher.refresh()
     assert world.state.cursor == f"{life}/2"
     assert world.known.until_tick is None
     assert world.known.build
-    await builds.end()
+    await builds.cancel()
 
 
 async def test_copies_that_are_no_more_are_forgotten() -> None:
     world = World(state=COMPLETE)
     world.state = PartitionState("life/0", {COPY: COMPLETE, "notes@view.0@postgres": COMPLETE})
-    rounds, _ = world.rounds()
-    await rounds.round()
+    refresher, _ = world.refresher()
+    await refresher.refresh()
     assert set(world.state.copies) == {COPY}
 
 
@@ -269,7 +282,7 @@ async def test_who_has_lost_the_lease_begins_no_builds(monkeypatch: pytest.Monke
 
     world = World()
     monkeypatch.setattr(world, "advance", refuse)
-    rounds, builds = world.rounds()
+    refresher, builds = world.refresher()
     with pytest.raises(LeaseLost):
-        await rounds.round()
+        await refresher.refresh()
     assert builds.progress() == {}

@@ -1,4 +1,4 @@
-"""The views of all databases: their materialisers, and what this replica knows of their age."""
+"""The materialisers of this replica, and the watermarks it reads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from mediator.changes.log_relays import Leasing
 from mediator.changes.partitions import PARTITIONS
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.copier import Copier
-from mediator.materialisation.isolation import Bringer
 from mediator.materialisation.materialiser import Materialiser
-from mediator.materialisation.rounds import Rounds, Slot
+from mediator.materialisation.refresh import Refresher, Slot
 from mediator.materialisation.state import ViewState
-from mediator.materialisation.watermarks import Location, Marks, Watermarks
+from mediator.materialisation.watermarks import CopyKey, Watermarks, WatermarkSnapshot
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.systems import Systems
 
@@ -38,15 +37,15 @@ def databases_with_view(model: RoutingModel) -> list[str]:
 
 
 class Materialisers:
-    """Keeps a materialiser for every partition of every database that has a view.
+    """Runs a materialiser for every partition of every database that has a view.
 
     Args:
         systems: The opened systems.
         copier: Copies objects.
         feed: The feeds.
-        state: What is known of the copies.
+        state: The states of the copies.
         leases: Leases.
-        watermarks: Told of what is known, for reads.
+        watermarks: Updated for reads of this replica.
         model: Returns the routing model in force.
         replica: Name of this replica.
         clock: The time.
@@ -66,7 +65,6 @@ class Materialisers:
     ) -> None:
         self._systems = systems
         self._copier = copier
-        self._bringer = Bringer(systems, copier)
         self._feed = feed
         self._state = state
         self._leases = leases
@@ -76,38 +74,38 @@ class Materialisers:
         self._clock = clock
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
-    async def tend(self) -> None:
-        """Begin with databases that have a view now, end with those that have none any more."""
+    async def reconcile(self) -> None:
+        """Start materialisers of new views, cancel those of views that are gone."""
         databases = databases_with_view(self._model())
-        wanted = {(id_, number) for id_ in databases for number in range(PARTITIONS)}
-        over = {slot for slot, task in self._tasks.items() if slot not in wanted or task.done()}
-        await self._end(over)
-        for database, number in sorted(wanted - self._tasks.keys()):
-            keeping = self._materialiser(database, number).keep()
-            self._tasks[database, number] = asyncio.create_task(keeping)
+        needed = {(id_, number) for id_ in databases for number in range(PARTITIONS)}
+        obsolete = {slot for slot, task in self._tasks.items() if slot not in needed or task.done()}
+        await self._cancel(obsolete)
+        for database, number in sorted(needed - self._tasks.keys()):
+            run = self._materialiser(database, number).run()
+            self._tasks[database, number] = asyncio.create_task(run)
 
-    async def learn(self) -> None:
-        """Ask up to when the copies are complete, for reads of this replica."""
+    async def read_watermarks(self) -> None:
+        """Read up to when the copies are complete, for reads of this replica."""
         databases = databases_with_view(self._model())
-        asked_at = self._clock.monotonic()
-        marks = await asyncio.gather(*(self._state.marks(id_) for id_ in databases))
-        if marks:
-            self._watermarks.learn(_joined(marks), asked_at)
+        requested_at = self._clock.monotonic()
+        snapshots = await asyncio.gather(*(self._state.watermarks(id_) for id_ in databases))
+        if snapshots:
+            self._watermarks.update(_joined(snapshots), requested_at)
 
     async def close(self) -> None:
-        """End with all of them."""
-        await self._end(set(self._tasks))
+        """Cancel all of them."""
+        await self._cancel(set(self._tasks))
 
-    async def _end(self, slots: set[tuple[str, int]]) -> None:
+    async def _cancel(self, slots: set[tuple[str, int]]) -> None:
         await end([self._tasks.pop(slot) for slot in slots])
 
     def _materialiser(self, database: str, number: int) -> Materialiser:
         slot = Slot(database, number, Lease(f"materialise:{database}:{number}", self._replica))
-        builds = Builds(self._systems, self._copier, self._bringer, number, self._clock)
+        builds = Builds(self._systems, self._copier, number, self._clock)
         routes = partial(self._routes, database)
-        rounds = Rounds(slot, routes, self._feed, self._state, self._copier, self._bringer, builds)
+        refresher = Refresher(slot, routes, self._feed, self._state, self._copier, builds)
         bound = partial(self._staleness_s, database)
-        return Materialiser(slot, rounds, builds, bound, self._leases, self._state, self._clock)
+        return Materialiser(slot, refresher, builds, bound, self._leases, self._state, self._clock)
 
     def _routes(self, database: str) -> Mapping[str, ClassRoute]:
         return copied_classes(self._model(), database)
@@ -117,9 +115,9 @@ class Materialisers:
         return found.schema.materialised_view.staleness_s if found else 1.0
 
 
-def _joined(marks: Sequence[Marks]) -> Marks:
-    """Join what was learnt of several databases; all was read after the time of asking."""
-    until: dict[Location, Sequence[int | None]] = {}
-    for each in marks:
+def _joined(snapshots: Sequence[WatermarkSnapshot]) -> WatermarkSnapshot:
+    """Join snapshots of several databases; the oldest tick counts for all."""
+    until: dict[CopyKey, Sequence[int | None]] = {}
+    for each in snapshots:
         until.update(each.until_tick)
-    return Marks(min(each.tick for each in marks), until)
+    return WatermarkSnapshot(min(each.tick for each in snapshots), until)

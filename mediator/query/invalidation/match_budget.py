@@ -1,4 +1,4 @@
-"""What judging a write by a query costs, counted before it is done.
+"""What matching a write with registered queries costs, counted before it is done.
 
 The unit is about a microsecond. What is counted here is never measured: a write finds the same
 results whatever else the machine does.
@@ -13,23 +13,23 @@ from mediator.model.effects import Image
 from mediator.model.filters import And, Contains, Filter, In, Like, Not, Or, Path
 from mediator.model.patterns import Wildcard, tokens
 
-__all__ = ["MOST_WORK", "Cost", "Work", "cost_of"]
+__all__ = ["MAX_MATCH_COST", "Cost", "MatchBudget", "cost_of"]
 
-MOST_WORK: Final = 10_000
-"""Units that judging one write may cost."""
+MAX_MATCH_COST: Final = 10_000
+"""Units that matching one write may cost."""
 
 _PATTERN: Final = 50
-"""A pattern whose compiled form is no longer kept is compiled first."""
+"""A pattern that is no longer cached is compiled first."""
 
 _STEP: Final = 5
 """What searching takes: a pattern, for 1,000 characters and each of its wildcards; a list, for each
 element."""
 
 
-class Work:
-    """What may be spent on judging one write."""
+class MatchBudget:
+    """The cost that matching one write may have."""
 
-    def __init__(self, most: int = MOST_WORK) -> None:
+    def __init__(self, most: int = MAX_MATCH_COST) -> None:
         self._left = most
 
     def spend(self, units: int) -> bool:
@@ -72,12 +72,12 @@ def cost_of(filter_: Filter | None) -> Cost:
     match filter_:
         case None:
             return Cost(1, ())
-        case And(parts) | Or(parts):
-            costs = [cost_of(part) for part in parts]
+        case And(operands) | Or(operands):
+            costs = [cost_of(operand) for operand in operands]
             searched = tuple(each for cost in costs for each in cost.searched)
             return Cost(1 + sum(cost.fixed for cost in costs), searched)
-        case Not(part):
-            return cost_of(part)
+        case Not(operand):
+            return cost_of(operand)
         case Like(path, pattern):
             wildcards = sum(isinstance(token, Wildcard) for token in tokens(pattern))
             return Cost(_PATTERN, ((path, _STEP * (1 + wildcards)),))

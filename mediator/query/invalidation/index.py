@@ -14,17 +14,21 @@ from mediator.model.effects import Effect, Image
 from mediator.model.evaluate import COMPARABLE, key_of, kind_of
 from mediator.model.filters import ID, Path
 from mediator.model.query import Query
-from mediator.query.results.access_predicates import (
-    Demand,
+from mediator.query.invalidation.access_predicates import (
+    AccessPredicate,
     Element,
     Equal,
     Prefix,
     Range,
     access_predicates_of,
 )
-from mediator.query.results.intervals import Intervals
-from mediator.query.results.match_budget import Cost, Work, cost_of
-from mediator.query.results.three_valued import NO, Judge, Truth, judge_of
+from mediator.query.invalidation.intervals import Intervals
+from mediator.query.invalidation.match_budget import Cost, MatchBudget, cost_of
+from mediator.query.invalidation.three_valued import (
+    ThreeValuedTest,
+    Truth,
+    compile_three_valued,
+)
 from mediator.schema.tree import MISSING
 
 __all__ = ["QueryIndex", "RegisteredQuery"]
@@ -37,17 +41,17 @@ class RegisteredQuery:
     query: Query
 
     @cached_property
-    def judge(self) -> Judge:
-        """Tells whether an object is found, wherever in the order."""
-        return judge_of(self.query.filter)
+    def test(self) -> ThreeValuedTest:
+        """Whether an object is found, at any position of the order."""
+        return compile_three_valued(self.query.filter)
 
     @cached_property
-    def _cost(self) -> Cost:
+    def _filter_cost(self) -> Cost:
         return cost_of(self.query.filter)
 
-    def work(self, effect: Effect) -> int:
-        """Return what it costs to judge a write by this query, in the units of `Work`."""
-        return self._cost.of(effect.before) + self._cost.of(effect.after)
+    def cost(self, effect: Effect) -> int:
+        """Return the cost of matching a write with this query, in the units of `MatchBudget`."""
+        return self._filter_cost.of(effect.before) + self._filter_cost.of(effect.after)
 
     @cached_property
     def visible(self) -> AbstractSet[str] | None:
@@ -69,25 +73,25 @@ class RegisteredQuery:
     def changes(self, effect: Effect) -> bool:
         """Whether a write may have changed the result.
 
-        Where objects that are found lie beyond the limit, or before the cursor, it did not; that is
-        not told apart.
+        Where objects that are found lie beyond the limit, or before the cursor, it did not; these
+        are not distinguished.
         """
         touched = effect.touched
         if touched is not None and not _meet(touched, self.fields):
             return False
-        shown = touched is None or _meet(touched, self.visible)
-        before = NO if effect.before is None else self.judge(effect.before)
-        if shown and before is not NO:
+        is_visible = touched is None or _meet(touched, self.visible)
+        before = Truth.FALSE if effect.before is None else self.test(effect.before)
+        if is_visible and before is not Truth.FALSE:
             return True
         if touched is not None and self.deciding.isdisjoint(touched):
             return False  # it is found as before
         if self._looks_alike(effect.before, effect.after):
             after = before
         else:
-            after = NO if effect.after is None else self.judge(effect.after)
-        if shown:
-            return after is not NO
-        return before is not after or before is Truth.PERHAPS
+            after = Truth.FALSE if effect.after is None else self.test(effect.after)
+        if is_visible:
+            return after is not Truth.FALSE
+        return before is not after or before is Truth.UNKNOWN
 
     def _looks_alike(self, before: Image | None, after: Image | None) -> bool:
         """Whether nothing that decides has changed, so that one look is enough."""
@@ -118,105 +122,109 @@ class QueryIndex:
     """Registered queries, and which of them a write may have changed.
 
     A write is matched in two steps: the values of the object, before and after, lead to the queries
-    whose demands they meet, and these are judged by their whole filters.
+    whose predicates they meet, and their whole filters are evaluated.
     """
 
     def __init__(self) -> None:
         self._queries: dict[str, RegisteredQuery] = {}
-        self._paths: dict[Path, _Demands] = {}
-        self._covers: dict[str, tuple[Demand, ...]] = {}
-        self._loose: set[str] = set()
-        self._strange: set[str] = set()
+        self._paths: dict[Path, _PredicateTable] = {}
+        self._predicates_of: dict[str, tuple[AccessPredicate, ...]] = {}
+        self._uncovered: set[str] = set()
+        self._opaque: set[str] = set()
         self._counts: Counter[str | None] = Counter()
 
     def __len__(self) -> int:
-        return len(self._queries) + len(self._strange)
+        return len(self._queries) + len(self._opaque)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._queries or name in self._strange
+        return name in self._queries or name in self._opaque
 
     def __iter__(self) -> Iterator[str]:
         yield from self._queries
-        yield from self._strange
+        yield from self._opaque
 
     def put(self, name: str, query: RegisteredQuery | None) -> None:
         """Register a query; None: one that is not understood, which every write may change."""
         self.discard(name)
         if query is None:
-            self._strange.add(name)
+            self._opaque.add(name)
             return
         self._queries[name] = query
         self._counts.update(_counted(query))
-        cover = access_predicates_of(query.query.filter)
-        if cover is None:
-            self._loose.add(name)
+        predicates = access_predicates_of(query.query.filter)
+        if predicates is None:
+            self._uncovered.add(name)
             return
-        self._covers[name] = cover
-        for demand in cover:
-            self._paths.setdefault(demand.path, _Demands()).add(name, demand, self._queries)
+        self._predicates_of[name] = predicates
+        for predicate in predicates:
+            self._paths.setdefault(predicate.path, _PredicateTable()).add(
+                name, predicate, self._queries
+            )
 
     def discard(self, name: str) -> None:
         """Forget a query."""
-        self._strange.discard(name)
-        self._loose.discard(name)
+        self._opaque.discard(name)
+        self._uncovered.discard(name)
         query = self._queries.pop(name, None)
         if query is not None:
             self._counts.subtract(_counted(query))
-        for demand in self._covers.pop(name, ()):
-            self._paths[demand.path].discard(name, demand)
+        for predicate in self._predicates_of.pop(name, ()):
+            self._paths[predicate.path].discard(name, predicate)
 
     def depends_on(self, touched: Iterable[str] | None) -> bool:
         """Whether there are queries that a change of these fields may concern; None: of all."""
-        if self._strange or touched is None:
+        if self._opaque or touched is None:
             return len(self) > 0
         return self._counts[None] > 0 or any(self._counts[name] > 0 for name in touched)
 
-    def changed(self, effects: Iterable[Effect], work: Work | None = None) -> AbstractSet[str]:
+    def changed(
+        self, effects: Iterable[Effect], budget: MatchBudget | None = None
+    ) -> AbstractSet[str]:
         """Return the names of the queries whose results a write may have changed.
 
         Args:
             effects: What it did, object by object.
-            work: What may be spent on judging it; None: `MOST_WORK`. Beyond that it may have
+            budget: What matching may cost; None: `MAX_MATCH_COST`. Beyond that it may have
                 changed the results of all queries.
         """
-        work, found = work or Work(), set[str]()
+        budget, matched = budget or MatchBudget(), set[str]()
         for effect in effects:
-            if self.depends_on(effect.touched) and not self._judge(effect, found, work):
-                return self._queries.keys() | self._strange
-        return found
+            if self.depends_on(effect.touched) and not self._match(effect, matched, budget):
+                return self._queries.keys() | self._opaque
+        return matched
 
-    def _judge(self, effect: Effect, found: set[str], work: Work) -> bool:
+    def _match(self, effect: Effect, matched: set[str], budget: MatchBudget) -> bool:
         """Add the queries whose results an effect may have changed; False if that is too much."""
-        found |= self._strange
+        matched |= self._opaque
         seen: set[str] = set()
         for name in self._candidates(effect):
             query = self._queries.get(name)
-            if query is None or name in seen or name in found:
+            if query is None or name in seen or name in matched:
                 continue
-            if not work.spend(query.work(effect)):
+            if not budget.spend(query.cost(effect)):
                 return False
             seen.add(name)
             if query.changes(effect):
-                found.add(name)
+                matched.add(name)
         return True
 
     def _candidates(self, effect: Effect) -> Iterator[str]:
-        yield from self._loose
+        yield from self._uncovered
         yield from self._met(effect.before)
         yield from self._met(effect.after)
 
     def _met(self, image: Image | None) -> Iterator[str]:
-        """Find the queries one of whose demands an object meets, or may meet."""
+        """Find the queries one of whose predicates an object meets, or may meet."""
         if image is None:
             return
-        for path, demands in self._paths.items():
+        for path, predicates in self._paths.items():
             if image.knows(path):
-                yield from demands.met(image.lookup(path))
+                yield from predicates.met(image.lookup(path))
             else:
-                yield from demands.names
+                yield from predicates.names
 
 
-class _Demands:
+class _PredicateTable:
     """Demands on what is at one path."""
 
     def __init__(self) -> None:
@@ -226,28 +234,28 @@ class _Demands:
         self._prefixes: dict[int, dict[str, set[str]]] = {}
         self._ranges: dict[int, Intervals] = {}
 
-    def add(self, name: str, demand: Demand, wanted: Container[str]) -> None:
+    def add(self, name: str, predicate: AccessPredicate, wanted: Container[str]) -> None:
         self.names[name] += 1
-        match demand:
+        match predicate:
             case Range(_, kind, low, high):
                 self._ranges.setdefault(kind, Intervals()).add(name, low, high, wanted)
             case _:
-                table, key = self._place(demand)
+                table, key = self._table(predicate)
                 table.setdefault(key, set()).add(name)
 
-    def discard(self, name: str, demand: Demand) -> None:
-        """Forget a demand; intervals are forgotten by those who ask for names that are wanted."""
+    def discard(self, name: str, predicate: AccessPredicate) -> None:
+        """Forget a predicate; `Intervals` forget theirs when they are rebuilt."""
         self.names[name] -= 1
         if not self.names[name]:
             del self.names[name]
-        if not isinstance(demand, Range):
-            table, key = self._place(demand)
+        if not isinstance(predicate, Range):
+            table, key = self._table(predicate)
             table[key].discard(name)
             if not table[key]:
                 del table[key]
 
     def met(self, value: Any) -> Iterator[str]:
-        """Return the names of the demands that a value meets."""
+        """Return the names of the predicates that a value meets."""
         if value is MISSING:
             return
         key = key_of(value)
@@ -265,8 +273,8 @@ class _Demands:
         if 0 < kind <= COMPARABLE and kind in self._ranges:
             yield from self._ranges[kind].around(value)
 
-    def _place(self, demand: Equal | Element | Prefix) -> tuple[dict[Any, set[str]], Any]:
-        match demand:
+    def _table(self, predicate: Equal | Element | Prefix) -> tuple[dict[Any, set[str]], Any]:
+        match predicate:
             case Equal(_, key):
                 return self._equal, key
             case Element(_, key):

@@ -1,4 +1,4 @@
-"""Walking through a class and its copy together, in the order of ids."""
+"""Pages of the ids of a class and of its copy together, in their order."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, StoreError
 from mediator.stores.systems import Systems, unavailable
 
-__all__ = ["pages"]
+__all__ = ["id_pages"]
 
 
-async def pages(systems: Systems, route: ClassRoute) -> AsyncIterator[list[str]]:
+async def id_pages(systems: Systems, route: ClassRoute) -> AsyncIterator[list[str]]:
     """Yield the ids of all objects and of all copies, page by page.
 
     Raises:
@@ -22,11 +22,11 @@ async def pages(systems: Systems, route: ClassRoute) -> AsyncIterator[list[str]]
     assert route.copy is not None
     after: str | None = None
     while True:
-        sides = [await _ids(systems, side, after) for side in (route.anchor, route.copy)]
-        full = [ids for ids in sides if len(ids) == CHUNK]
-        # Beyond the end of a full page that side has not been seen yet.
+        scans = [await _ids(systems, each, after) for each in (route.anchor, route.copy)]
+        full = [ids for ids in scans if len(ids) == CHUNK]
+        # After the end of a full page there may be more ids, which have to be compared together.
         end = min((ids[-1] for ids in full), key=str.encode, default=None)
-        ids = {id_ for side in sides for id_ in side}
+        ids = {id_ for scan in scans for id_ in scan}
         page = sorted(i for i in ids if end is None or i.encode() <= end.encode())
         if page:
             yield page

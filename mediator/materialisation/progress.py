@@ -1,28 +1,28 @@
-"""What a materialiser tells of its work."""
+"""The progress of a materialiser, as it is published."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Figures"]
+__all__ = ["Progress"]
 
 
 @dataclass(slots=True)
-class Figures:
-    """The work on one partition, since its materialiser took it over.
+class Progress:
+    """The work on one partition, since its materialiser got the lease.
 
     Attributes:
-        rounds: Rounds that were finished.
+        refreshes: Refreshes that were finished.
         changes: Changes that were read from the feed.
-        dirty: Objects that had changed, summed over the rounds, by class.
+        dirty: Objects that had changed, summed over the refreshes, by class.
         written: Copies that were written, by class.
         forgotten: Copies that were removed, by class.
-        builds: Objects dealt with, and how many there are about, of the classes being built.
-        error: What went wrong last; empty if the last round went well.
+        builds: Objects done, and about how many there are, of the copies being built.
+        error: Of the last refresh; empty: none.
     """
 
-    rounds: int = 0
+    refreshes: int = 0
     changes: int = 0
     dirty: dict[str, int] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
@@ -37,11 +37,11 @@ class Figures:
         self.forgotten[class_name] = self.forgotten.get(class_name, 0) + forgotten
 
     def document(self, replica: str, at_us: int) -> dict[str, Any]:
-        """Return them as JSON, with who tells them and when."""
+        """Return it as JSON, with the replica and the time."""
         return {
             "replica": replica,
             "at_us": at_us,
-            "rounds": self.rounds,
+            "refreshes": self.refreshes,
             "changes": self.changes,
             "dirty": self.dirty,
             "written": self.written,

@@ -1,7 +1,7 @@
-"""Runs over whole views: comparing them with their systems, and building them anew.
+"""Maintenance runs over whole views: comparing them with their systems, and rebuilding them.
 
-A run goes on in the background of the replica that was asked, one at a time for each database among
-all replicas. What it tells of itself is seen on each of them, and stays until the next one.
+A run goes on in the background of the replica that got the request, one at a time for each database
+among all replicas. Its report is seen on each of them, and stays until the next one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mediator.base.errors import Conflict, MediatorError
 from mediator.changes.log_relays import Leasing
 from mediator.changes.partitions import PARTITIONS
 from mediator.materialisation.audit import Audit, Report
+from mediator.materialisation.materialisers import copied_classes
 from mediator.materialisation.state import ViewState
-from mediator.materialisation.views import copied_classes
-from mediator.materialisation.watermarks import place_of
+from mediator.materialisation.watermarks import copy_key
 from mediator.routing.model import ClassRoute, RoutingModel
 
-__all__ = ["Kind", "Run", "Upkeep", "is_over"]
+__all__ = ["Kind", "MaintenanceRuns", "Run", "with_interruption"]
 
 log = logging.getLogger(__name__)
 
@@ -33,24 +33,24 @@ Kind = Literal["verify", "rebuild"]
 
 LEASE_S: Final = 5.0
 SILENT_S: Final = 15.0
-TELL_S: Final = 0.5
+REPORT_S: Final = 0.5
 _US: Final = 1_000_000
 
 
 @dataclass(slots=True)
 class Run:
-    """A run, as it is told.
+    """A run, as it is reported.
 
     Attributes:
-        id: Its name.
+        id: Its id.
         kind: What it does.
-        repair: Whether it makes good what it finds.
+        repair: Whether it repairs what it finds.
         state: ``running``, ``done``, ``failed`` or, if its replica is gone, ``interrupted``.
-        at_us: When this was told, in microseconds since 1970.
+        at_us: When this was reported, in microseconds since 1970.
         phase: What it is doing.
-        classes: What was found so far of each class, with the objects there are about.
+        classes: The findings of each class so far, and about how many objects there are.
         wrong: Copies that were wrong.
-        repaired: Those of them that were made good.
+        repaired: Those of them that were repaired.
         detail: Why it failed.
     """
 
@@ -65,38 +65,38 @@ class Run:
     repaired: int = 0
     detail: str = ""
 
-    def note(self, of: int, report: Report) -> None:
-        """Note what was found of a class so far."""
-        found = {
-            "of": of,
+    def add(self, total: int, report: Report) -> None:
+        """Add the findings of a class so far."""
+        findings = {
+            "of": total,
             "objects": report.objects,
             "wrong": {wrong.value: count for wrong, count in sorted(report.counts.items())},
             "repaired": report.repaired,
             "examples": [asdict(finding) for finding in report.examples],
         }
-        self.classes = {**(self.classes or {}), report.class_name: found}
+        self.classes = {**(self.classes or {}), report.class_name: findings}
         self.wrong = sum(sum(each["wrong"].values()) for each in self.classes.values())
         self.repaired = sum(each["repaired"] for each in self.classes.values())
 
 
-def is_over(told: dict[str, Any], silent_s: float) -> dict[str, Any]:
-    """Return what was told of a run; one that tells nothing any more has been interrupted.
+def with_interruption(run: dict[str, Any], silent_s: float) -> dict[str, Any]:
+    """Return the report of a run, as interrupted if it is not renewed any more.
 
     Args:
-        told: What it told last.
-        silent_s: For how many seconds nothing else was seen here.
+        run: Its last report.
+        silent_s: For how many seconds it was the same here.
     """
-    if told["state"] == "running" and silent_s > SILENT_S:
-        return {**told, "state": "interrupted", "detail": "its replica is gone"}
-    return told
+    if run["state"] == "running" and silent_s > SILENT_S:
+        return {**run, "state": "interrupted", "detail": "its replica is gone"}
+    return run
 
 
-class Upkeep:
-    """Starts runs, and keeps them going.
+class MaintenanceRuns:
+    """Starts runs, and holds their leases.
 
     Args:
         audit: Compares.
-        state: What is known of the copies; keeps what runs tell.
+        state: The states of the copies; stores the reports.
         leases: Leases.
         model: Returns the routing model in force.
         count: Counts the objects of a class.
@@ -120,34 +120,34 @@ class Upkeep:
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def begin(self, database: str, kind: Kind, *, repair: bool) -> Run:
-        """Begin a run over the database of an id.
+    async def start(self, database: str, kind: Kind, *, repair: bool) -> Run:
+        """Start a run over the database of an id.
 
         Raises:
             Conflict: Another one is going on.
             Unavailable: The coordination Redis does not answer.
         """
-        run = Run(uuid4().hex, kind, repair, phase="beginning")
-        if not await self._leases.acquire(f"upkeep:{database}", run.id, LEASE_S):
+        run = Run(uuid4().hex, kind, repair, phase="starting")
+        if not await self._leases.acquire(_lease(database), run.id, LEASE_S):
             raise Conflict("The view is being verified or rebuilt already.")
-        await self._tell(database, run)
-        task = asyncio.create_task(self._keep(database, run))
+        await self._report(database, run)
+        task = asyncio.create_task(self._hold(database, run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
 
     async def close(self) -> None:
-        """End all of them where they stand."""
+        """Cancel all of them."""
         await end(tuple(self._tasks))
 
-    async def _keep(self, database: str, run: Run) -> None:
-        """Let a run go on while its lease can be held, and tell what it says."""
+    async def _hold(self, database: str, run: Run) -> None:
+        """Run while the lease can be held, and report the progress."""
         work = asyncio.create_task(self._work(database, run))
         try:
-            while not (await asyncio.wait({work}, timeout=TELL_S))[0]:
-                if not await self._leases.acquire(f"upkeep:{database}", run.id, LEASE_S):
+            while not (await asyncio.wait({work}, timeout=REPORT_S))[0]:
+                if not await self._leases.acquire(_lease(database), run.id, LEASE_S):
                     return
-                await self._tell(database, run)
+                await self._report(database, run)
             work.result()
             run.state, run.phase = "done", ""
         except MediatorError as error:
@@ -161,8 +161,8 @@ class Upkeep:
 
     async def _end(self, database: str, run: Run) -> None:
         try:
-            await self._tell(database, run)
-            await self._leases.release(f"upkeep:{database}", run.id)
+            await self._report(database, run)
+            await self._leases.release(_lease(database), run.id)
         except MediatorError as error:
             log.warning("the run over the view of %s: %s", database, error)
 
@@ -172,26 +172,29 @@ class Upkeep:
         run.phase = "comparing"
         bound_s = self._model().by_id[database].schema.materialised_view.staleness_s
         for route in copied_classes(self._model(), database).values():
-            of = await self._count(route)
-            tell = partial(run.note, of)
-            tell(Report(route.schema.name))
-            tell(await self._audit.run(route, bound_s, repair=run.repair, tell=tell))
+            on_progress = partial(run.add, await self._count(route))
+            on_progress(Report(route.schema.name))
+            await self._audit.run(route, bound_s, on_progress, repair=run.repair)
 
     async def _rebuild(self, database: str, run: Run) -> None:
-        """Take the copies for incomplete, and wait until they have been built."""
+        """Retract the copies, and wait until they have been built anew."""
         routes = copied_classes(self._model(), database).values()
-        names = {place_of(route.copy)[1] for route in routes if route.copy is not None}
+        names = {copy_key(route.copy)[1] for route in routes if route.copy is not None}
         await self._state.retract(database, names)
-        while left := await self._incomplete(database, names):
-            of = len(names) * PARTITIONS
-            run.phase = f"building: {of - left} of {of} parts are complete"
-            await asyncio.sleep(TELL_S)
+        while incomplete := await self._incomplete(database, names):
+            total = len(names) * PARTITIONS
+            run.phase = f"building: {total - incomplete} of {total} partitions are complete"
+            await asyncio.sleep(REPORT_S)
 
     async def _incomplete(self, database: str, names: set[str]) -> int:
-        marks = (await self._state.marks(database)).until_tick
-        known = [mark for name in names for mark in marks.get((database, name), ())]
-        return len(names) * PARTITIONS - sum(mark is not None for mark in known)
+        until = (await self._state.watermarks(database)).until_tick
+        ticks = [tick for name in names for tick in until.get((database, name), ())]
+        return len(names) * PARTITIONS - sum(tick is not None for tick in ticks)
 
-    async def _tell(self, database: str, run: Run) -> None:
+    async def _report(self, database: str, run: Run) -> None:
         run.at_us = int(self._clock.now() * _US)
-        await self._state.tell(database, "run", asdict(run))
+        await self._state.publish(database, "run", asdict(run))
+
+
+def _lease(database: str) -> str:
+    return f"view-maintenance:{database}"
