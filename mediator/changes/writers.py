@@ -157,12 +157,12 @@ class Writers:
         asked_at = self._clock.monotonic()
         seen = await self._shared.look()
         # Of another run, or if somebody has removed it, what is there may be older than what was.
-        unsettled_s = self._runs.look("", (seen.run, seen.settled), asked_at)
+        unsettled_s = self._runs.observe("", (seen.run, seen.settled), asked_at)
         if not unsettled_s:
-            self._tokens.keep(())
-        self._tokens.keep(seen.tokens.keys())
+            self._tokens.retain(())
+        self._tokens.retain(seen.tokens.keys())
         for replica, token in seen.tokens.items():
-            if self._tokens.look(replica, token, asked_at) > OVER_S:
+            if self._tokens.observe(replica, token, asked_at) > OVER_S:
                 await self._shared.revoke(replica, token)
         return Standing(seen, unsettled_s > OVER_S)
 
