@@ -23,7 +23,7 @@ from mediator.base.lease import Lease
 from mediator.changes.feed import LeaseLost
 from mediator.changes.partitions import PARTITIONS
 from mediator.coordination.failures import unavailable
-from mediator.coordination.scripts import TICKS, source_of
+from mediator.coordination.scripts import TICKS, script_of
 from mediator.materialisation.state import CopyState, PartitionState, Step
 from mediator.materialisation.watermarks import CopyKey, WatermarkSnapshot
 
@@ -38,8 +38,8 @@ class RedisViewState:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._advance = redis.register_script(source_of("advance"))
-        self._watermarks = redis.register_script(source_of("watermarks"))
+        self._advance = redis.register_script(script_of("advance").text)
+        self._watermarks = redis.register_script(script_of("watermarks").text)
 
     async def load(self, database: str, partition: int) -> PartitionState:
         """Return the state of a partition."""

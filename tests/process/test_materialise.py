@@ -25,7 +25,7 @@ from mediator.base.lease import Lease
 from mediator.base.observation import ViewReadFinished
 from mediator.changes.feed import LeaseLost
 from mediator.coordination.connecting import Coordination
-from mediator.coordination.scripts import source_of
+from mediator.coordination.scripts import script_of
 from mediator.materialisation.maintenance import Kind
 from mediator.materialisation.state import CopyState, PartitionState, Step
 from mediator.model.operations import Get, Outcome
@@ -33,6 +33,7 @@ from mediator.routing.freshness import ReadPreference
 from mediator.routing.model import ClassRoute
 from mediator.service import Mediator
 from mediator.stores.port import Fragment, Mirror, Read, Record, SystemConfig
+from redis_connection.scripts import Script
 from tests.faults.conditions import eventually
 from tests.faults.redis_server import Server, running
 from tests.process.service import (
@@ -649,9 +650,9 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
     """Ages were differences of that clock: nothing was relayed, and all of it looked new."""
     shift = f"test:{unique()}"
     monkeypatch.setattr(
-        "mediator.coordination.view_state.source_of",
-        lambda name: (
-            _SHIFTED.format(shift) + source_of(name).replace("redis.call('TIME')", "time()")
+        "mediator.coordination.view_state.script_of",
+        lambda name: Script(
+            _SHIFTED.format(shift) + script_of(name).text.replace("redis.call('TIME')", "time()")
         ),
     )
     configs = (redis_config, postgresql_config, mongodb_config)

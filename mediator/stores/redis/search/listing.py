@@ -1,4 +1,4 @@
-"""Records in an order: each partition's page is one snapshot; pages are merged by position."""
+"""Pages of records in an order: a snapshot of each partition, merged by their positions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mediator.base.offload import offload
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Record
+from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import Text, encode
-from mediator.stores.redis.commands import call_of
-from mediator.stores.redis.intervals import EVERYTHING, Cut, Interval, beyond, past, position
-from mediator.stores.redis.line import Line
-from mediator.stores.redis.lua import PAGE
-from mediator.stores.redis.plan import Plan, are_large
+from mediator.stores.redis.layout import Layout
+from mediator.stores.redis.read import are_large, record_of
+from mediator.stores.redis.scripts import PAGE
+from mediator.stores.redis.search.intervals import EVERYTHING, Cut, Interval, beyond, past, position
 
-__all__ = ["After", "Listing", "Location", "listing"]
+__all__ = ["After", "Listing", "Resume", "listing"]
 
 MOST_RECORDS: Final = 500
 """Records that one script reads at most, so that the server is not held up."""
@@ -28,8 +28,8 @@ MOST_INTERVALS: Final = 500
 """Intervals that one script looks into at most, for the same reason."""
 
 After: TypeAlias = tuple[Value | MissingType, str]
-Location: TypeAlias = tuple[int, bytes | None]
-"""Where a listing stands: the number of an interval, and the last member seen of it."""
+Resume: TypeAlias = tuple[int, bytes | None]
+"""Where a listing goes on: the number of an interval, and the last member read of it."""
 
 _End: TypeAlias = tuple[Text, Text, Text]
 _Entry: TypeAlias = tuple[int, bytes, Record | None]
@@ -47,39 +47,39 @@ class Listing:
     """Records of a class by an index, or by their ids.
 
     Attributes:
-        plan: The fragment's.
+        layout: The fragment's.
         index: The indexed field; None: by id.
-        intervals: The parts of the index, in the order in which they are read.
+        intervals: Of the index, in the order in which they are read.
         descending: In the reverse order.
         fields: Fields to read; None: all.
     """
 
-    plan: Plan
+    layout: Layout
     index: str | None
     intervals: Sequence[Interval]
     descending: bool
     fields: tuple[str, ...] | None
 
     async def read(
-        self, line: Line, place: Location | None, limit: int
-    ) -> tuple[list[Record], Location | None]:
-        """Read up to `limit` records from a place on; return them and the next place, if any."""
-        found: list[Record] = []
+        self, client: CommandClient, resume: Resume | None, limit: int
+    ) -> tuple[list[Record], Resume | None]:
+        """Read up to `limit` records; return them and where to go on, if there are more."""
+        records: list[Record] = []
         while limit > 0 and self.intervals:
-            page, place = await self._page(line, place or (0, None), min(limit, MOST_RECORDS))
-            found += (record for *_, record in page if record is not None)
+            page, resume = await self._page(client, resume or (0, None), min(limit, MOST_RECORDS))
+            records += (record for *_, record in page if record is not None)
             limit -= len(page)
-            if place is None:
+            if resume is None:
                 break
-        return found, place
+        return records, resume
 
     async def _page(
-        self, line: Line, place: Location, limit: int
-    ) -> tuple[list[_Entry], Location | None]:
-        first, following = place[0], place[0] + MOST_INTERVALS
-        arguments = self._arguments(place, limit)
-        replies = await line.ask(
-            [call_of(PAGE, (prefix,), arguments) for prefix in self.plan.prefixes]
+        self, client: CommandClient, resume: Resume, limit: int
+    ) -> tuple[list[_Entry], Resume | None]:
+        first, following = resume[0], resume[0] + MOST_INTERVALS
+        arguments = self._arguments(resume, limit)
+        replies = await client.execute(
+            [PAGE.call((prefix,), *arguments) for prefix in self.layout.prefixes]
         )
         pages = [await offload(are_large(reply[3::4]), self._entries, reply) for reply in replies]
         merged = merge(*pages, key=lambda entry: entry[1], reverse=self.descending)
@@ -89,17 +89,17 @@ class Listing:
             return page, (first + number - 1, member)
         return page, (following, None) if following < len(self.intervals) else None
 
-    def _arguments(self, place: Location, limit: int) -> tuple[Any, ...]:
-        first, member = place
+    def _arguments(self, resume: Resume, limit: int) -> tuple[Any, ...]:
+        first, member = resume
         ends = [self._ends(low, high) for low, high in self.intervals[first:][:MOST_INTERVALS]]
         if member is not None:
             low, high = ends[0]
             seen = ("bytes", member if self.descending else member + b"\0", "")
             ends[0] = (low, seen) if self.descending else (seen, high)
-        words = (word for low, high in ends for word in (*low, *high))
+        bounds = (text for low, high in ends for text in (*low, *high))
         direction = "down" if self.descending else "up"
-        names = self.plan.names(self.fields)
-        return (self.index or "", direction, limit, len(ends), *words, *names)
+        names = self.layout.names(self.fields)
+        return (self.index or "", direction, limit, len(ends), *bounds, *names)
 
     def _ends(self, low: Cut, high: Cut) -> tuple[_End, _End]:
         if self.index is None:
@@ -111,22 +111,22 @@ class Listing:
         if not rest:
             return ("bytes", _EDGES[state], "")
         assert self.index is not None
-        text = encode(cut.value, self.plan.fragment.fields[self.index])
+        text = encode(cut.value, self.layout.fragment.fields[self.index])
         _, side, *id_ = rest
         if id_:
             return ("member", text if state else "", id_[0])
         return ("value", text, _BEHIND if side else "")
 
     def _entries(self, reply: list[Any]) -> list[_Entry]:
-        parts = iter(reply)
+        items = iter(reply)
         return [
-            (number, member, self.plan.record_of(id_.decode(), flat) if flat else None)
-            for number, member, id_, flat in zip(parts, parts, parts, parts, strict=True)
+            (number, member, record_of(self.layout, id_.decode(), flat) if flat else None)
+            for number, member, id_, flat in zip(items, items, items, items, strict=True)
         ]
 
 
 def listing(
-    plan: Plan,
+    layout: Layout,
     index: str | None,
     fields: tuple[str, ...] | None,
     *,
@@ -138,7 +138,7 @@ def listing(
     if after is not None:
         seen = past(after[1], descending=descending) if index is None else position(*after)
         intervals = beyond(intervals, seen, descending=descending)
-    return Listing(plan, index, intervals, descending, fields)
+    return Listing(layout, index, intervals, descending, fields)
 
 
 def _end_of_ids(cut: Cut) -> _End:

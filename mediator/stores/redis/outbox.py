@@ -1,7 +1,7 @@
 """The outboxes of a Redis store as change logs: one stream for each partition.
 
-An entry (see `announce` in scripts/write.lua) has the texts of the fields touched: ``-field`` is
-the one before, ``+field`` the one after, collections as whole values.
+An entry (see `add_to_outbox` in scripts/write.lua) has the texts of the fields touched: ``-field``
+is the one before, ``+field`` the one after, collections as whole values.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from mediator.model.change import Change, change_id, kind_of
 from mediator.schema.types import Value
 from mediator.stores.images import UNREADABLE, image_of
-from mediator.stores.logs import Page, Portions, numbers_of, padded, read_on
+from mediator.stores.logs import Page, PageSize, numbers_of, padded, read_on
 from mediator.stores.port import FragmentOf, LogEntry, SystemConfig
+from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import NULL, decode
-from mediator.stores.redis.commands import command
-from mediator.stores.redis.line import Line
+from mediator.stores.redis.retention import trim_stream
+from redis_connection.commands import command
 
 __all__ = ["StreamLogs"]
 
 log = logging.getLogger(__name__)
 
-_TRIMMED_AT_ONCE: Final = 10_000
-_TRIMS: Final = 20
 _BEFORE, _AFTER = b"-+"
 _NULL: Final = NULL.encode()
 
@@ -36,14 +35,14 @@ class StreamLogs:
 
     Args:
         config: The system.
-        line: A line to it, for long answers.
+        client: Its client for long replies.
     """
 
-    def __init__(self, config: SystemConfig, line: Line) -> None:
+    def __init__(self, config: SystemConfig, client: CommandClient) -> None:
         tags = (f"{config.namespace}:{p}" for p in range(config.partitions))
         self._keys = {f"{p}": f"{{{tag}}}:outbox" for p, tag in enumerate(tags)}
-        self._portions = {name: Portions() for name in self._keys}
-        self._line = line
+        self._page_size = {name: PageSize() for name in self._keys}
+        self._client = client
 
     def names(self) -> Sequence[str]:
         """Name the logs: the numbers of the partitions."""
@@ -58,7 +57,7 @@ class StreamLogs:
             entries = await self._range(name, after, count)
             return [(_logged(*entry, fragment_of), sum(map(len, entry[1]))) for entry in entries]
 
-        return await read_on(self._portions[name], after, limit, page)
+        return await read_on(self._page_size[name], after, limit, page)
 
     async def oldest(self, name: str) -> str | None:
         """Return the position of the oldest entry."""
@@ -66,39 +65,21 @@ class StreamLogs:
         return _position(entries[0][0]) if entries else None
 
     async def trim(self, name: str, upto: str, keep_s: float) -> int:
-        """Remove entries up to a position, but none younger than `keep_s`; some of them, if many.
-
-        Whole nodes of the stream go first, not too many at once, for the server waits meanwhile.
-        """
-        ((seconds, _),) = await self._line.ask([command("TIME")])
-        youngest = (max(0, int((int(seconds) - keep_s) * 1000)), 0)
-        milliseconds, sequence = numbers_of(upto)
-        first_kept = _stream_id(*min(youngest, (milliseconds, sequence + 1)))
-        removed = 0
-        for _ in range(_TRIMS):
-            some = await self._trim(name, "~", first_kept, "LIMIT", _TRIMMED_AT_ONCE)
-            removed += some
-            if not some:
-                return removed + await self._trim(name, "=", first_kept)
-        return removed
-
-    async def _trim(self, name: str, *how: Any) -> int:
-        asked = command("XTRIM", self._keys[name], "MINID", *how)
-        (removed,) = await self._line.ask([asked], writes=True)
-        return int(removed)
+        """Remove entries up to a position, but none younger than `keep_s`; see `trim_stream`."""
+        return await trim_stream(self._client, self._keys[name], upto, keep_s)
 
     async def _range(
         self, name: str, after: str | None, count: int
     ) -> list[tuple[bytes, list[bytes]]]:
-        start = "-" if after is None else f"({_stream_id(*numbers_of(after))}"
-        asked = command("XRANGE", self._keys[name], start, "+", "COUNT", count)
-        (entries,) = await self._line.ask([asked])
+        start = "-" if after is None else "({}-{}".format(*numbers_of(after))
+        xrange = command("XRANGE", self._keys[name], start, "+", "COUNT", count)
+        (entries,) = await self._client.execute([xrange])
         return entries or []
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where the parts of an entry stand, which are the same in all entries with its names.
+class _EntryFormat:
+    """Where the items of an entry stand: the same in all entries with its names.
 
     Attributes:
         what: Index of the database's id, class, group and kind.
@@ -122,27 +103,27 @@ class _Layout:
 
 
 @lru_cache(maxsize=1024)
-def _layout(names: tuple[bytes, ...]) -> _Layout:
+def _format(names: tuple[bytes, ...]) -> _EntryFormat:
     at = {name: 2 * number + 1 for number, name in enumerate(names)}
     version = at[b"version"]
-    return _Layout(
+    return _EntryFormat(
         at[b"what"],
         at[b"object"],
         at[b"operation"],
         version,
         at.get(b"time", version),
         b"absent" in at,
-        _side(at, _BEFORE),
-        _side(at, _AFTER),
+        _image(at, _BEFORE),
+        _image(at, _AFTER),
     )
 
 
-def _side(at: Mapping[bytes, int], intent: int) -> tuple[tuple[str, int], ...]:
-    return tuple((name[1:].decode(), index) for name, index in at.items() if name[0] == intent)
+def _image(at: Mapping[bytes, int], sign: int) -> tuple[tuple[str, int], ...]:
+    return tuple((name[1:].decode(), index) for name, index in at.items() if name[0] == sign)
 
 
 @lru_cache(maxsize=1024)
-def _place(what: bytes) -> tuple[str, str, str, str]:
+def _subject(what: bytes) -> tuple[str, str, str, str]:
     """Return the database's id, class, group and kind."""
     database_id, class_name, group, kind = what.decode().split("/")
     return database_id, class_name, group, kind
@@ -151,10 +132,6 @@ def _place(what: bytes) -> tuple[str, str, str, str]:
 def _position(stream_id: bytes) -> str:
     major, _, minor = stream_id.decode().partition("-")
     return padded(major, minor)
-
-
-def _stream_id(milliseconds: int, sequence: int) -> str:
-    return f"{milliseconds}-{sequence}"
 
 
 def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) -> LogEntry:
@@ -167,35 +144,35 @@ def _logged(stream_id: bytes, flat: Sequence[bytes], fragment_of: FragmentOf) ->
 
 
 def _change(flat: Sequence[bytes], fragment_of: FragmentOf) -> Change | None:
-    layout = _layout(tuple(flat[::2]))
-    database_id, class_name, group, kind = _place(flat[layout.what])
+    format_ = _format(tuple(flat[::2]))
+    database_id, class_name, group, kind = _subject(flat[format_.what])
     fragment = fragment_of(database_id, class_name)
     if fragment is None:
         return None
-    absent = kind == "create" or layout.absent
-    before = None if absent else image_of(fragment, _kept(flat, layout.before), _value)
-    after = None if kind == "delete" else image_of(fragment, _kept(flat, layout.after), _value)
+    absent = kind == "create" or format_.absent
+    before = None if absent else image_of(fragment, _texts(flat, format_.before), _value)
+    after = None if kind == "delete" else image_of(fragment, _texts(flat, format_.after), _value)
     return Change(
-        id=change_id(flat[layout.operation].decode(), group),
+        id=change_id(flat[format_.operation].decode(), group),
         database=fragment.database,
         class_name=class_name,
-        object_id=flat[layout.object_id].decode(),
+        object_id=flat[format_.object_id].decode(),
         group=group,
-        version=int(flat[layout.version]),
+        version=int(flat[format_.version]),
         kind=kind_of(kind, absent=absent),
         before=before,
         after=after,
-        time_us=int(flat[layout.time]),
+        time_us=int(flat[format_.time]),
         database_id=database_id,
     )
 
 
-def _kept(flat: Sequence[bytes], side: Iterable[tuple[str, int]]) -> list[tuple[str, bytes]]:
-    return [(name, flat[index]) for name, index in side]
+def _texts(flat: Sequence[bytes], image: Iterable[tuple[str, int]]) -> list[tuple[str, bytes]]:
+    return [(name, flat[index]) for name, index in image]
 
 
 def _value(_: str, text: bytes) -> Value:
-    # `decode` looks at the tag alone: a broken text must not be told as a null that was stored.
+    # `decode` looks at the tag alone: a broken text must not pass for a null that was stored.
     if text[0] == _NULL[0] and text != _NULL:
         raise ValueError("a null is nothing but its tag")
     return decode(text)

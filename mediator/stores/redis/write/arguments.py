@@ -1,10 +1,10 @@
-"""What becomes of one field by a write, and how its argument is put into a row (`packing`)."""
+"""Arguments of writes: what becomes of one field, and how its argument joins a row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.tree import Field
@@ -13,8 +13,8 @@ from mediator.stores.port import StoreRefused
 from mediator.stores.redis.codec import NULL, item_encoder, members, scalar_encoder
 
 __all__ = [
+    "AddArgument",
     "Change",
-    "Pack",
     "Row",
     "absence",
     "change_of_operator",
@@ -23,8 +23,8 @@ __all__ = [
     "supports",
 ]
 
-Row = list[Any]
-Pack = Callable[[Row, Any], None]
+Row: TypeAlias = list[Any]
+AddArgument: TypeAlias = Callable[[Row, Any], None]
 
 _INEXACT = frozenset({Operator.INC, Operator.MUL, Operator.MIN, Operator.MAX})
 _REMOVALS = {
@@ -44,13 +44,13 @@ def supports(operator: Operator, type_: FieldType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of one field, and how its argument is put into a row."""
+    """What becomes of one field, and how its argument joins a row."""
 
     field: str
     code: str
     limit: int | str
     arity: str
-    pack: Pack
+    add_argument: AddArgument
 
 
 def listed(texts: Any) -> tuple[Any, ...]:
@@ -79,8 +79,8 @@ def change_of_operator(field: Field, call: OperatorCall) -> Change:
         raise StoreRefused(f"Redis cannot apply {operator} to {field.type} exactly")
     limit: int | str = "" if field.max_length is None else field.max_length
     if operator is Operator.REMOVE:
-        pack = _plain if field.type is FieldType.MAP else _text(item_encoder(field.items))
-        return Change(field.name, _REMOVALS[field.type], limit, "1", pack)
+        add = _plain if field.type is FieldType.MAP else _text(item_encoder(field.items))
+        return Change(field.name, _REMOVALS[field.type], limit, "1", add)
     if operator in _WITHOUT_ARGUMENT:
         return Change(field.name, operator.value, limit, "0", _nothing)
     if operator is Operator.PUT:
@@ -91,29 +91,29 @@ def change_of_operator(field: Field, call: OperatorCall) -> Change:
 
 
 def _nothing(row: Row, value: Any) -> None:
-    """Pack nothing: the change has no argument."""
+    """Add nothing: the change has no argument."""
 
 
 def _plain(row: Row, value: Any) -> None:
     row.append(value)
 
 
-def _text(encoder: Callable[[Any], str | bytes]) -> Pack:
-    def pack(row: Row, value: Any) -> None:
+def _text(encoder: Callable[[Any], str | bytes]) -> AddArgument:
+    def add(row: Row, value: Any) -> None:
         row.append(NULL if value is None else encoder(value))
 
-    return pack
+    return add
 
 
-def _collection(field: Field) -> Pack:
-    def pack(row: Row, value: Any) -> None:
+def _collection(field: Field) -> AddArgument:
+    def add(row: Row, value: Any) -> None:
         row += listed(members(value, field))
 
-    return pack
+    return add
 
 
-def _entries(field: Field) -> Pack:
-    def pack(row: Row, value: Any) -> None:
+def _entries(field: Field) -> AddArgument:
+    def add(row: Row, value: Any) -> None:
         row += listed(members(value, field)[1:])
 
-    return pack
+    return add

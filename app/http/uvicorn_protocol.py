@@ -1,6 +1,7 @@
-"""Connections that speak HTTP/1: what is malformed, endless or too much is refused with a problem.
+"""HTTP/1 connections on uvicorn's protocol: bounds, refusals as problems, answers in one write.
 
-This module and `app.http.whole` are the only ones that know how uvicorn is made.
+Everything that uses names which uvicorn does not document is here: pyproject.toml pins its version,
+and tests/unit/test_http_uvicorn.py names what must exist.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import sys
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
+from weakref import ref
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from app.http.browser import send_problem
 from app.http.connections import BODY_PROGRESS, Awaited, Connections, PortLimits, Wait
 from app.http.heads import check_head
-from app.http.message import new_request_id
+from app.http.message import DIRECT_EXTENSION, new_request_id
 from app.http.problems import (
     HEAD_TOO_LARGE,
     INVALID,
@@ -27,9 +33,8 @@ from app.http.problems import (
     HttpError,
     problem_of,
 )
-from app.http.whole import Whole
 
-__all__ = ["HEAD_LIMIT", "PIPELINED_LIMIT", "Protocol", "protocol_of"]
+__all__ = ["HEAD_LIMIT", "PIPELINED_LIMIT", "Http1Protocol", "protocol_of"]
 
 HEAD_LIMIT: Final = 128 * 2**10
 """Bytes that a head may go on for, after the piece of the connection in which it began. It bounds
@@ -38,6 +43,10 @@ what is between the pieces of a body, too: sizes of chunks, their extensions, an
 PIPELINED_LIMIT: Final = 100
 """Requests that wait in a connection for the answer to the one before them."""
 
+_LINE: Final = b"%b: %b\r\n".__mod__
+_JOINED_BODY: Final = 2**14
+"""Bytes of a body up to which it is joined to the head: a system call costs more than that."""
+
 _IDLE: Final = "idle"
 _HEAD: Final = "head"
 _BODY: Final = "body"
@@ -45,7 +54,7 @@ _BODY: Final = "body"
 _log = logging.getLogger("portolan.connections")
 
 
-class Protocol(HttpToolsProtocol):
+class Http1Protocol(HttpToolsProtocol):
     """uvicorn's protocol, with an end to everything, and problems (RFC 9457) as its refusals.
 
     Attributes:
@@ -100,7 +109,7 @@ class Protocol(HttpToolsProtocol):
             self._stop(error)
         super().on_headers_complete()
         self._phase = _BODY
-        self.scope["extensions"] = Whole(self.cycle).extension()
+        self.scope["extensions"] = DirectExchange(self.cycle).extension()
         # Trailers are fields that nobody has checked (RFC 9110, section 6.5.1).
         self.headers = _DISCARD
 
@@ -212,9 +221,75 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def protocol_of(port: Connections) -> type[Protocol]:
+class DirectExchange:
+    """Takes the body of a request, and answers it, past the messages of ASGI.
+
+    uvicorn takes an answer as messages, checks each field of its head, and writes head and body one
+    after the other. This takes a body that came with its head, and writes an answer at once.
+    """
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        # The cycle has this in its scope: a strong reference would leave both to the collector.
+        self._cycle = ref(cycle)
+
+    def extension(self) -> dict[str, Any]:
+        """Return the extension as it stands in the scope of a request."""
+        return {DIRECT_EXTENSION: {"send": self.send, "take": self.take}}
+
+    def take(self) -> bytes | None:
+        """Take the body; see `TakeBody`."""
+        cycle = self._cycle()
+        if cycle is None or cycle.more_body or cycle.disconnected or cycle.response_complete:
+            return None
+        if cycle.flow.read_paused:
+            return None  # a message lets the connection be read again
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
+
+    def send(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Answer the request; see `SendResponse`."""
+        cycle = self._cycle()
+        if cycle is None or cycle.flow.write_paused or cycle.access_log or cycle.response_started:
+            return False
+        if not cycle.disconnected:
+            head = _head(cycle, status, headers)
+            cycle.response_started = cycle.response_complete = True
+            cycle.waiting_for_100_continue = False
+            _write(cycle.transport, head, body)
+            cycle.message_event.set()
+            if not cycle.keep_alive:
+                cycle.transport.close()
+            cycle.on_response()
+        return True
+
+
+def _head(cycle: RequestResponseCycle, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Return the head; raises `ValueError` if a field would end it, or begin another one."""
+    fields = [*cycle.default_headers, *headers]
+    if not cycle.keep_alive:
+        fields.append((b"connection", b"close"))
+    lines = b"".join(map(_LINE, fields))
+    if not lines.count(b"\r") == lines.count(b"\n") == len(fields) or b"\0" in lines:
+        raise ValueError("a field of the answer has what no field may have")
+    return b"%b%b\r\n" % (STATUS_LINE[status], lines)
+
+
+def _write(transport: asyncio.Transport, head: bytes, body: bytes) -> None:
+    if transport.is_closing():
+        return  # the client may have gone
+    if len(body) <= _JOINED_BODY:
+        transport.write(head + body)
+    else:
+        transport.write(head)
+        transport.write(body)
+
+
+def protocol_of(port: Connections) -> type[Http1Protocol]:
     """Return the protocol of a port's connections."""
-    return type("Protocol", (Protocol,), {"port": port})
+    return type("Http1Protocol", (Http1Protocol,), {"port": port})
 
 
 async def _answer(error: HttpError, _scope: Any, _receive: Any, send: Any) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
 import pytest
+import uvicorn
 from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.http.message import Request, read_body
+from app.http.message import DIRECT_EXTENSION, Request, read_body
 from app.http.problems import HttpError
-from app.http.refusal import Protocol
-from app.http.whole import EXTENSION
+from app.http.uvicorn_protocol import Http1Protocol
 from tests.unit.test_http_heads import Line
 
+ROOT = Path(__file__).parents[2]
 GET = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PUT = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n"
 POST = b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
@@ -44,12 +49,12 @@ class Server:
         self.sent: list[bool] = []
         self.line = Pieces()
         config = Config(
-            self._app, interface="asgi3", log_config=None, access_log=False, http=Protocol
+            self._app, interface="asgi3", log_config=None, access_log=False, http=Http1Protocol
         )
         config.load()
         state = ServerState()
         state.default_headers = [(b"date", b"now")]
-        self.protocol = Protocol(config, state, {})
+        self.protocol = Http1Protocol(config, state, {})
         self.protocol.connection_made(self.line)
 
     async def ask(self, request: bytes) -> list[bytes]:
@@ -64,7 +69,7 @@ class Server:
         body = b"" if scope["method"] == "HEAD" else self._body
         if self._whole:
             self.sent.append(
-                scope["extensions"][EXTENSION]["send"](self._status, self.fields, body)
+                scope["extensions"][DIRECT_EXTENSION]["send"](self._status, self.fields, body)
             )
         if not self._whole or not self.sent[-1]:
             start = {"type": "http.response.start", "status": self._status, "headers": self.fields}
@@ -156,11 +161,11 @@ class Taker(Server):
     def take(self) -> bytes | None:
         """Take the body of the latest request."""
         scope: Any = self.protocol.scope
-        taken: bytes | None = scope["extensions"][EXTENSION]["take"]()
+        taken: bytes | None = scope["extensions"][DIRECT_EXTENSION]["take"]()
         return taken
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
-        self.taken.append(scope["extensions"][EXTENSION]["take"]())
+        self.taken.append(scope["extensions"][DIRECT_EXTENSION]["take"]())
         if self.taken[-1] is None:
             message = await receive()
             while message.get("more_body"):
@@ -244,7 +249,7 @@ async def test_a_body_that_is_taken_has_its_limit_too() -> None:
         "raw_path": b"/x",
         "query_string": b"",
         "headers": [(b"transfer-encoding", b"chunked")],
-        "extensions": {EXTENSION: {"take": lambda: b"body"}},
+        "extensions": {DIRECT_EXTENSION: {"take": lambda: b"body"}},
     }
     assert await read_body(Request(scope, never), 4) == b"body"
     with pytest.raises(HttpError, match="A body may have 3 bytes"):
@@ -262,3 +267,49 @@ async def test_nothing_of_a_request_is_left_to_the_collector(whole: bool) -> Non
         assert first() is None
     finally:
         gc.enable()
+
+
+UNDOCUMENTED = {
+    Http1Protocol: ["_start_asgi_task", "_unsupported_upgrade_warning", "send_400_response"],
+    "protocol": [
+        *("client", "cycle", "flow", "headers", "parser", "pipeline", "scope", "server_state"),
+        *("transport", "url"),
+    ],
+    "cycle": [
+        *("access_log", "body", "default_headers", "disconnected", "flow", "keep_alive"),
+        *("message_event", "more_body", "on_response", "response_complete", "response_started"),
+        *("transport", "waiting_for_100_continue"),
+    ],
+    "flow": ["read_paused", "resume_reading", "write_paused"],
+}
+"""Names of uvicorn that it does not document, and `app.http.uvicorn_protocol` uses."""
+
+
+async def test_the_pinned_uvicorn_has_every_name_that_is_used_of_it() -> None:
+    server = Server(whole=False)
+    await server.ask(GET)
+    protocol: Any = server.protocol
+    owners = {
+        Http1Protocol: HttpToolsProtocol,
+        "protocol": protocol,
+        "cycle": protocol.cycle,
+        "flow": protocol.flow,
+    }
+    missing = [
+        name
+        for owner, names in UNDOCUMENTED.items()
+        for name in names
+        if not hasattr(owners[owner], name)
+    ]
+    assert missing == []
+
+
+def test_only_one_module_uses_undocumented_names_of_uvicorn_and_its_version_is_pinned() -> None:
+    users = [
+        path
+        for path in ROOT.glob("app/**/*.py")
+        if re.search(r"uvicorn\.protocols|httptools_impl", path.read_text())
+    ]
+    assert users == [ROOT / "app/http/uvicorn_protocol.py"]
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert f"uvicorn=={uvicorn.__version__}" in dependencies

@@ -1,4 +1,4 @@
-"""Parts of an index, and what a condition leaves of it; bounds are values, not yet members.
+"""Intervals of an index, and what a condition leaves of it; bounds are values, not yet members.
 
 An index is ordered by (value, id): missing, null, values. A `Cut` is a place between two of its
 members, and an interval is what lies between two cuts. The ids themselves are such an index too,
@@ -74,7 +74,7 @@ def selected(condition: Filter) -> Sequence[Interval] | None:
         case Compare(comparison, _, value) if comparison in _SIDES:
             return [_SIDES[comparison](value)]
         case Between(_, low, high):
-            return _kept([(_cut(low, _BEFORE), _cut(high, _BEHIND))])
+            return _nonempty([(_cut(low, _BEFORE), _cut(high, _BEHIND))])
         case In(_, values):
             return sorted(set(map(_point, values)))
         case Exists():
@@ -87,16 +87,16 @@ def selected(condition: Filter) -> Sequence[Interval] | None:
 def common(some: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
     """Return what is in both; each is in ascending order and does not overlap itself."""
     ones, twos = list(some), list(others)
-    found: list[Interval] = []
+    shared: list[Interval] = []
     one = two = 0
     while one < len(ones) and two < len(twos):
         a, b = ones[one], twos[two]
-        found.append((max(a[0], b[0]), min(a[1], b[1])))
+        shared.append((max(a[0], b[0]), min(a[1], b[1])))
         if a[1] < b[1]:
             one += 1
         else:
             two += 1
-    return _kept(found)
+    return _nonempty(shared)
 
 
 def beyond(intervals: Iterable[Interval], cut: Cut, *, descending: bool) -> list[Interval]:
@@ -147,7 +147,7 @@ def _sortable(value: Value) -> Any:
     return value.encode(errors="surrogatepass") if isinstance(value, str) else value
 
 
-def _kept(intervals: Iterable[Interval]) -> list[Interval]:
+def _nonempty(intervals: Iterable[Interval]) -> list[Interval]:
     return [interval for interval in intervals if interval[0] < interval[1]]
 
 

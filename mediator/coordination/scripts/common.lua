@@ -4,8 +4,8 @@ if redis.replicate_commands then redis.replicate_commands() end
 
 local base = KEYS[1]
 
--- Names the feed's life, if it has just begun.
-local function incarnate(proposal)
+-- Names the generation of the feed, if it has just begun.
+local function begin_generation(proposal)
   redis.call('SET', base .. 'generation', proposal, 'NX')
 end
 
