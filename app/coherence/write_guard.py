@@ -18,7 +18,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.model.effects import Effect
 from mediator.model.guard import Effects
-from mediator.query.results.match_budget import Work
+from mediator.query.invalidation.match_budget import MatchBudget
 from sketch.protocol.port import (
     BeginResult,
     EndResult,
@@ -207,7 +207,10 @@ class SketchGuard:
         Each look may find others; what an earlier one has found is stale as well.
         """
         changed: dict[str, None] = {}
-        exclusive, work = effects is not None and self._results.depends_on(partition, None), Work()
+        exclusive, work = (
+            effects is not None and self._results.depends_on(partition, None),
+            MatchBudget(),
+        )
         for tried in range(_TRIES):
             did = partial(_effects_on, partition, effects, exclusive=exclusive)
             found = self._results.changed(partition, did, work)

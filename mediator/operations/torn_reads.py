@@ -84,11 +84,11 @@ class TornReads:
     ) -> ForeignIntents:
         """Confirm outcomes, or read them again; returns the intents that were met."""
         shown = resource_of(route, resource.fields)
-        keys = [(f, outcome.id) for outcome in left.values() for f, _ in shown.parts]
+        keys = [(f, outcome.id) for outcome in left.values() for f, _ in shown.fragments]
         found = dict(zip(keys, await self._intents.standing(keys), strict=True))
         torn: dict[int, Outcome] = {}
         for i, outcome in left.items():
-            here = {f: found[f, outcome.id] for f, _ in shown.parts}
+            here = {f: found[f, outcome.id] for f, _ in shown.fragments}
             if _stands(shown, outcome, here):
                 now[i] = replace(outcome, partial=(), pending=False)
             else:

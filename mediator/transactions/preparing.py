@@ -227,7 +227,7 @@ def _fitting(write: Write, held: LockedObject, current: Values, intent: str) -> 
         is_there = held.fragments[write.fragment].creation_version is not None
         creation_version = held.creation_version if follows else None
         return write.with_intent(
-            intent, creation_version=creation_version, remember=remember, is_there=is_there
+            intent, creation_version=creation_version, remember=remember, is_present=is_there
         )
     if write.kind is not WriteKind.UPDATE:
         return write.with_intent(intent, creation_version=None, remember=remember)

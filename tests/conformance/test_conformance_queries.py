@@ -83,9 +83,11 @@ class Losing(SearchingModel):
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
         whole = super().pushdown(fragment, filter_, order)
-        split = isinstance(filter_, And) and len(filter_.parts) > 1
+        split = isinstance(filter_, And) and len(filter_.operands) > 1
         return (
-            replace(whole, pushed=filter_.parts[0]) if split and isinstance(filter_, And) else whole
+            replace(whole, pushed=filter_.operands[0])
+            if split and isinstance(filter_, And)
+            else whole
         )
 
 

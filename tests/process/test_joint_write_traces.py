@@ -144,7 +144,7 @@ class Recorder:
                     note.single(at)
 
     def _begun(self, note: Note, _begun: bool, entry: Any, *_: float) -> None:
-        if any(id_ == note.trace.id for _, id_ in entry.locations):
+        if any(id_ == note.trace.id for _, id_ in entry.records):
             note.joint(entry.intent, "{} is logged")
 
     def _committed(self, note: Note, _done: bool, intent: str, *_: Any) -> None:
