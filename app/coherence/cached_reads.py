@@ -12,7 +12,7 @@ from app.coherence.cached_leases import CachedLeases
 from app.coherence.grants import GrantCache
 from app.coherence.layouts import Layouts, schema_of
 from app.coherence.uncovered_queries import UncoveredQueries
-from app.http.caching import NO_STORE, Promise
+from app.http.caching import NO_STORE, CachePolicy
 from app.http.etags import format_tag
 from app.http.message import Headers
 from app.http.paths import parse_pairs
@@ -267,7 +267,9 @@ class CachedReads:
         tags = [tag_of(read_grant.partition.database, key) for key in read_grant.keys.values()]
         end_us = grant.now_us + grant.ttl_us
         date_us = grant.now_us if read_grant.is_dated else None
-        return Promise(read_grant.visibility, grant.ttl_us, end_us, tags, hit, date_us).headers()
+        return CachePolicy(
+            read_grant.visibility, grant.ttl_us, end_us, tags, hit, date_us
+        ).headers()
 
     def record_versions(self, read_grant: ReadGrant, outcome: Outcome) -> None:
         """Record the versions that were read in the sketch, so that it can answer next time."""

@@ -18,10 +18,10 @@ from app.http.paths import parse_pairs
 from app.http.problems import HttpError
 from mediator.base.errors import MediatorError
 from mediator.model.effects import Effect
+from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
+from mediator.query.invalidation.match_budget import MatchBudget
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import MOST_LIMIT
-from mediator.query.results.index import QueryIndex, RegisteredQuery
-from mediator.query.results.match_budget import Work
 from mediator.routing.model import RoutingModel
 from mediator.schema.tree import ClassSchema
 from sketch.protocol.port import Partition, QueryRegistrations, ServerSketch
@@ -110,7 +110,7 @@ class QueryRegistry:
         self,
         partition: Partition,
         effects: Callable[[], Sequence[Effect] | None],
-        budget: Work | None = None,
+        budget: MatchBudget | None = None,
     ) -> AffectedQueries:
         """Find the results that a write may have changed.
 

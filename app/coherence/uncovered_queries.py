@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from mediator.model.filters import Filter
-from mediator.query.results.access_predicates import access_predicates_of
+from mediator.query.invalidation.access_predicates import access_predicates_of
 from sketch.protocol.port import Partition
 
 __all__ = ["MOST_UNCOVERED", "UncoveredQueries"]

@@ -20,7 +20,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import Unavailable
 from mediator.model.effects import Effect
 from mediator.model.guard import CacheKey, Effects, WriteToken
-from mediator.query.results.match_budget import Work
+from mediator.query.invalidation.match_budget import MatchBudget
 from sketch.protocol.port import (
     BeginResult,
     EndResult,
@@ -192,7 +192,7 @@ class SketchGuard:
         """
         changed: dict[str, None] = {}
         exclusive = effects is not None and self._queries.depends_on(partition, None)
-        budget = Work()
+        budget = MatchBudget()
         for attempt in range(_ATTEMPTS):
             own_effects = partial(_effects_on, partition, effects, exclusive=exclusive)
             affected = self._queries.affected(partition, own_effects, budget)

@@ -37,14 +37,14 @@ _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who is encoded: names, and the day of creation version as YYYYMMDD."""
+    """Who is encoded: names, and the day of birth as YYYYMMDD."""
 
     given: str
     surname: str
     born: str
 
     def values(self) -> tuple[str, str, str]:
-        """Return what goes into an encoding; of the creation version, the year."""
+        """Return what goes into an encoding; of the day of birth, the year."""
         return self.given, self.surname, self.born[:4]
 
 

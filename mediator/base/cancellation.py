@@ -1,4 +1,4 @@
-"""Ending tasks for certain."""
+"""Cancelling tasks until they have ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 __all__ = ["end", "ended_within"]
 
-AGAIN_S: Final = 1.0
+RETRY_S: Final = 1.0
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -17,16 +17,16 @@ async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     while left:
         for task in left:
             task.cancel()
-        ended, left = await asyncio.wait(left, timeout=AGAIN_S)
+        ended, left = await asyncio.wait(left, timeout=RETRY_S)
         for task in ended:
             if not task.cancelled():
                 task.exception()  # nobody else asks for it any more
 
 
 async def ended_within(seconds: float, ending: Coroutine[Any, Any, None]) -> bool:
-    """Carry out what ends something, for so many seconds at most; returns whether it is done.
+    """Await a shutdown for so many seconds at most; returns whether it is done.
 
-    What is late is left behind, as it may have lost its cancellation.
+    A late one is cancelled and left behind, as it may lose the cancellation.
     """
     task = asyncio.create_task(ending)
     _, late = await asyncio.wait({task}, timeout=seconds)

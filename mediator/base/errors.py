@@ -77,7 +77,7 @@ class PortolanError(Exception):
 
 
 class MediatorError(PortolanError):
-    """Base of all; `detail` is for people, `locations` name mistakes, `extra` is for machines."""
+    """Base of all; `detail` is for people, `locations` say where, `extra` is for machines."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Invalid(MediatorError):
 
 
 class SchemaInvalid(Invalid):
-    """The schema is wrong; every mistake has its place."""
+    """The schema is wrong; every error has its location."""
 
 
 class OperatorRefused(Invalid):

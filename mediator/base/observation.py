@@ -1,4 +1,4 @@
-"""What happens, told once: logs, metrics, placement statistics and violations subscribe."""
+"""Events of the mediator: logs, metrics, placement statistics and violations observe them."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ class RedoRecovered:
     """A write over several systems was rolled forward, or dropped: its coordinator had gone."""
 
     database: str
-    mark: str
+    intent: str
     outcome: Literal["applied", "dropped"]
 
 
 @immutable
 class ChangesRelayed:
-    """A relay brought changes of a system to the feed."""
+    """A relay appended changes of a system to the feed."""
 
     system: str
     count: int
@@ -128,7 +128,7 @@ class ChangesRelayed:
 
 @dataclass(frozen=True, slots=True)
 class FeedFellBack:
-    """The feed lost what it had of a system's changes; they are brought again from its logs."""
+    """The feed lost its changes of a system; they are relayed again from its logs."""
 
     system: str
 
@@ -219,37 +219,37 @@ Observer: TypeAlias = Callable[[Observation], None]
 
 @dataclass(frozen=True, slots=True)
 class FilteredObserver:
-    """An observer that `broadcast` tells of some kinds only; called by itself it hears all.
+    """An observer of some kinds of events, as `broadcast` calls it; called directly, of all.
 
     Attributes:
         observer: The observer.
-        kinds: What it is told of.
+        kinds: The kinds that it observes.
     """
 
     observer: Observer
     kinds: Collection[type[Any]]
 
     def __call__(self, observation: Observation) -> None:
-        """Tell the observer."""
+        """Notify the observer."""
         self.observer(observation)
 
 
 def broadcast(*observers: Observer) -> Observer:
-    """Return an observer that tells all of `observers` in their order; see `FilteredObserver`."""
+    """Return an observer that notifies all of `observers`, in their order."""
     concerned: dict[type[Any], tuple[Observer, ...]] = {}
 
     def choose(kind: type[Any]) -> tuple[Observer, ...]:
-        hearing = [
+        matching = [
             one for one in observers if not isinstance(one, FilteredObserver) or kind in one.kinds
         ]
         chosen = tuple(
-            [one.observer if isinstance(one, FilteredObserver) else one for one in hearing]
+            [one.observer if isinstance(one, FilteredObserver) else one for one in matching]
         )
         return concerned.setdefault(kind, chosen)
 
-    def tell(observation: Observation) -> None:
+    def notify(observation: Observation) -> None:
         kind = observation.__class__
         for observer in concerned.get(kind) or choose(kind):
             observer(observation)
 
-    return tell
+    return notify

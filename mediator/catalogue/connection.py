@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 
 from mediator.base.errors import Unavailable
 from mediator.catalogue.revisions import Compatibility, Revisions
-from mediator.stores.postgres.pool import Pool
+from mediator.stores.postgres.connection import Pool
 
 __all__ = ["Catalogue"]
 

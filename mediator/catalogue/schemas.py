@@ -189,7 +189,7 @@ class CatalogueSchemas:
     async def are_written(self, database: str, classes: Collection[str]) -> bool:
         """Tell whether writes over several records are under way that write to any of these."""
         named = func.jsonb_path_exists(
-            transactions.c.places,
+            transactions.c.records,
             cast("$[*][0] ? (@ == $classes[*])", JSONPATH),
             literal({"classes": sorted(classes)}, JSONB),
         )

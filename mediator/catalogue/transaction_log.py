@@ -17,7 +17,7 @@ import orjson
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import transactions as table
-from mediator.stores.port import REMEMBER_S
+from mediator.stores.port import RETENTION_S
 from mediator.transactions.log import Entry, State
 
 __all__ = ["CatalogueTransactions"]
@@ -38,15 +38,15 @@ def _sql(text: str) -> str:
 # A second begin of the same attempt is refused, so it may be sent again.
 _BEGIN: Final = _sql("""
 INSERT INTO {log} (intent, database, records, operation, fingerprint, state, leased_until)
-SELECT $1, $2, $3, $4, $5, 'marking', now() + make_interval(secs => $6) FROM {relaxed} AS relaxed
+SELECT $1, $2, $3, $4, $5, 'preparing', now() + make_interval(secs => $6) FROM {relaxed} AS relaxed
 ON CONFLICT DO NOTHING RETURNING intent
 """)
 _COMMIT: Final = _sql("""
-UPDATE {log} SET state = 'committed', redo = $2 WHERE intent = $1 AND state = 'marking' RETURNING
+UPDATE {log} SET state = 'committed', redo = $2 WHERE intent = $1 AND state = 'preparing' RETURNING
 intent
 """)
 _ABORT: Final = _sql("""
-UPDATE {log} SET state = 'aborted', leased_until = now() WHERE intent = $1 AND state = 'marking'
+UPDATE {log} SET state = 'aborted', leased_until = now() WHERE intent = $1 AND state = 'preparing'
 RETURNING intent
 """)
 _REFUSE: Final = _sql("""
@@ -115,7 +115,7 @@ class CatalogueTransactions:
 
     async def finish(self, intent: str, answer: list[dict[str, Any]]) -> None:
         """Note that all is applied; see `TransactionLog.finish`."""
-        await self._catalogue.fetch(_FINISH, intent, _json(answer), REMEMBER_S)
+        await self._catalogue.fetch(_FINISH, intent, _json(answer), RETENTION_S)
 
     async def remove(self, intents: Sequence[str]) -> None:
         """Forget entries; see `TransactionLog.remove`."""

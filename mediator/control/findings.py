@@ -11,7 +11,7 @@ from mediator.placement.calibration import Calibration
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.types import FieldType
 from mediator.stores.port import ServerFacts, SystemConfig
-from mediator.stores.probe import ProbeReport, Verdict
+from mediator.stores.probe import CapabilityFinding, ProbeReport
 
 __all__ = ["Findings", "findings_of", "registration_from", "registration_to"]
 
@@ -34,7 +34,7 @@ class Findings:
     server: str
     durability_s: float | None
     replicas: int | None
-    verdicts: Mapping[Capability, Verdict]
+    verdicts: Mapping[Capability, CapabilityFinding]
     inexact: frozenset[FieldType]
     calibrated: Mapping[Metric, float]
     p99: Mapping[Metric, float] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Findings:
             server=form["server"],
             durability_s=form["durability_s"],
             replicas=form["replicas"],
-            verdicts={Capability(c): Verdict(**v) for c, v in form["verdicts"].items()},
+            verdicts={Capability(c): CapabilityFinding(**v) for c, v in form["verdicts"].items()},
             inexact=frozenset(FieldType(t) for t in form["inexact"]),
             calibrated={Metric(m): figure for m, figure in form["calibrated"].items()},
             p99={Metric(m): figure for m, figure in form["p99"].items()},
@@ -90,7 +90,7 @@ def findings_of(
         server=f"{facts.server} {facts.version}",
         durability_s=facts.durability_s,
         replicas=facts.replicas,
-        verdicts=report.verdicts,
+        verdicts=report.capabilities,
         inexact=report.inexact,
         calibrated=calibration.metrics if calibration else {},
         p99=calibration.p99 if calibration else {},

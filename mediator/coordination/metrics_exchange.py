@@ -90,9 +90,11 @@ class RedisExchange:
     async def _lively(
         self, stored: Mapping[str, str], asked_at: float, replica: str
     ) -> list[dict[str, Any]]:
-        silent_s = {name: self._entries.look(name, text, asked_at) for name, text in stored.items()}
+        silent_s = {
+            name: self._entries.observe(name, text, asked_at) for name, text in stored.items()
+        }
         gone = [name for name, seconds in silent_s.items() if seconds > STALE_S]
-        self._entries.keep(stored.keys() - set(gone))
+        self._entries.retain(stored.keys() - set(gone))
         if gone:
             await self._redis.hdel(self._key, *gone)
         kept = sorted(set(stored) - set(gone) - {replica})

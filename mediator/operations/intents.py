@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import Conflict, MediatorError
 from mediator.base.results import results_or_raise
-from mediator.stores.port import Lockable, RecordKey, Standing, StoreError, is_lockable
+from mediator.stores.port import Lockable, RecordKey, RecordState, StoreError, is_lockable
 from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["ForeignIntents", "IntentResolver", "IntentStore"]
@@ -42,18 +42,18 @@ class IntentStore:
 
     async def lock_each(
         self, keys: Sequence[RecordKey], intent: str
-    ) -> list[Standing | MediatorError]:
+    ) -> list[RecordState | MediatorError]:
         """Set an intent on each record that has none; see `Lockable.lock`.
 
         The records of a system that does not answer get the error instead.
         """
 
-        async def lock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
+        async def lock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
             return await store.lock(own, intent)
 
         return await self._send(keys, lock)
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[Standing]:
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable.lock`.
 
         Raises:
@@ -74,15 +74,15 @@ class IntentStore:
 
         results_or_raise(await self._send(keys, unlock))
 
-    async def standing(self, keys: Sequence[RecordKey]) -> list[Standing]:
+    async def standing(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Tell what stands of records.
 
         Raises:
             Unavailable: A system does not answer.
         """
 
-        async def look(store: Lockable, own: Sequence[RecordKey]) -> Sequence[Standing]:
-            return await store.standing(own)
+        async def look(store: Lockable, own: Sequence[RecordKey]) -> Sequence[RecordState]:
+            return await store.record_states(own)
 
         return results_or_raise(await self._send(keys, look))
 

@@ -69,7 +69,7 @@ def json_patch(body: Any, pointer: str = "") -> Compute:
         place of the operation.
 
     Raises:
-        Invalid: With the place of every mistake that shows without the object.
+        Invalid: With the location of every error that shows without the object.
     """
     if type(body) is not list:
         raise invalid([Location(pointer, "must be an array of operations")])
@@ -80,8 +80,8 @@ def json_patch(body: Any, pointer: str = "") -> Compute:
     for index, operation in enumerate(body):
         try:
             steps.append(_step(operation))
-        except InvalidValue as misfit:
-            locations += locations_below(f"{pointer}/{index}", misfit)
+        except InvalidValue as error:
+            locations += locations_below(f"{pointer}/{index}", error)
     if locations:
         raise invalid(locations)
     return partial(_apply, steps, pointer)
@@ -99,8 +99,8 @@ def _step(operation: Any) -> _Step:
     pointers = {name: _pointer(name, operation[name]) for name in _NEEDS[word] if name != "value"}
     try:
         _weigh(operation.get("value"), inf)
-    except InvalidValue as misfit:
-        raise InvalidValue(locations=locations_below("/value", misfit)) from None
+    except InvalidValue as error:
+        raise InvalidValue(locations=locations_below("/value", error)) from None
     return _Step(JsonPatch([operation]), pointers["from"] if word == "copy" else None)
 
 
@@ -126,8 +126,8 @@ def _apply(steps: list[_Step], pointer: str, present: dict[str, Any]) -> dict[st
             detail = "is not as the test expects"
             locations = [Location(f"{place}/path", detail)]
             raise Conflict(f"{place}/path {detail}", locations=locations) from None
-        except InvalidValue as misfit:
-            raise invalid(locations_below(f"{place}/from", misfit)) from None
+        except InvalidValue as error:
+            raise invalid(locations_below(f"{place}/from", error)) from None
         # Moves may nest an object deeper than Python recurses.
         except (JsonPatchException, JsonPointerException, RecursionError):
             detail = "points to nothing that the operation can be applied to"

@@ -79,7 +79,7 @@ def _join(
     values: Values = {}
     known: dict[str, int] = {}
     fragments: dict[Fragment, Record] = {}
-    for (fragment, _), record in zip(resource.parts, records, strict=True):
+    for (fragment, _), record in zip(resource.fragments, records, strict=True):
         if record is not None and record.creation_version == lead.creation_version:
             fragments[fragment] = record
             values.update(record.values)

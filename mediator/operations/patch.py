@@ -38,7 +38,7 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
         pointer: Where the patch is in the request's body.
 
     Raises:
-        Invalid: With the place of every mistake.
+        Invalid: With the location of every error.
     """
     values: Values = {}
     unset: list[str] = []
@@ -47,8 +47,8 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
     for name, raw in _members(body, pointer):
         try:
             operator, argument = _call(schema, codec, name, raw)
-        except InvalidValue as misfit:
-            locations += locations_below(pointer + token(name), misfit)
+        except InvalidValue as error:
+            locations += locations_below(pointer + token(name), error)
             continue
         if operator is Operator.SET:
             values[name] = argument
@@ -77,7 +77,7 @@ def merge_patch(
         a function from the object's JSON to its new JSON, still to be decoded.
 
     Raises:
-        Invalid: With the place of every mistake that shows without the object.
+        Invalid: With the location of every error that shows without the object.
     """
     values: Values = {}
     unset: list[str] = []
@@ -94,8 +94,8 @@ def merge_patch(
                 merged = True
             else:
                 values[name] = codec.decoders[name](raw)
-        except InvalidValue as misfit:
-            locations += locations_below(pointer + token(name), misfit)
+        except InvalidValue as error:
+            locations += locations_below(pointer + token(name), error)
     if locations:
         raise invalid(locations)
     return partial(_merge, patch=body) if merged else FieldChanges(values, tuple(unset), ())
@@ -133,8 +133,8 @@ def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Opera
     operator, decode = usage
     try:
         return operator, decode(codec, field, argument)
-    except InvalidValue as misfit:
-        raise InvalidValue(locations=locations_below(token(word), misfit)) from None
+    except InvalidValue as error:
+        raise InvalidValue(locations=locations_below(token(word), error)) from None
 
 
 def _value(codec: Codec, field: Field, raw: Any) -> Value:

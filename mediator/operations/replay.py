@@ -8,7 +8,7 @@ from mediator.base.errors import IdempotencyReused
 from mediator.model.operations import Create, Delete, Outcome, Put, Update, WriteOperation
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import Values
-from mediator.stores.port import Fragment, Recalled, StoreError
+from mediator.stores.port import Fragment, RememberedOperation, StoreError
 from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["recall"]
@@ -47,7 +47,7 @@ async def recall(systems: Systems, route: ClassRoute, operation: WriteOperation)
 
 async def _recall(
     systems: Systems, fragment: Fragment, operation: WriteOperation
-) -> Recalled | None:
+) -> RememberedOperation | None:
     store = systems.get(fragment.system)
     try:
         return await store.recall(fragment, operation.id, operation.operation)

@@ -24,7 +24,7 @@ from mediator.operations.intents import ForeignIntents, IntentStore
 from mediator.operations.objects import read_objects
 from mediator.routing.fragments import Resource, resource_of
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import Fragment, RecordKey, Standing
+from mediator.stores.port import Fragment, RecordKey, RecordState
 
 __all__ = ["TornReads"]
 
@@ -84,11 +84,11 @@ class TornReads:
     ) -> ForeignIntents:
         """Confirm outcomes, or read them again; returns the intents that were met."""
         shown = resource_of(route, resource.fields)
-        keys = [(f, outcome.id) for outcome in left.values() for f, _ in shown.parts]
+        keys = [(f, outcome.id) for outcome in left.values() for f, _ in shown.fragments]
         found = dict(zip(keys, await self._intents.standing(keys), strict=True))
         torn: dict[int, Outcome] = {}
         for i, outcome in left.items():
-            here = {f: found[f, outcome.id] for f, _ in shown.parts}
+            here = {f: found[f, outcome.id] for f, _ in shown.fragments}
             if _stands(shown, outcome, here):
                 now[i] = replace(outcome, partial=(), pending=False)
             else:
@@ -108,7 +108,7 @@ def _doubtful(outcomes: Sequence[Outcome | None], *, whole: bool) -> dict[int, O
     }
 
 
-def _stands(shown: Resource, outcome: Outcome, here: Mapping[Fragment, Standing]) -> bool:
+def _stands(shown: Resource, outcome: Outcome, here: Mapping[Fragment, RecordState]) -> bool:
     """Whether all records are as they were read, and no intent is on any of them."""
     if any(standing.intent for standing in here.values()):
         return False
@@ -126,7 +126,7 @@ def _stands(shown: Resource, outcome: Outcome, here: Mapping[Fragment, Standing]
     return lead is not None and all(current[g] == v for g, v in outcome.versions.items())
 
 
-def _intents(found: Mapping[RecordKey, Standing]) -> dict[str, list[RecordKey]]:
+def _intents(found: Mapping[RecordKey, RecordState]) -> dict[str, list[RecordKey]]:
     met: dict[str, list[RecordKey]] = {}
     for key, standing in found.items():
         if standing.intent:

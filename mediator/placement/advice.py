@@ -53,7 +53,7 @@ def advise(document: Any) -> dict[str, Any]:
     candidates = _candidates(node["systems"])
     schema = _schema(node["schema"])
     for place in named_mistakes(schema, candidates) if schema else ():
-        Node(None, f"/schema{place.pointer}", mistakes).wrong(place.detail)
+        Node(None, f"/schema{place.pointer}", mistakes).error(place.detail)
     if mistakes:
         in_schema = any(place.pointer.startswith("/schema") for place in mistakes)
         raise invalid(mistakes, SchemaInvalid if in_schema else Invalid)
@@ -129,14 +129,14 @@ def _schema(node: Node) -> Schema | None:
         return parse_schema("advice", node.value)
     except SchemaInvalid as wrong:
         for place in wrong.locations:
-            Node(None, node.pointer + place.pointer, node.mistakes).wrong(place.detail)
+            Node(None, node.pointer + place.pointer, node.errors).error(place.detail)
         return None
 
 
 def _candidates(node: Node) -> list[Candidate]:
     members = list(node.members(SYSTEMS_AT_MOST, SYSTEM_NAME))
     if node.value == {}:
-        node.wrong("must name at least one system")
+        node.error("must name at least one system")
     return [_candidate(name, member) for name, member in members]
 
 

@@ -100,7 +100,7 @@ def _annotations(node: Node) -> dict[str, dict[str, float]]:
     if not node.given:
         return {}
     if not isinstance(node.value, dict) or len(node.value) > _AMENDED_AT_MOST:
-        node.wrong(f"must be an object of at most {_AMENDED_AT_MOST} members")
+        node.error(f"must be an object of at most {_AMENDED_AT_MOST} members")
         return {}
     return {pointer: _amendment(node[pointer]) for pointer in node.value}
 

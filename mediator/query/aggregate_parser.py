@@ -9,11 +9,11 @@ from mediator.model.query import Aggregate, Computation, Function
 from mediator.query.filter_parser import FilterParser
 from mediator.query.paths import (
     JSON_SCALAR,
+    ResolvedPath,
     Scope,
-    Target,
     only_member,
-    target_at,
-    target_of_field,
+    path_of_field,
+    resolve_path,
 )
 from mediator.schema.json_node import FIELD_NAME, Node
 from mediator.schema.tree import Field
@@ -32,18 +32,18 @@ def parse_aggregate(node: Node, scope: Scope) -> tuple[Aggregate | None, Scope |
     if not node.given:
         return None, None
     node.shape("group", "compute", "filter")
-    groups: dict[str, Target] = {}
+    groups: dict[str, ResolvedPath] = {}
     for each in node["group"].elements(MOST_GROUPED):
-        target = target_at(each, scope)
+        target = resolve_path(each, scope)
         if target is not None and not target.is_scalar:
-            each.wrong("cannot be grouped by")
+            each.error("cannot be grouped by")
         elif target is not None:
             groups[each.value] = target
     compute: dict[str, Computation] = {}
-    results: dict[str, Target] = {}
+    results: dict[str, ResolvedPath] = {}
     for name, each in node["compute"].members(MOST_COMPUTATIONS, FIELD_NAME):
         if name in groups:
-            each.wrong("is grouped by under this name")
+            each.error("is grouped by under this name")
         read = _computation(each, scope)
         if read is not None:
             compute[name], result = read
@@ -54,24 +54,24 @@ def parse_aggregate(node: Node, scope: Scope) -> tuple[Aggregate | None, Scope |
     return Aggregate(paths, compute, having), results_scope
 
 
-def _computation(node: Node, scope: Scope) -> tuple[Computation, Target] | None:
+def _computation(node: Node, scope: Scope) -> tuple[Computation, ResolvedPath] | None:
     name = only_member(node, frozenset(Function), "function")
     if name is None:
         return None
     function, operand = Function(name), node[name]
     if function is Function.COUNT and operand.value == "*":
         return Computation(function), _result(FieldType.INTEGER)
-    target = target_at(operand, scope)
+    target = resolve_path(operand, scope)
     if target is None:
         return None
     result = _result_of(function, target)
     if result is None:
-        operand.wrong(f"{function} of it cannot be computed")
+        operand.error(f"{function} of it cannot be computed")
         return None
     return Computation(function, target.path), result
 
 
-def _result_of(function: Function, target: Target) -> Target | None:
+def _result_of(function: Function, target: ResolvedPath) -> ResolvedPath | None:
     if function is Function.COUNT:
         return _result(FieldType.INTEGER)
     if function in {Function.MIN, Function.MAX}:
@@ -83,7 +83,7 @@ def _result_of(function: Function, target: Target) -> Target | None:
     return _result(FieldType.FLOAT)
 
 
-def _result(type_: FieldType) -> Target:
+def _result(type_: FieldType) -> ResolvedPath:
     # Sums may be beyond 64 bits, and may be compared with any number.
-    whole = target_of_field(("result",), Field("result", type_))
+    whole = path_of_field(("result",), Field("result", type_))
     return replace(whole, type=type_, decode=JSON_SCALAR)

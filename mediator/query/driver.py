@@ -10,16 +10,16 @@ from mediator.model.query import Position
 from mediator.operations.expiry import live_records
 from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
-from mediator.query.documents import PAGE_VALUES, Shown
+from mediator.query.documents import PAGE_VALUES, Projection
 from mediator.query.planner import Plan
 from mediator.stores.port import (
     Aggregating,
-    Documents,
-    Find,
-    Found,
+    DocumentPage,
     Joining,
     Read,
     Record,
+    SearchPage,
+    SearchRequest,
     Store,
     StoreError,
     StoreTooCostly,
@@ -30,7 +30,7 @@ from mediator.stores.systems import Systems, unavailable
 __all__ = ["Driver"]
 
 PAGE: Final = 1_001
-"""Records asked for at once: the largest page of an answer, and the one that tells of more."""
+"""Records requested at once: the largest page of an answer, and one that shows that more follow."""
 
 _T = TypeVar("_T")
 
@@ -52,7 +52,7 @@ class Driver:
 
     async def pages(self, after: Position | None) -> AsyncIterator[Sequence[Record]]:
         """Find records, page by page, in the order of the query if the plan says so."""
-        plan, fields, resume = self._plan, self._plan.found, None
+        plan, fields, resume = self._plan, self._plan.driver_fields, None
         driver, pushed = plan.driver, plan.pushdown.pushed
         width = len(driver.fields if fields is None else fields)
         page = min(PAGE, PAGE_VALUES // max(width, 1))
@@ -61,21 +61,27 @@ class Driver:
         while True:
             left_s = self._budget.left_s()
             semi = plan.semi_joins.joins
-            find = Find(driver, pushed, order, limit, after, resume, fields, left_s, semi)
-            found = await self._find(find)
+            request = SearchRequest(
+                driver, pushed, order, limit, after, resume, fields, left_s, semi
+            )
+            found = await self._find(request)
             yield self._live(found)
             if found.resume is None:
                 return
             limit, after, resume = page, None, found.resume
 
-    async def documents(self, after: Position | None, shown: Shown) -> Documents:
+    async def documents(self, after: Position | None, projection: Projection) -> DocumentPage:
         """Find a page of documents."""
         plan = self._plan
-        store = cast("Joining", self._guarded.store)  # or else the plan would show nothing
+        store = cast("Joining", self._guarded.store)  # or else the plan would have no projection
         query, pushed = plan.query, plan.pushdown.pushed
         left_s = self._budget.left_s()
-        find = Find(plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s)
-        page = await self._bounded(partial(store.documents, find, shown.names, shown.joins))
+        request = SearchRequest(
+            plan.driver, pushed, query.order, query.limit, after, deadline_s=left_s
+        )
+        page = await self._bounded(
+            partial(store.documents, request, projection.names, projection.joins)
+        )
         self._budget.spend(self._guarded.name, len(page.documents))
         return page
 
@@ -94,16 +100,16 @@ class Driver:
             limit=most + 1,
             deadline_s=self._budget.left_s(),
         )
-        found = await self._bounded(call)
-        self._budget.spend(self._guarded.name, len(found))
-        if len(found) > most:
+        rows = await self._bounded(call)
+        self._budget.spend(self._guarded.name, len(rows))
+        if len(rows) > most:
             raise too_many_groups(most)
-        return [checked(Row(group, computed)) for group, computed in found]
+        return [checked(Row(group, computed)) for group, computed in rows]
 
-    async def _find(self, find: Find) -> Found:
+    async def _find(self, request: SearchRequest) -> SearchPage:
         store = self._guarded.store
         search = store.find if is_queryable(store) else partial(_scanned, store)
-        found = await self._bounded(partial(search, find))
+        found = await self._bounded(partial(search, request))
         self._budget.spend(self._guarded.name, len(found.records))
         return found
 
@@ -115,17 +121,17 @@ class Driver:
         except StoreError as error:
             raise unavailable(self._guarded, error, "read") from error
 
-    def _live(self, found: Found) -> Sequence[Record]:
+    def _live(self, found: SearchPage) -> Sequence[Record]:
         driver = self._plan.driver
         if driver.ttl_s is None:
             return found.records
         reads = [Read(driver, record.id) for record in found.records]
-        kept = live_records(reads, list(found.records), self._now_for)
-        return [record for record in kept if record is not None]
+        live = live_records(reads, list(found.records), self._now_for)
+        return [record for record in live if record is not None]
 
 
-async def _scanned(store: Store, find: Find) -> Found:
+async def _scanned(store: Store, request: SearchRequest) -> SearchPage:
     """Find everything in a store that cannot search, in the order of ids."""
-    after = find.resume or (find.after.id if find.after else None)
-    records = await store.scan(find.fragment, after, find.limit, find.fields)
-    return Found(records, records[-1].id if len(records) == find.limit else None)
+    after = request.resume or (request.after.id if request.after else None)
+    records = await store.scan(request.fragment, after, request.limit, request.fields)
+    return SearchPage(records, records[-1].id if len(records) == request.limit else None)

@@ -1,4 +1,4 @@
-"""Looking at many objects without holding the event loop, and within the time of a query."""
+"""Evaluating filters on many objects: cooperatively, and within the time of a query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mediator.model.evaluate import Lookup, compile_filter
 from mediator.model.filters import And, Contains, Filter, Like, Not, Or, Path
 from mediator.query.budget import Budget
 
-__all__ = ["LONG", "Pace", "Sieve"]
+__all__ = ["LONG", "Checkpoints", "FilterEvaluator"]
 
 SLICE_S: Final = 0.002
 """Seconds after which the event loop goes on with what else is due."""
@@ -24,8 +24,8 @@ longer than a slice. RE2 lets the interpreter go on meanwhile."""
 _T = TypeVar("_T")
 
 
-class Pace:
-    """Lets the event loop go on now and then; asked for each object, as is the budget."""
+class Checkpoints:
+    """Yields to the event loop every few milliseconds, in a loop over many objects."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -33,11 +33,11 @@ class Pace:
         self._until_s = self._slice_end_s()
 
     def is_due(self) -> bool:
-        """Whether `keep` has anything to do: a loop over many objects need not await it then."""
+        """Whether `checkpoint` would yield; a hot loop awaits it only then."""
         return self._monotonic() >= self._until_s
 
-    async def keep(self) -> None:
-        """Go on at once, or after what else is due; raises `TooCostly` if the time is over."""
+    async def checkpoint(self) -> None:
+        """Yield if it is due; raises `TooCostly` if the time of the query is over."""
         if self.is_due():
             self._budget.left_s()
             await asyncio.sleep(0)
@@ -47,8 +47,8 @@ class Pace:
         return self._monotonic() + min(SLICE_S, self._budget.left_s())
 
 
-class Sieve:
-    """A filter that many objects are put through.
+class FilterEvaluator:
+    """Evaluates one filter on many objects.
 
     Args:
         filter_: The filter.
@@ -58,9 +58,9 @@ class Sieve:
     def __init__(self, filter_: Filter, budget: Budget) -> None:
         self._test = compile_filter(filter_)
         self._searched = _searched(filter_)
-        self._pace = Pace(budget)
+        self._checkpoints = Checkpoints(budget)
 
-    async def sift(self, objects: Iterable[_T], lookup: Callable[[_T], Lookup]) -> list[_T]:
+    async def select(self, objects: Iterable[_T], lookup: Callable[[_T], Lookup]) -> list[_T]:
         """Return the objects that the filter holds for.
 
         Args:
@@ -70,16 +70,16 @@ class Sieve:
         Raises:
             TooCostly: The time of the query is over.
         """
-        kept: list[_T] = []
+        selected: list[_T] = []
         for each in objects:
-            if self._pace.is_due():
-                await self._pace.keep()
-            found = lookup(each)
-            is_long = self._is_long(found)
-            holds = await offload(True, self._test, found) if is_long else self._test(found)
+            if self._checkpoints.is_due():
+                await self._checkpoints.checkpoint()
+            values = lookup(each)
+            is_long = self._is_long(values)
+            holds = await offload(True, self._test, values) if is_long else self._test(values)
             if holds:
-                kept.append(each)
-        return kept
+                selected.append(each)
+        return selected
 
     def _is_long(self, lookup: Lookup) -> bool:
         for path in self._searched:
@@ -92,10 +92,10 @@ class Sieve:
 def _searched(filter_: Filter) -> frozenset[Path]:
     """Return the paths whose values are searched through."""
     match filter_:
-        case And(parts) | Or(parts):
-            return frozenset().union(*map(_searched, parts))
-        case Not(part):
-            return _searched(part)
+        case And(operands) | Or(operands):
+            return frozenset().union(*map(_searched, operands))
+        case Not(operand):
+            return _searched(operand)
         case Like(path) | Contains(path):
             return frozenset({path})
     return frozenset()

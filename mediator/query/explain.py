@@ -1,4 +1,4 @@
-"""Plans and filters as JSON, for those who ask how a query is carried out."""
+"""Plans and filters as JSON: what a client gets that asks for `explain`."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ def filter_document(filter_: Filter | None) -> dict[str, Any] | None:
     match filter_:
         case None:
             return None
-        case And(parts):
-            return {"and": [filter_document(part) for part in parts]}
-        case Or(parts):
-            return {"or": [filter_document(part) for part in parts]}
-        case Not(part):
-            return {"not": filter_document(part)}
+        case And(operands):
+            return {"and": [filter_document(operand) for operand in operands]}
+        case Or(operands):
+            return {"or": [filter_document(operand) for operand in operands]}
+        case Not(operand):
+            return {"not": filter_document(operand)}
         case Exists(path):
-            return {"exists": _spelled(path)}
+            return {"exists": _dotted(path)}
     return _condition(filter_)
 
 
 def _condition(filter_: Compare | Between | In | Like | Contains) -> dict[str, Any]:
     match filter_:
         case Like(path, pattern):
-            return {"like": [_spelled(path), pattern]}
+            return {"like": [_dotted(path), pattern]}
         case Contains(path, value):
-            return {"contains": [_spelled(path), _json(value)]}
+            return {"contains": [_dotted(path), _json(value)]}
         case In(path, values):
-            return {"in": [_spelled(path), [_json(value) for value in values]]}
+            return {"in": [_dotted(path), [_json(value) for value in values]]}
         case Between(path, low, high):
-            return {"between": [_spelled(path), _json(low), _json(high)]}
+            return {"between": [_dotted(path), _json(low), _json(high)]}
         case Compare(comparison, path, value):
-            return {comparison.value: [_spelled(path), _json(value)]}
+            return {comparison.value: [_dotted(path), _json(value)]}
 
 
-def _spelled(path: Path) -> str:
+def _dotted(path: Path) -> str:
     return ".".join(path)
 
 
@@ -87,7 +87,7 @@ def explanation(plan: Plan, budget: Budget, returned: int) -> dict[str, Any]:
         "others": _others(plan),
         "after_joins": filter_document(plan.late),
         "joins": [
-            {"as": join.alias, "class": join.class_name, "reference": _spelled(join.reference)}
+            {"as": join.alias, "class": join.class_name, "reference": _dotted(join.reference)}
             for join in plan.query.joins
         ],
         "rest": _search(plan.rest) if plan.rest else None,
@@ -117,5 +117,5 @@ def _search(plan: Plan) -> dict[str, Any]:
 def _others(plan: Plan) -> list[str]:
     if plan.aggregated:
         return []
-    parts = resource_of(plan.route, plan.fields).parts
-    return [fragment.system for fragment, _ in parts if fragment is not plan.driver]
+    fragments = resource_of(plan.route, plan.fields).fragments
+    return [fragment.system for fragment, _ in fragments if fragment is not plan.driver]

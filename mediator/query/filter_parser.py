@@ -1,4 +1,4 @@
-"""Reading filters: each is an object with one member, the operator."""
+"""Parsing filters from JSON: each is an object with one member, the operator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mediator.model.filters import (
     Or,
 )
 from mediator.model.patterns import Wildcard, tokens
-from mediator.query.paths import Scope, Target, only_member, target_at
+from mediator.query.paths import ResolvedPath, Scope, only_member, resolve_path
 from mediator.schema.errors import InvalidValue, locations_below
 from mediator.schema.json_node import Node
 from mediator.schema.types import FieldType
@@ -41,7 +41,7 @@ MOST_VALUES: Final = 1_000
 
 MOST_CHARACTERS: Final = 1_000
 MOST_WILDCARDS: Final = 32
-"""What the patterns of `like`, and the parts that `contains` looks for, come to in one filter.
+"""What the patterns of `like`, and the texts that `contains` looks for, come to in one filter.
 
 Texts of any length are searched for them, by servers that cannot be interrupted meanwhile:
 PostgreSQL takes as many steps as the product of pattern and text in the worst case.
@@ -52,7 +52,7 @@ _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE, None})
 
 
 class FilterParser:
-    """Reads one filter; what is returned after a mistake is thrown away."""
+    """Parses one filter; what is returned after an error is thrown away."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -65,34 +65,34 @@ class FilterParser:
     def _filter(self, node: Node, depth: int) -> Filter:
         self._nodes += 1
         if depth > MOST_DEPTH or self._nodes > MOST_NODES:
-            node.wrong(f"goes beyond {MOST_DEPTH} levels or {MOST_NODES} conditions")
+            node.error(f"goes beyond {MOST_DEPTH} levels or {MOST_NODES} conditions")
             return _NOTHING
         operator = only_member(node, OPERATORS, "operator")
         if operator is None:
             return _NOTHING
         operand = node[operator]
         if operator in {"and", "or"}:
-            parts = tuple(self._filter(part, depth + 1) for part in operand.elements(MOST_NODES))
-            return And(parts) if operator == "and" else Or(parts)
+            operands = tuple(self._filter(o, depth + 1) for o in operand.elements(MOST_NODES))
+            return And(operands) if operator == "and" else Or(operands)
         if operator == "not":
             return Not(self._filter(operand, depth + 1))
         if operator == "exists":
-            target = target_at(operand, self._scope)
+            target = resolve_path(operand, self._scope)
             return Exists(target.path) if target else _NOTHING
         return self._condition(operator, operand)
 
     def _condition(self, operator: str, operand: Node) -> Filter:
         count = OPERATORS[operator]
-        parts = operand.elements(count, count)
-        target = target_at(parts[0], self._scope) if parts else None
+        elements = operand.elements(count, count)
+        target = resolve_path(elements[0], self._scope) if elements else None
         if target is None:
             return _NOTHING
-        condition = _READERS[operator](target, *parts[1:])
-        self._weigh(condition, parts[1])
+        condition = _READERS[operator](target, *elements[1:])
+        self._weigh(condition, elements[1])
         return condition
 
     def _weigh(self, condition: Filter, constant: Node) -> None:
-        """Count what takes time for each object; a mistake is noted where it is too much."""
+        """Count what takes time for each object; an error is noted where it is too much."""
         match condition:
             case In(_, values):
                 self._values += len(values)
@@ -100,12 +100,12 @@ class FilterParser:
                 self._characters += len(pattern)
                 wildcards = sum(isinstance(t, Wildcard) for t in tokens(pattern))
                 self._wildcards += max(wildcards, 1)
-            case Contains(_, str() as part):
-                self._characters += len(part)
+            case Contains(_, str() as text):
+                self._characters += len(text)
         if self._values > MOST_VALUES:
-            constant.wrong(f"makes the filter have more than {MOST_VALUES} values of in")
+            constant.error(f"makes the filter have more than {MOST_VALUES} values of in")
         if self._characters > MOST_CHARACTERS or self._wildcards > MOST_WILDCARDS:
-            constant.wrong(
+            constant.error(
                 f"makes the filter search for more than {MOST_CHARACTERS} characters or"
                 f" {MOST_WILDCARDS} wildcards"
             )
@@ -114,54 +114,53 @@ class FilterParser:
 def _constant(node: Node, decode: Callable[[Any], Any], *, nullable: bool = False) -> Any:
     if node.value is None:
         if not nullable:
-            node.wrong("cannot be null here")
+            node.error("cannot be null here")
         return None
     try:
         return decode(node.value)
-    except InvalidValue as misfit:
-        for place in locations_below(node.pointer, misfit):
-            node.mistakes.append(place)
+    except InvalidValue as error:
+        node.errors.extend(locations_below(node.pointer, error))
         return None
 
 
-def _compare(comparison: Comparison, target: Target, constant: Node) -> Filter:
+def _compare(comparison: Comparison, target: ResolvedPath, constant: Node) -> Filter:
     equality = comparison in {Comparison.EQ, Comparison.NE}
     if not (equality or target.is_scalar):
-        constant.wrong(f"values of type {target.type} have no order")
+        constant.error(f"values of type {target.type} have no order")
     value = _constant(constant, target.decode, nullable=equality)
     return Compare(comparison, target.path, value)
 
 
-def _between(target: Target, low: Node, high: Node) -> Filter:
+def _between(target: ResolvedPath, low: Node, high: Node) -> Filter:
     if not target.is_scalar:
-        low.wrong(f"values of type {target.type} have no order")
+        low.error(f"values of type {target.type} have no order")
     return Between(target.path, _constant(low, target.decode), _constant(high, target.decode))
 
 
-def _in(target: Target, values: Node) -> Filter:
+def _in(target: ResolvedPath, values: Node) -> Filter:
     constants = values.elements(MOST_VALUES)
     return In(target.path, tuple(_constant(c, target.decode, nullable=True) for c in constants))
 
 
-def _like(target: Target, pattern: Node) -> Filter:
+def _like(target: ResolvedPath, pattern: Node) -> Filter:
     if target.type not in _TEXTS:
-        pattern.wrong(f"values of type {target.type} are no texts")
+        pattern.error(f"values of type {target.type} are no texts")
     if not isinstance(pattern.value, str):
-        pattern.wrong("must be a string")
+        pattern.error("must be a string")
         return _NOTHING
     try:
         tokens(pattern.value)
     except ValueError as error:
-        pattern.wrong(str(error))
+        pattern.error(str(error))
         return _NOTHING
     return Like(target.path, pattern.value)
 
 
-def _contains(target: Target, part: Node) -> Filter:
+def _contains(target: ResolvedPath, constant: Node) -> Filter:
     if target.item is None:
-        part.wrong(f"values of type {target.type} contain nothing")
+        constant.error(f"values of type {target.type} contain nothing")
         return _NOTHING
-    return Contains(target.path, _constant(part, target.item))
+    return Contains(target.path, _constant(constant, target.item))
 
 
 _READERS: Final[Mapping[str, Callable[..., Filter]]] = {

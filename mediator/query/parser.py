@@ -1,4 +1,4 @@
-"""Reading queries: from JSON that a client sent to a `Query`, or every mistake with its place."""
+"""Parsing queries from JSON to a `Query`, or to every error with its location."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 from mediator.model.query import Join, OrderBy, Query
 from mediator.query.aggregate_parser import parse_aggregate
 from mediator.query.filter_parser import FilterParser
-from mediator.query.paths import Scope, Target, target_at
+from mediator.query.paths import ResolvedPath, Scope, resolve_path
 from mediator.schema.errors import invalid
 from mediator.schema.json_node import FIELD_NAME, Node
 from mediator.schema.tree import ClassSchema, Schema
@@ -36,17 +36,17 @@ class ParsedQuery:
         query: The query, without its position.
         levels: What the levels of its order mean, to read and write positions.
         after: The cursor, sealed as it is.
-        explain: Whether to tell how the query is carried out.
+        explain: Whether the plan is to be returned.
         identity: The query as one text, alike for alike queries.
         results: What an aggregate answers, in order: what it groups by, and what it computes.
     """
 
     query: Query
-    levels: tuple[Target, ...]
+    levels: tuple[ResolvedPath, ...]
     after: str | None
     explain: bool
     identity: str
-    results: dict[str, Target] = field(default_factory=dict)
+    results: dict[str, ResolvedPath] = field(default_factory=dict)
 
 
 def parse_query_document(
@@ -61,7 +61,7 @@ def parse_query_document(
         most: The highest limit.
 
     Raises:
-        Invalid: With the place of every mistake.
+        Invalid: With the location of every error.
     """
     node = Node(document, "", [])
     node.shape(
@@ -70,20 +70,20 @@ def parse_query_document(
     )
     query, levels, results = _Reader(node, schema, class_name).read(most)
     after, explain = _text(node["after"]), node["explain"].boolean()
-    if node.mistakes:
-        raise invalid(node.mistakes)
+    if node.errors:
+        raise invalid(node.errors)
     return ParsedQuery(query, levels, after, explain, _identity(document), results)
 
 
 class _Reader:
-    """Reads one query; what is returned after a mistake is thrown away."""
+    """Reads one query; what is returned after an error is thrown away."""
 
     def __init__(self, node: Node, schema: Schema, class_name: str) -> None:
         self._node = node
         self._schema = schema
         self._class = schema.classes[class_name]
 
-    def read(self, most: int) -> tuple[Query, tuple[Target, ...], dict[str, Target]]:
+    def read(self, most: int) -> tuple[Query, tuple[ResolvedPath, ...], dict[str, ResolvedPath]]:
         node = self._node
         joins, scope = self._joins()
         filter_ = FilterParser(scope).read(node["filter"])
@@ -92,7 +92,7 @@ class _Reader:
         if aggregate is not None:
             for name in ("fields", "after"):
                 if node[name].given:
-                    node[name].wrong("does not go together with aggregate")
+                    node[name].error("does not go together with aggregate")
         query = Query(
             database=self._schema.database,
             class_name=self._class.name,
@@ -123,43 +123,43 @@ class _Reader:
     def _join(self, node: Node, scope: Scope) -> Join | None:
         node.shape("fields", required=("as", "reference"))
         alias = node["as"].name(FIELD_NAME)
-        target = target_at(node["reference"], scope)
+        target = resolve_path(node["reference"], scope)
         if alias is None or target is None:
             return None
         if alias in self._class.fields or alias in scope.joined or alias == "id":
-            node["as"].wrong("is the name of something else")
+            node["as"].error("is the name of something else")
         elif target.type is not FieldType.REFERENCE or target.reference is None:
-            node["reference"].wrong("is no reference")
+            node["reference"].error("is no reference")
         else:
             fields = _fields(node["fields"], self._schema.classes[target.reference])
             return Join(alias, target.path, target.reference, fields)
         return None
 
-    def _order(self, scope: Scope) -> list[tuple[OrderBy, Target]]:
+    def _order(self, scope: Scope) -> list[tuple[OrderBy, ResolvedPath]]:
         levels = []
         for node in self._node["order"].elements(MOST_LEVELS):
             path, descending = _level(node)
-            target = target_at(path, scope)
+            target = resolve_path(path, scope)
             if target is not None and not target.is_scalar:
-                path.wrong("has no order")
+                path.error("has no order")
             elif target is not None:
                 levels.append((OrderBy(target.path, descending), target))
         return levels
 
 
 def _identity(document: dict[str, Any]) -> str:
-    kept = {name: value for name, value in document.items() if name not in _SETTINGS}
-    return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
+    canonical = {name: value for name, value in document.items() if name not in _SETTINGS}
+    return orjson.dumps(canonical, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _level(node: Node) -> tuple[Node, bool]:
     """Read a level of an order: a path, or a path with its direction."""
     if not isinstance(node.value, list):
         return node, False
-    parts = node.elements(2, 2)
-    if not parts:
+    pair = node.elements(2, 2)
+    if not pair:
         return Node("id", node.pointer, []), False
-    return parts[0], parts[1].word("asc", "desc") == "desc"
+    return pair[0], pair[1].word("asc", "desc") == "desc"
 
 
 def _fields(node: Node, schema: ClassSchema) -> tuple[str, ...] | None:
@@ -170,7 +170,7 @@ def _fields(node: Node, schema: ClassSchema) -> tuple[str, ...] | None:
     names: Sequence[Node] = node.elements(len(schema.fields))
     for name in names:
         if not isinstance(name.value, str) or name.value not in schema.fields:
-            name.wrong(f"is no field of {schema.name}")
+            name.error(f"is no field of {schema.name}")
     return tuple(sorted({name.value for name in names if isinstance(name.value, str)}))
 
 
@@ -178,6 +178,6 @@ def _text(node: Node) -> str | None:
     if not node.given or node.value is None:
         return None
     if not isinstance(node.value, str):
-        node.wrong("must be a string")
+        node.error("must be a string")
         return None
     return node.value

@@ -1,4 +1,4 @@
-"""What paths mean: the field, its type, and how constants compared with it are written."""
+"""Resolving paths: the field, its type, and how constants compared with it are decoded."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import SCALARS, FieldType, Value
 from mediator.schema.values import decoder, encoder, item_decoder
 
-__all__ = ["JSON_SCALAR", "Scope", "Target", "only_member", "target_at", "target_of_field"]
+__all__ = ["JSON_SCALAR", "ResolvedPath", "Scope", "only_member", "path_of_field", "resolve_path"]
 
 _ANY_LENGTH: Final = 2**31
 _LONGEST: Final = len(("field", "key")) + DOCUMENT_DEPTH
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ResolvedPath:
     """What a path leads to.
 
     Attributes:
@@ -31,7 +31,7 @@ class Target:
         type: Its type; None within a document, where every JSON value may be.
         decode: From a JSON constant to a value of the type, null excepted; raises `InvalidValue`.
         encode: From a value to JSON; None if it is JSON already.
-        item: Decodes an element, where the target has elements; or a part, of a string.
+        item: Decodes an element, where the target has elements; or a substring, of a string.
         reference: The class that a reference points to.
     """
 
@@ -62,23 +62,23 @@ def JSON_SCALAR(raw: Any) -> Any:  # noqa: N802 - it stands among the decoders, 
         raise InvalidValue("must be a string, a number, true or false")
     try:
         return document({"constant": raw})["constant"]
-    except InvalidValue as misfit:
-        raise InvalidValue(misfit.locations[0].detail) from None
+    except InvalidValue as error:
+        raise InvalidValue(error.locations[0].detail) from None
 
 
 _TEXT: Final = string_decoder(_ANY_LENGTH)
-_ID_TARGET: Final = Target(ID, FieldType.STRING, _TEXT, item=_TEXT)
+_ID_PATH: Final = ResolvedPath(ID, FieldType.STRING, _TEXT, item=_TEXT)
 
 
-def target_of_field(path: Path, found: Field) -> Target:
+def path_of_field(path: Path, field_: Field) -> ResolvedPath:
     """Return the target that a whole field is; its `max_length` does not bind constants."""
-    free = replace(found, max_length=None)
+    free = replace(field_, max_length=None)
     item: Callable[[Any], Any] | None = None
-    if found.type in {FieldType.LIST, FieldType.SET}:
-        item = item_decoder(found)
-    elif found.type is FieldType.STRING:
+    if field_.type in {FieldType.LIST, FieldType.SET}:
+        item = item_decoder(field_)
+    elif field_.type is FieldType.STRING:
         item = _TEXT
-    return Target(path, found.type, decoder(free), encoder(free), item, found.to)
+    return ResolvedPath(path, field_.type, decoder(free), encoder(free), item, field_.to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,73 +89,73 @@ class Scope:
         schema: The class asked.
         joined: The classes joined, by alias.
         computed: Results of an aggregate, by name; with them, only they and `groups` are known.
-        groups: What an aggregate groups by, by its spelling.
+        groups: What an aggregate groups by, by its path.
     """
 
     schema: ClassSchema
     joined: Mapping[str, ClassSchema] = field(default_factory=dict)
-    computed: Mapping[str, Target] | None = None
-    groups: Mapping[str, Target] = field(default_factory=dict)
+    computed: Mapping[str, ResolvedPath] | None = None
+    groups: Mapping[str, ResolvedPath] = field(default_factory=dict)
 
-    def find(self, spelling: str) -> Target:
+    def find(self, path: str) -> ResolvedPath:
         """Find what a path means; raises `InvalidValue` where it means nothing."""
         if self.computed is not None:
-            known = self.computed.get(spelling) or self.groups.get(spelling)
+            known = self.computed.get(path) or self.groups.get(path)
             if known is None:
                 raise InvalidValue("is neither computed nor grouped by")
             return known
-        names = tuple(spelling.split("."))
+        names = tuple(path.split("."))
         if names[0] in self.joined:
             inner = _within(self.joined[names[0]], names[1:])
             return replace(inner, path=(names[0], *inner.path))
         return _within(self.schema, names)
 
 
-def target_at(node: Node, scope: Scope) -> Target | None:
-    """Find what the path at a node means; a mistake is noted."""
+def resolve_path(node: Node, scope: Scope) -> ResolvedPath | None:
+    """Find what the path at a node means; an error is noted."""
     if not isinstance(node.value, str):
-        node.wrong("must be a path")
+        node.error("must be a path")
         return None
     try:
         return scope.find(node.value)
-    except InvalidValue as misfit:
-        node.wrong(misfit.locations[0].detail)
+    except InvalidValue as error:
+        node.error(error.locations[0].detail)
         return None
 
 
 def only_member(node: Node, known: Collection[str], what: str) -> str | None:
-    """Return the name of the only member of an object; a mistake is noted."""
+    """Return the name of the only member of an object; an error is noted."""
     if not isinstance(node.value, dict) or len(node.value) != 1:
-        node.wrong(f"must be an object with one {what}")
+        node.error(f"must be an object with one {what}")
         return None
     [name] = node.value
     if name not in known:
-        node[name].wrong(f"is no {what}; known: {', '.join(sorted(known))}")
+        node[name].error(f"is no {what}; known: {', '.join(sorted(known))}")
         return None
     return str(name)
 
 
-def _within(schema: ClassSchema, names: Path) -> Target:
+def _within(schema: ClassSchema, names: Path) -> ResolvedPath:
     if names == ID:
-        return _ID_TARGET
+        return _ID_PATH
     if not names or names[0] not in schema.fields:
         raise InvalidValue(f"is no field of {schema.name}")
-    found = schema.fields[names[0]]
+    field_ = schema.fields[names[0]]
     if len(names) > _LONGEST:
         raise InvalidValue(f"leads deeper than {DOCUMENT_DEPTH} levels of a document")
     if len(names) == 1:
-        return target_of_field(names, found)
-    if found.type is FieldType.DOCUMENT:
-        return Target(names, None, JSON_SCALAR, item=JSON_SCALAR)
-    if found.type is FieldType.MAP:
-        return _within_map(found, names)
+        return path_of_field(names, field_)
+    if field_.type is FieldType.DOCUMENT:
+        return ResolvedPath(names, None, JSON_SCALAR, item=JSON_SCALAR)
+    if field_.type is FieldType.MAP:
+        return _within_map(field_, names)
     raise InvalidValue(f"leads into {names[0]}, which is no document")
 
 
-def _within_map(found: Field, names: Path) -> Target:
-    assert found.items is not None
-    if found.items is FieldType.DOCUMENT and len(names) > len(("field", "key")):
-        return Target(names, None, JSON_SCALAR, item=JSON_SCALAR)
+def _within_map(field_: Field, names: Path) -> ResolvedPath:
+    assert field_.items is not None
+    if field_.items is FieldType.DOCUMENT and len(names) > len(("field", "key")):
+        return ResolvedPath(names, None, JSON_SCALAR, item=JSON_SCALAR)
     if len(names) > len(("field", "key")):
         raise InvalidValue(f"leads into an item of {names[0]}, which is no document")
-    return target_of_field(names, Field(names[-1], found.items))
+    return path_of_field(names, Field(names[-1], field_.items))

@@ -72,7 +72,7 @@ def is_for_view(
     """Whether a read of an object's fields should be tried at the view."""
     if route.copy is None or preference.consistency == "strong":
         return False
-    return preference.consistency == "bounded" or len(resource_of(route, fields).parts) > 1
+    return preference.consistency == "bounded" or len(resource_of(route, fields).fragments) > 1
 
 
 def has_reached(outcome: Outcome, preference: ReadPreference, class_name: str) -> bool:

@@ -72,7 +72,7 @@ def _annotation(node: Node, level: Level) -> Annotation | None:
         return _binary(node, level)
     if node["metric"].given:
         return _continuous(node)
-    node.wrong('must be an object with "require" or "metric"')
+    node.error('must be an object with "require" or "metric"')
     return None
 
 
@@ -83,7 +83,7 @@ def _binary(node: Node, level: Level) -> BinaryRequirement | None:
         return None
     if level not in LEVELS[capability]:
         allowed = " or ".join(LEVELS[capability])
-        node["require"].wrong(f"{capability} may be required of a {allowed}, not of a {level}")
+        node["require"].error(f"{capability} may be required of a {allowed}, not of a {level}")
     return BinaryRequirement(capability)
 
 
@@ -105,7 +105,7 @@ def _continuous(node: Node) -> ContinuousRequirement | None:
 
 def _goal(node: Node, metric: Metric) -> float | None:
     if node["goal"].given == node["utility"].given:
-        node.wrong('must have exactly one of "goal" and "utility"')
+        node.error('must have exactly one of "goal" and "utility"')
     if not node["goal"].given:
         return None
     return node["goal"].number(least=POSITIVE, most=1.0 if metric in _AVAILABILITIES else inf)
@@ -113,7 +113,7 @@ def _goal(node: Node, metric: Metric) -> float | None:
 
 def _statistic(node: Node, metric: Metric) -> Statistic:
     if node.given and not metric.small_is_good:
-        node.wrong("is there for latencies only")
+        node.error("is there for latencies only")
     return "p99" if node.word("mean", "p99") == "p99" else "mean"
 
 
@@ -143,7 +143,7 @@ def _utility(node: Node) -> Utility | None:
 def _sigmoid(node: Node) -> Sigmoid:
     steepness = node["steepness"].number(1.0)
     if steepness == 0:
-        node["steepness"].wrong("must not be 0")
+        node["steepness"].error("must not be 0")
     return Sigmoid(midpoint=node["midpoint"].number(), steepness=steepness)
 
 
@@ -152,7 +152,7 @@ def _points(node: Node) -> tuple[tuple[float, float], ...]:
     points = tuple(_point(element) for element in elements)
     for (before, _), (after, _), element in zip(points, points[1:], elements[1:], strict=False):
         if not before < after:
-            element.wrong("must lie beyond the point before it")
+            element.error("must lie beyond the point before it")
     return points
 
 

@@ -52,8 +52,8 @@ def _json(raw: Any, depth: int) -> Any:
 
 
 def _text(raw: str) -> str:
-    if (mistake := text_error(raw)) is not None:
-        raise InvalidValue(mistake)
+    if (error := text_error(raw)) is not None:
+        raise InvalidValue(error)
     return raw
 
 
@@ -79,8 +79,8 @@ def _object(raw: dict[str, Any], depth: int) -> dict[str, Any]:
         # Caught one by one: a second pass at every level would take 2^depth steps.
         try:
             result[_key(key)] = _json(member, depth)
-        except InvalidValue as misfit:
-            _note(locations, token(str(key)), misfit)
+        except InvalidValue as error:
+            _note(locations, token(str(key)), error)
     _raise(locations)
     return result
 
@@ -92,8 +92,8 @@ def _array(raw: list[Any], depth: int) -> list[Any]:
     for index, element in enumerate(raw):
         try:
             result.append(_json(element, depth))
-        except InvalidValue as misfit:
-            _note(locations, f"/{index}", misfit)
+        except InvalidValue as error:
+            _note(locations, f"/{index}", error)
     _raise(locations)
     return result
 
@@ -109,9 +109,9 @@ def _check_depth(depth: int) -> None:
         raise InvalidValue(f"must not be nested deeper than {DOCUMENT_DEPTH}")
 
 
-def _note(locations: list[Location], pointer: str, misfit: InvalidValue) -> None:
+def _note(locations: list[Location], pointer: str, error: InvalidValue) -> None:
     if len(locations) < MAX_ERRORS:
-        locations += locations_below(pointer, misfit)
+        locations += locations_below(pointer, error)
 
 
 def _raise(locations: Iterable[Location]) -> None:

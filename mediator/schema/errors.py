@@ -1,4 +1,4 @@
-"""Mistakes in JSON that a client sent, each with its place."""
+"""Errors in JSON that a client sent, each with its location."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, NoReturn
 from mediator.base.errors import Invalid, Location
 from mediator.schema.limits import MAX_ERRORS
 
-__all__ = ["InvalidValue", "gather", "invalid", "locations_below", "token"]
+__all__ = ["InvalidValue", "invalid", "locations_below", "raise_errors", "token"]
 
 _TOKEN_LENGTH = 128
 
 
 class InvalidValue(Exception):
-    """A JSON value does not fit its type.
+    """A JSON value is not one of its type.
 
-    Knows only the locations within the value, so that values which fit pay nothing for pointers.
+    Has locations within the value only, so that valid values pay nothing for pointers.
 
     Attributes:
         locations: Pointer relative to the value, and what is wrong there.
@@ -34,29 +34,29 @@ def token(key: str) -> str:
     return "/" + shown.replace("~", "~0").replace("/", "~1")
 
 
-def locations_below(pointer: str, misfit: InvalidValue) -> list[Location]:
-    """Return the locations of a misfit seen from the whole body."""
-    return [Location(pointer + place.pointer, place.detail) for place in misfit.locations]
+def locations_below(pointer: str, error: InvalidValue) -> list[Location]:
+    """Return the locations of an error, seen from the whole body."""
+    return [Location(pointer + at.pointer, at.detail) for at in error.locations]
 
 
-def gather(members: Iterable[tuple[str, Any]], decode: Callable[[Any], Any]) -> NoReturn:
-    """Raise one `InvalidValue` with the mistakes of all members, given as (token, JSON value)."""
+def raise_errors(members: Iterable[tuple[str, Any]], decode: Callable[[Any], Any]) -> NoReturn:
+    """Raise one `InvalidValue` with the errors of all members, given as (token, JSON value)."""
     locations: list[Location] = []
     for pointer, raw in members:
         try:
             decode(raw)
-        except InvalidValue as misfit:
-            locations += locations_below(pointer, misfit)
+        except InvalidValue as error:
+            locations += locations_below(pointer, error)
             if len(locations) >= MAX_ERRORS:
                 break
     raise InvalidValue(locations=locations)
 
 
 def invalid(locations: Iterable[Location], kind: type[Invalid] = Invalid) -> Invalid:
-    """Make the error that tells the locations."""
-    told = list(islice(locations, MAX_ERRORS))
-    first = told[0]
+    """Return the error with these locations."""
+    named = list(islice(locations, MAX_ERRORS))
+    first = named[0]
     detail = f"{first.pointer or 'The body'} {first.detail}"
-    if len(told) > 1:
-        detail += f" (and {len(told) - 1} more)"
-    return kind(detail, locations=told)
+    if len(named) > 1:
+        detail += f" (and {len(named) - 1} more)"
+    return kind(detail, locations=named)

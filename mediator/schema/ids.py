@@ -39,6 +39,6 @@ def check_id(text: str, pointer: str = "id") -> str:
         Invalid: It is not 1-512 bytes of UTF-8 without `/` and control characters (C0, DEL, C1),
             or it is `.` or `..`.
     """
-    if (mistake := id_error(text)) is not None:
-        raise Invalid(f"The id {mistake}.", locations=[Location(pointer, mistake)])
+    if (error := id_error(text)) is not None:
+        raise Invalid(f"The id {error}.", locations=[Location(pointer, error)])
     return text

@@ -30,22 +30,22 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Node:
-    """A location in a JSON document, with the mistakes found in the document so far.
+    """A location in a JSON document, with the errors found in the document so far.
 
     Args:
         value: The JSON value here; `MISSING` if the member is left out.
         above: JSON pointer to here, or the node that this one is a member or an element of.
-        mistakes: Shared by all nodes of the document.
+        errors: Shared by all nodes of the document.
         step: The name or the index that leads here from the node above.
     """
 
-    __slots__ = ("_above", "_step", "mistakes", "value")
+    __slots__ = ("_above", "_step", "errors", "value")
 
     def __init__(
-        self, value: Any, above: str | Node, mistakes: list[Location], step: str | int = ""
+        self, value: Any, above: str | Node, errors: list[Location], step: str | int = ""
     ) -> None:
         self.value = value
-        self.mistakes = mistakes
+        self.errors = errors
         self._above = above
         self._step = step
 
@@ -59,29 +59,29 @@ class Node:
 
     def __getitem__(self, name: str) -> Node:
         member = self.value.get(name, MISSING) if isinstance(self.value, dict) else MISSING
-        return Node(member, self, self.mistakes, name)
+        return Node(member, self, self.errors, name)
 
     @property
     def given(self) -> bool:
         """Whether the member is there; null counts as there."""
         return self.value is not MISSING
 
-    def wrong(self, detail: str) -> None:
+    def error(self, detail: str) -> None:
         """Note a mistake here."""
-        if len(self.mistakes) < MAX_ERRORS:
-            self.mistakes.append(Location(self.pointer, detail))
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(Location(self.pointer, detail))
 
     def shape(self, *known: str, required: tuple[str, ...] = ()) -> Node:
         """Check that this is an object with no other members than known and required ones."""
         if not isinstance(self.value, dict):
-            self.wrong("must be an object")
+            self.error("must be an object")
             return self
         for name in self.value:
             if name not in known and name not in required:
-                self[name].wrong("is not known here")
+                self[name].error("is not known here")
         for name in required:
             if name not in self.value:
-                self[name].wrong("is required")
+                self[name].error("is required")
         return self
 
     def members(self, most: int, pattern: re.Pattern[str]) -> Iterator[tuple[str, Node]]:
@@ -89,31 +89,29 @@ class Node:
         if not self.given:
             return
         if not isinstance(self.value, dict):
-            self.wrong("must be an object")
+            self.error("must be an object")
             return
         if len(self.value) > most:
-            self.wrong(f"must have at most {most} members")
+            self.error(f"must have at most {most} members")
             return
         for name in self.value:
             member = self[name]
             if pattern.fullmatch(name):
                 yield name, member
             else:
-                member.wrong(f"must be named like {pattern.pattern}")
+                member.error(f"must be named like {pattern.pattern}")
 
     def elements(self, most: int, least: int = 0) -> list[Node]:
         """Return the elements of an array; none if it is left out."""
         if not self.given:
             return []
         if not isinstance(self.value, list):
-            self.wrong("must be an array")
+            self.error("must be an array")
             return []
         if not least <= len(self.value) <= most:
-            self.wrong(f"must have {least} to {most} elements")
+            self.error(f"must have {least} to {most} elements")
             return []
-        return [
-            Node(element, self, self.mistakes, index) for index, element in enumerate(self.value)
-        ]
+        return [Node(element, self, self.errors, index) for index, element in enumerate(self.value)]
 
     def number(self, default: float = 0.0, *, least: float = -inf, most: float = inf) -> float:
         """Read a finite number from least to most, both included."""
@@ -121,11 +119,11 @@ class Node:
             return default
         value = self._finite()
         if value is None:
-            self.wrong("must be a finite number")
+            self.error("must be a finite number")
             return default
         if least <= value <= most:
             return value
-        self.wrong(_range(least, most))
+        self.error(_range(least, most))
         return default
 
     def integer(self, default: int = 0, *, least: int, most: int) -> int:
@@ -134,13 +132,13 @@ class Node:
             return default
         if type(self.value) is int and least <= self.value <= most:
             return self.value
-        self.wrong(f"must be an integer from {least} to {most}")
+        self.error(f"must be an integer from {least} to {most}")
         return default
 
     def boolean(self) -> bool:
         """Read true or false; false if it is left out."""
         if self.given and type(self.value) is not bool:
-            self.wrong("must be true or false")
+            self.error("must be true or false")
         return self.value is True
 
     def name(self, pattern: re.Pattern[str] = NAME) -> str | None:
@@ -149,7 +147,7 @@ class Node:
             return None
         if isinstance(self.value, str) and pattern.fullmatch(self.value):
             return self.value
-        self.wrong(f"must be a name like {pattern.pattern}")
+        self.error(f"must be a name like {pattern.pattern}")
         return None
 
     def choice(self, among: type[Choice]) -> Choice | None:
@@ -162,7 +160,7 @@ class Node:
             return None
         if isinstance(self.value, str) and self.value in among:
             return self.value
-        self.wrong(f"must be one of {', '.join(among)}")
+        self.error(f"must be one of {', '.join(among)}")
         return None
 
     def _finite(self) -> float | None:

@@ -90,8 +90,8 @@ def text_error(text: str) -> str | None:
 
 
 def _check_text(text: str) -> None:
-    if (mistake := text_error(text)) is not None:
-        raise InvalidValue(mistake)
+    if (error := text_error(text)) is not None:
+        raise InvalidValue(error)
 
 
 def string_decoder(longest: int = sys.maxsize) -> Decoder:
@@ -184,8 +184,8 @@ def _timestamp(raw: Any) -> datetime:
 def _reference(raw: Any) -> str:
     if type(raw) is not str:
         raise InvalidValue("must be a string with an id")
-    if (mistake := id_error(raw)) is not None:
-        raise InvalidValue(mistake)
+    if (error := id_error(raw)) is not None:
+        raise InvalidValue(error)
     return raw
 
 

@@ -1,6 +1,6 @@
 """The codec between JSON and Python forms of values, compiled once for each class.
 
-It runs for every request, so it looks for mistakes only where decoding fails, and copies only what
+It runs for every request, so it looks for errors only where decoding fails, and copies only what
 is written differently in JSON.
 """
 
@@ -13,7 +13,13 @@ from typing import Any
 
 from mediator.base.errors import Location
 from mediator.schema.documents import document
-from mediator.schema.errors import InvalidValue, gather, invalid, locations_below, token
+from mediator.schema.errors import (
+    InvalidValue,
+    invalid,
+    locations_below,
+    raise_errors,
+    token,
+)
 from mediator.schema.limits import MAP_KEY_BYTES
 from mediator.schema.scalars import (
     SCALAR_DECODERS,
@@ -74,8 +80,8 @@ def map_key(raw: Any) -> str:
     """Decode the key of a map."""
     if type(raw) is not str or not raw:
         raise InvalidValue("must have a key that is not empty")
-    if (mistake := text_error(raw)) is not None:
-        raise InvalidValue(mistake)
+    if (error := text_error(raw)) is not None:
+        raise InvalidValue(error)
     if len(raw) > MAP_KEY_BYTES or len(raw.encode()) > MAP_KEY_BYTES:
         raise InvalidValue(f"must have a key of at most {MAP_KEY_BYTES} bytes")
     return raw
@@ -87,7 +93,7 @@ def _elements(raw: Any, item: Decoder) -> list[Any]:
     try:
         return [item(element) for element in raw]
     except InvalidValue:
-        gather(((f"/{index}", element) for index, element in enumerate(raw)), item)
+        raise_errors(((f"/{index}", element) for index, element in enumerate(raw)), item)
 
 
 def _list_decoder(item: Decoder, longest: int) -> Decoder:
@@ -118,7 +124,7 @@ def _map_decoder(item: Decoder, longest: int) -> Decoder:
         try:
             value = dict(map(entry, raw.items()))
         except InvalidValue:
-            gather(((token(str(member[0])), member) for member in raw.items()), entry)
+            raise_errors(((token(str(member[0])), member) for member in raw.items()), entry)
         _check_length(value, longest)
         return value
 
@@ -171,13 +177,13 @@ class Codec:
             The values; nothing mutable is shared with `body` or the schema.
 
         Raises:
-            Invalid: With the place of every mistake.
+            Invalid: With the location of every error.
         """
         try:
             values = self._decode(body)
         except (KeyError, InvalidValue):
             lacking = self._lacking(body, pointer, defaults=defaults)
-            raise invalid([*self._mistakes(body, pointer), *lacking]) from None
+            raise invalid([*self._errors(body, pointer), *lacking]) from None
         if defaults:
             for name, default in self._defaults.items():
                 if name not in values:
@@ -187,18 +193,18 @@ class Codec:
         return values
 
     def decode_fields(self, body: Any, pointer: str = "") -> Values:
-        """Decode some of the fields; raises `Invalid` with the place of every mistake."""
+        """Decode some of the fields; raises `Invalid` with the location of every error."""
         try:
             return self._decode(body)
         except (KeyError, InvalidValue):
-            raise invalid(self._mistakes(body, pointer)) from None
+            raise invalid(self._errors(body, pointer)) from None
 
     def decode(self, field_name: str, json: Any, pointer: str) -> Value:
         """Decode a value of one field; raises `Invalid`, its locations below `pointer`."""
         try:
             return self._member((field_name, json))
-        except InvalidValue as misfit:
-            raise invalid(locations_below(pointer, misfit)) from None
+        except InvalidValue as error:
+            raise invalid(locations_below(pointer, error)) from None
 
     def encode(self, values: Mapping[str, Value]) -> dict[str, Any]:
         """Return the values as JSON for orjson; what needs no change is shared, not copied."""
@@ -229,13 +235,13 @@ class Codec:
             for name, raw in body.items()
         }
 
-    def _mistakes(self, body: Any, pointer: str) -> list[Location]:
+    def _errors(self, body: Any, pointer: str) -> list[Location]:
         if type(body) is not dict:
             return [Location(pointer, "must be a JSON object")]
         try:
-            gather(((token(str(member[0])), member) for member in body.items()), self._member)
-        except InvalidValue as misfit:
-            return locations_below(pointer, misfit)
+            raise_errors(((token(str(member[0])), member) for member in body.items()), self._member)
+        except InvalidValue as error:
+            return locations_below(pointer, error)
 
     def _member(self, member: tuple[str, Any]) -> Value:
         name, raw = member

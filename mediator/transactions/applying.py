@@ -122,7 +122,7 @@ class Applier:
         """Bind the following steps to the generation that the first one has made."""
         creation_version = await self._creation_version(one.steps.first, one.results[0])
         rest = tuple(
-            w.under(w.intent, creation_version=creation_version, remember=w.remember)
+            w.with_intent(w.intent, creation_version=creation_version, remember=w.remember)
             for w in one.steps.rest
         )
         one.steps = Steps(one.steps.first, rest)

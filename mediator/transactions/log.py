@@ -1,7 +1,7 @@
 """The log of writes over several systems: what decides whether one has happened.
 
 ========== =====================================================================================
-marking    it sets its intents and looks whether it may happen; from here it may only become
+preparing  it sets its intents and looks whether it may happen; from here it may only become
            *aborted* or *committed*
 aborted    it has not happened, and never will; its intents are taken away
 committed  it has happened: this is the commit point. Its steps are applied, by whoever it be
@@ -26,7 +26,7 @@ __all__ = ["Entry", "State", "TransactionLog"]
 class State(StrEnum):
     """Where a write stands."""
 
-    PREPARING = "marking"
+    PREPARING = "preparing"
     ABORTED = "aborted"
     COMMITTED = "committed"
     DONE = "done"

@@ -21,7 +21,7 @@ from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavaila
 from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import expired
-from mediator.stores.port import Record, RecordKey, Standing
+from mediator.stores.port import Record, RecordKey, RecordState
 from mediator.transactions.applying import Answer
 from mediator.transactions.log import Entry, TransactionLog
 from mediator.transactions.model import Blocked
@@ -97,7 +97,7 @@ class Phases:
         self._calls.check_writable(fragment for fragment, _ in keys)
         return locked_objects(targets, [*anchor, *standings])
 
-    async def _lock_anchor(self, key: RecordKey, intent: str) -> Sequence[Standing]:
+    async def _lock_anchor(self, key: RecordKey, intent: str) -> Sequence[RecordState]:
         standings = await self._resolver.intents.lock([key], intent)
         if (other := standings[0].intent) != intent:
             raise Blocked({other: [key]})

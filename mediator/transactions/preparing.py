@@ -226,14 +226,14 @@ def _fitting(write: Write, held: LockedObject, current: Values, intent: str) -> 
         follows = write.fragment is not held.target.route.anchor
         is_there = held.fragments[write.fragment].creation_version is not None
         creation_version = held.creation_version if follows else None
-        return write.under(
-            intent, creation_version=creation_version, remember=remember, is_there=is_there
+        return write.with_intent(
+            intent, creation_version=creation_version, remember=remember, is_present=is_there
         )
     if write.kind is not WriteKind.UPDATE:
-        return write.under(intent, creation_version=None, remember=remember)
+        return write.with_intent(intent, creation_version=None, remember=remember)
     computed = _computed(write, current)
     if not held.lacks(write.fragment):
-        return write.under(intent, creation_version=write.creation_version, remember=remember)
+        return write.with_intent(intent, creation_version=write.creation_version, remember=remember)
     return replace(
         write,
         kind=WriteKind.REPLACE,

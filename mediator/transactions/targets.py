@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mediator.base.errors import MediatorError
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import Fragment, RecordKey, Standing
+from mediator.stores.port import Fragment, RecordKey, RecordState
 
 __all__ = ["LockedObject", "Target", "locked_objects", "record_keys"]
 
@@ -39,7 +39,7 @@ class LockedObject:
     """
 
     target: Target
-    fragments: Mapping[Fragment, Standing]
+    fragments: Mapping[Fragment, RecordState]
 
     @property
     def creation_version(self) -> int | None:
@@ -80,13 +80,13 @@ def record_keys(targets: Iterable[Target]) -> list[RecordKey]:
 
 
 def locked_objects(
-    targets: Sequence[Target], standings: Sequence[Standing | MediatorError]
+    targets: Sequence[Target], standings: Sequence[RecordState | MediatorError]
 ) -> list[LockedObject | MediatorError]:
     """Put the answers to `record_keys` together, by object."""
     answers = iter(standings)
     held: list[LockedObject | MediatorError] = []
     for target in targets:
-        found: dict[Fragment, Standing] = {}
+        found: dict[Fragment, RecordState] = {}
         error: MediatorError | None = None
         for fragment in target.route.fragments:
             standing = next(answers)

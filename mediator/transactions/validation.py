@@ -22,7 +22,7 @@ from mediator.base.errors import Location, TransactionAborted
 from mediator.operations.expiry import expired
 from mediator.operations.intents import IntentStore
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import Fragment, Record, RecordKey, Standing
+from mediator.stores.port import Fragment, Record, RecordKey, RecordState
 from mediator.transactions.model import ReadSetEntry
 
 __all__ = ["validate"]
@@ -83,7 +83,7 @@ def _parts(route: ClassRoute | None, seen: ReadSetEntry) -> list[Fragment] | Non
     return [f for f in route.fragments if not seen.versions.keys().isdisjoint(f.groups)]
 
 
-def _stands(seen: ReadSetEntry, here: Mapping[Fragment, Standing], now: float) -> bool:
+def _stands(seen: ReadSetEntry, here: Mapping[Fragment, RecordState], now: float) -> bool:
     if seen.versions is None:
         return not any(_lives(seen.id, f, standing, now) for f, standing in here.items())
     current: dict[str, int | None] = {}
@@ -94,7 +94,7 @@ def _stands(seen: ReadSetEntry, here: Mapping[Fragment, Standing], now: float) -
     return all(current.get(group) == version for group, version in seen.versions.items())
 
 
-def _lives(id_: str, fragment: Fragment, standing: Standing, now: float) -> bool:
+def _lives(id_: str, fragment: Fragment, standing: RecordState, now: float) -> bool:
     if standing.creation_version is None:
         return False
     return not expired(fragment, Record(id_, standing.creation_version, {}, {}), now)

@@ -28,10 +28,10 @@ from mediator.model.filters import (
 )
 from mediator.model.order import beyond, sort_key
 from mediator.model.query import OrderBy, Position, Query
-from mediator.query.results.access_predicates import access_predicates_of
-from mediator.query.results.index import QueryIndex, RegisteredQuery
-from mediator.query.results.intervals import Intervals
-from mediator.query.results.three_valued import Truth, judge_of
+from mediator.query.invalidation.access_predicates import access_predicates_of
+from mediator.query.invalidation.index import QueryIndex, RegisteredQuery
+from mediator.query.invalidation.intervals import Intervals
+from mediator.query.invalidation.three_valued import Truth, compile_three_valued
 from mediator.schema.types import Values
 
 FIELDS = ("x", "y", "z")
@@ -172,10 +172,10 @@ def test_what_is_judged_for_certain_holds_whatever_the_rest_is(
 ) -> None:
     seen = image(values, known)
     assert seen is not None
-    truth = judge_of(filter_)(seen)
+    truth = compile_three_valued(filter_)(seen)
     held = holds(filter_, lookup_of("a", values))
-    assert truth in ((Truth.YES if held else Truth.NO), Truth.PERHAPS)
-    assert known != set(FIELDS) or truth is not Truth.PERHAPS
+    assert truth in ((Truth.TRUE if held else Truth.FALSE), Truth.UNKNOWN)
+    assert known != set(FIELDS) or truth is not Truth.UNKNOWN
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=150), st.integers(0, 9))

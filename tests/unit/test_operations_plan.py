@@ -19,7 +19,7 @@ from mediator.routing.fragments import Steps, plan_read, plan_write
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Values
-from mediator.stores.port import Fragment, Record, Standing, WriteKind
+from mediator.stores.port import Fragment, Record, RecordState, WriteKind
 from mediator.stores.systems import Systems
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
 from mediator.transactions.redo import dump_operation, load_operation
@@ -132,7 +132,7 @@ def _steps_of(operation: Create | Put | Update | Delete) -> Steps:
 async def test_steps_say_what_is_there_under_the_intents(
     creation_versions: tuple[int | None, ...], known: tuple[bool, ...], creation_version: int | None
 ) -> None:
-    standings = [Standing(born, {}, "m") for born in creation_versions]
+    standings = [RecordState(born, {}, "m") for born in creation_versions]
     held = LockedObject(Target(SPREAD, "x"), dict(zip(SPREAD.fragments, standings, strict=True)))
     calls = StoreCalls(Systems(), NullGuard(), SystemClock())  # nothing is read for a put
     [work] = await prepare([PendingOperation(Put(*HEAD, values=VALUES), held)], "m", calls)

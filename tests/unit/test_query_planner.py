@@ -32,7 +32,7 @@ from mediator.query.planner import Plan, make_plan
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType
-from mediator.stores.port import Access, Find, Found, Fragment, Pushdown
+from mediator.stores.port import Access, Fragment, Pushdown, SearchPage, SearchRequest
 
 FIELDS = {
     "a": Field("a", FieldType.INTEGER, index=True),
@@ -74,7 +74,7 @@ class Server:
     async def aggregate(self, *_: object, **__: object) -> Any:
         raise AssertionError("planning asks no server")
 
-    async def find(self, find: Find) -> Found:
+    async def find(self, find: SearchRequest) -> SearchPage:
         raise AssertionError("planning asks no server")
 
 
