@@ -30,7 +30,7 @@ from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.control.port import ControlPlane
 from mediator.coordination.metrics_exchange import MetricsExchange, NoExchange, RedisExchange
 from mediator.routing.model import EMPTY, RoutingModel
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import (
     Partition,

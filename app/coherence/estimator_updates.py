@@ -19,6 +19,7 @@ from mediator.base.clock import Clock
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import RoutingModel
+from sketch.filter.bloom import BloomFilter
 from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable, Snapshot
 from sketch.ttl import (
     Cate,
@@ -144,5 +145,4 @@ def _terms(model: RoutingModel, longest_s: float) -> Mapping[Partition, Terms]:
 def _false_positives(snapshot: Snapshot) -> float:
     if snapshot.revalidate_all:
         return 0.0  # says nothing of TTLs
-    filled = int.from_bytes(snapshot.bits).bit_count() / snapshot.shape.bits
-    return float(filled**snapshot.shape.hashes)
+    return BloomFilter.from_bits(snapshot.shape, snapshot.bits).false_positive_rate

@@ -6,10 +6,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
-
-from sketch.filter.bloom import FilterShape
-from sketch.filter.hashing import hash_all, positions_of
+from sketch.filter.bloom import BloomFilter
+from sketch.filter.shape import FilterShape
 from sketch.filter.sizing import false_positive_rate
 from sketch.protocol.port import Snapshot
 from sketch.protocol.states import PartitionState
@@ -56,10 +54,7 @@ def measured_false_positives(snapshot: Snapshot) -> float:
     """Return the share of keys found in a filter that cannot be in it: nobody has had them."""
     nonce = secrets.token_hex(16)
     keys: Sequence[str] = [f"{nonce}/{number}" for number in range(_SAMPLES)]
-    positions = positions_of(hash_all(keys, snapshot.shape.seed), snapshot.shape).astype(np.int64)
-    bits = np.frombuffer(snapshot.bits, np.uint8)
-    found = (bits[positions >> 3] & (0x80 >> (positions & 7))) != 0
-    return float(found.all(axis=1).mean())
+    return float(BloomFilter.from_bits(snapshot.shape, snapshot.bits).contains_many(keys).mean())
 
 
 def _pending(state: PartitionState, lease_s: float) -> dict[str, Any]:

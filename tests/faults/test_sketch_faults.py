@@ -16,7 +16,7 @@ import pytest
 from redis.asyncio import Redis
 
 from mediator.stores.port import SystemConfig
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable, Snapshot
 from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
@@ -188,7 +188,7 @@ async def test_a_server_whose_memory_is_full_takes_nothing_by_halves(server: Ser
 
 _WRITER = """
 import asyncio, sys
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
 from sketch.redis.server import RedisSketch
 

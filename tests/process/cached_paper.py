@@ -14,7 +14,7 @@ from app.api.router import DataApi
 from app.coherence.caches import Caches
 from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
-from sketch.filter.bloom import FilterShape
+from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
 from sketch.protocol.wire import ClientFilter, decode
 from sketch.redis.server import RedisSketch

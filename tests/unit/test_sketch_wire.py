@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from app.http.paths import parse_pairs
 from sketch.client.resources import QueryResult
-from sketch.filter.bloom import FilterShape
 from sketch.filter.hashing import hash_words, positions
+from sketch.filter.shape import FilterShape
 from sketch.instruments.vectors import VECTORS, key_of, written
 from sketch.protocol.queries import canonical_query
 from sketch.protocol.wire import (
